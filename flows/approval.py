@@ -9,14 +9,13 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.flow_runs import apause_flow_run
-from prefect.input import RunInput, keyset_from_base_key, read_flow_run_input
+from prefect.input import RunInput
 from prefect.runtime import flow_run
 from prefect.states import Completed, Running
 from pydantic import Field
 
-from agentfly_core.reports.nights.night_ledger import Judgement, NightEntry, NightLedger
+from agentfly_core.reports.nights.night_ledger import DECIDED, Judgement, NightEntry, NightLedger
 from flows.flow_run import experiment_of_flow
-from flows.nights.asking import open_question
 from flows.nights.events import record
 from flows.nights.report import report_aliases, report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
@@ -26,9 +25,6 @@ SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
 """Added to Prefect's own limit of the pause, which would end the flow run as Failed."""
-KEY = "decision"
-ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
-"""Where Prefect stores the answer."""
 
 
 class Decision(RunInput):
@@ -52,11 +48,11 @@ def promote(
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)
-    question = open_question(ledger.read(), run)
+    question = open_question(ledger, run)
     if question is None:
         return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
     decision = _answer(loaded.name, question, days)
-    if open_question(ledger.read(), run) is None:
+    if open_question(ledger, run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
     ended = _record_decision(ledger, question, decision)
     report_aliases(ledger, loaded.site)
@@ -64,21 +60,24 @@ def promote(
     return ended
 
 
+def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
+    """Return the entry by which a night's policy awaits approval; None once that is decided."""
+    last = ledger.read().last(night, *DECIDED)
+    return last if last and last.event == "awaits_approval" else None
+
+
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     """Pause the flow run with the form until a person answers; no answer in time is a no."""
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
-        f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has ten episodes."
+        f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has episodes."
     )
     try:
         return asyncio.run(_paused(text, days * SECONDS_OF_A_DAY))
     except TimeoutError:
-        this = UUID(flow_run.id)
         with get_client(sync_client=True) as client:
-            # a paused flow run could only end as Failed; now Prefect refuses later answers
-            client.set_flow_run_state(this, Running(), force=True)
-        if answer := read_flow_run_input(ANSWER, this):  # given since the last look
-            return Decision.model_validate(answer)
+            # a paused flow run could only end as Failed
+            client.set_flow_run_state(UUID(flow_run.id), Running(), force=True)
         return Decision(reason=f"Nobody answered within {days:g} days.")
 
 
@@ -86,12 +85,12 @@ async def _paused(text: str, seconds: float) -> Decision:
     """Pause the flow run with the form; raises TimeoutError without an answer."""
     form = Decision.with_initial_data(description=text)
     async with asyncio.timeout(seconds):
-        return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S, KEY)
+        return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S)
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
     """Record a decision; a policy that was compared with an earlier champion is not promoted."""
-    judged, run, champion = question.details, question.night, ledger.champion()
+    judged, run, champion = question.details, question.night, ledger.read().champion
     assert isinstance(judged, Judgement), "the gate asks"
     if decision.approve and (champion == judged.champion or champion is None):
         why = decision.reason or "A person approved it."

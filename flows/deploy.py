@@ -8,7 +8,7 @@ from pathlib import Path
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import POOL
 from flows.local.state_dirs import settle
-from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, create_automations
+from flows.nights.alarms import create_automations
 from flows.nights.deployment_schedule import create_schedule
 
 
@@ -18,11 +18,6 @@ def main() -> int:
         raise SystemExit(
             "No Prefect server of this project runs. Start it with the deployments: agentfly "
             "up; or alone: agentfly prefect server start; or set PREFECT_API_URL."
-        )
-    if not Path("prefect.yaml").is_file():
-        raise SystemExit(
-            f"{Path.cwd()} has no prefect.yaml with the deployments. Run this in the folder of "
-            "your project, or create one: agentfly init DIR"
         )
     crash_dead()
     make_pool()
@@ -58,11 +53,7 @@ def deploy() -> None:
             path = Path("prefect.yaml").resolve()
             raise SystemExit(f"`prefect deploy --all` failed on {path}.") from None
     create_schedule()
-    blocks = create_automations()
-    for name in (ALARMS_BLOCK, NOTICES_BLOCK):
-        count = len(blocks.get(name, []))
-        sent = f"sent to {count} block(s)" if count else "sent to nobody: docs/nights.md#alarms"
-        print(f"{name}: {sent}")
+    create_automations()
 
 
 if __name__ == "__main__":

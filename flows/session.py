@@ -18,7 +18,7 @@ from agentfly_core.system.progress import listening
 from flows.flow_run import experiment_of_flow
 from flows.local.devices import devices
 from flows.local.display import Display
-from flows.local.flow_run_owners import crash_abandoned
+from flows.local.flow_run_owners import crash_dead
 from flows.local.state_dirs import settle
 from flows.reporting import reporting
 from flows.run_pages import name_after
@@ -49,10 +49,9 @@ def session(
         name = loaded.run_name(run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(loaded, name) as mine:
-            current, earlier = str(flow_run.id), mine.links("prefect_flow_run_ids")
             check_start(mine)
-            crash_abandoned(old for old in earlier if old != current)  # this one has the lock
-            mine.link("prefect_flow_run_ids", current)
+            crash_dead()
+            mine.link("prefect_flow_run_ids", str(flow_run.id))
             mine.remember_sandbox()
             with (
                 reporting(mine) as report,

@@ -26,7 +26,8 @@ class HeldOutDataset(Data):
     @property
     def data(self) -> Data:
         """The same as a section `data`."""
-        return Data.model_validate(self.model_dump(mode="json", exclude={"margin"}))
+        further = type(self).model_fields.keys() - HeldOutDataset.model_fields.keys()
+        return Data.model_validate(self.model_dump(mode="json", exclude={*further}))
 
 
 class GuardDataset(HeldOutDataset):

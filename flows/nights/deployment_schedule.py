@@ -48,8 +48,8 @@ def scheduled_date(flow_run: FlowRun) -> date:
 
 def record_missed(ledger: NightLedger, today: date) -> None:
     """Record scheduled nights since the last one as missed where they never began."""
-    nights = [entry.night for entry in ledger.entries() if entry.event in ("began", "missed")]
-    past = [night for night in map(date_of, nights) if night is not None and night < today]
+    entries = [entry for entry in ledger.read().entries if entry.event in ("began", "missed")]
+    past = [night for entry in entries if (night := date_of(entry.night)) and night < today]
     if not past:
         return
     # a day more on both sides: the dates are in the schedules' time zones
@@ -60,7 +60,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
         logger.warning("Missed nights could not be looked up: %s", fault(error))
         return
     for night in sorted({night for night in scheduled if max(past) < night < today}):
-        why = f"It was scheduled for {night} and did not start; the schedule said so on {today}."
+        why = f"It was scheduled for {night} and did not start."
         record(ledger, f"{PREFIX}{night}", "missed", why)
 
 

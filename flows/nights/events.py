@@ -1,4 +1,4 @@
-"""Prefect events about nights, from which automations make messages to people."""
+"""Prefect events about nights, from which automations make messages, and requests for approval."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from agentfly_core.reports.nights.night_ledger import (
     NightLedger,
 )
 from agentfly_core.system.formats.foreign_names import storable
-from agentfly_core.system.formats.text import redact
+from agentfly_core.system.formats.text import fault, redact
 
 PREFIX = "agentfly.night."
+APPROVAL = "promote/promote"
 logger = logging.getLogger(__name__)
 
 
@@ -40,3 +41,19 @@ def emit(experiment: str, entry: NightEntry) -> None:
         emit_event(event=PREFIX + entry.event, resource=resource, payload=payload)
     except Exception:  # a night does not fail because of a message
         logger.exception("Prefect did not get the event %r of %s.", entry.event, entry.night)
+
+
+def request_approval(ledger: NightLedger, night: str, site: str) -> None:
+    """Start a flow run of `promote`, which asks a person; never raises."""
+    from prefect.deployments import run_deployment
+
+    question = {"experiment": ledger.experiment, "run": night}
+    question |= {"site": site, "store": ledger.store.uri}
+    try:
+        run_deployment(APPROVAL, parameters=question, timeout=0, as_subflow=False)
+    except Exception as error:  # the night is played all the same
+        logger.warning(
+            "Nobody is asked in the Prefect UI about the policy of %s: %s. To promote it: agentfly "
+            "promote %s",
+            *(night, fault(error), night),
+        )

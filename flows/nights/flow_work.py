@@ -15,7 +15,7 @@ from agentfly_core.pipeline.retention import require_space_for_night
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.confirmation import confirmed_verdict, unseen, way
+from agentfly_core.reports.nights.confirmation import confirmed_verdict, way
 from agentfly_core.reports.nights.held_out import held_out, is_evaluated
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.night_plan import recorded_changes
@@ -23,8 +23,7 @@ from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
 from agentfly_core.store.artifact import Artifact, Pointer
 from flows.flow_run import experiment_of_flow
 from flows.local.state_dirs import settle
-from flows.nights.asking import ask_people
-from flows.nights.events import emit
+from flows.nights.events import emit, request_approval
 from flows.nights.report import report_aliases, report_night
 from flows.train import train
 from tasks.stages import TASKS
@@ -65,14 +64,13 @@ class FlowWork:
 
     def happened(self, entry: NightEntry) -> None:
         """Log and emit an entry, ask a person to approve, update aliases and report."""
-        what = f"{entry.night}: {entry.event.replace('_', ' ')}. {entry.why}"
-        log = get_run_logger()
-        (log.warning if entry.event in ("given_up", "worse") else log.info)(what)
+        what = entry.event.replace("_", " ")
+        get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)
         if entry.event == "began":
             return
         emit(self.experiment.name, entry)
         if entry.event == "awaits_approval":
-            ask_people(self.ledger, self.experiment.site.name)
+            request_approval(self.ledger, entry.night, self.experiment.site.name)
         if isinstance(entry.details, Judgement):
             report_aliases(self.ledger, self.experiment.site)
             report_night(self.ledger, self.experiment.site, entry.night)
@@ -111,16 +109,13 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on the problems of the next confirmation."""
+        """Return both policies' outcomes on problems of another seed, without the own ones."""
         here = self.experiment
-        *before, now = (
-            here.on(here.settings.with_fresh_problems(number)) for number in range(earlier + 1)
-        )
-        champion, challenger = replace(self, experiment=now).played()
-        datasets = [each.store.open(TASKS.prepare(each)) for each in (here, *before)]
-        own = {problem.id for name in SPLITS for problem in split(datasets[0], name)}
-        used = [{problem.id for problem in split(data, "test")} for data in datasets[1:]]
-        wanted = unseen(champion.by_problem, own, used)
+        fresh = here.on(here.settings.with_fresh_problems(earlier))
+        champion, challenger = replace(self, experiment=fresh).played()
+        data = here.store.open(TASKS.prepare(here))
+        own = {problem.id for name in SPLITS for problem in split(data, name)}
+        wanted = champion.by_problem.keys() - own
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
     def played(self) -> BothHeldOut:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.reports.nights.night_ledger import NightLedger
-from agentfly_core.reports.nights.night_report import night_page, page_text
+from agentfly_core.reports.nights.night_report import night_page
 from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
 from agentfly_core.tracking.mlflow_client import add_report, set_aliases
@@ -19,20 +19,19 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 
     Never raises; `agentfly report` writes the file again.
     """
-    store = ledger.store
-    sections: list[str] = []
+    store, page = ledger.store, ""
     with logged(f"The report of {night} was not written"):
-        sections = night_page(store, night)
-        store.write_text(RunLayout(night).report, page_text(sections))
-    if not sections:
+        page = night_page(store, night)
+        store.write_text(RunLayout(night).report, page)
+    if not page:
         return
     with logged(f"The report of {night} is not in MLflow"):
         address = this_page()
-        text = page_text(sections, f"[The night's flow run in Prefect]({address})")
+        text = f"{page}\n[The night's flow run in Prefect]({address})\n"
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(site), run_id, text, address)
     link = mlflow_link(store, site, night, "The night's run in MLflow")
-    show_page("night", ledger.experiment, page_text(sections, link), f"Outcome of {night}")
+    show_page("night", ledger.experiment, f"{page}\n{link}", f"Outcome of {night}")
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:

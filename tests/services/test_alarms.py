@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
-from prefect.blocks.webhook import Webhook
 from prefect.events import emit_event
 
 from agentfly_core.reports.nights.night_ledger import NightEntry, NightLedger
@@ -19,9 +18,8 @@ from agentfly_core.system.process import Owner
 from flows.local.flow_run_owners import LABEL, crash_dead
 from flows.local.prefect_server import deliver, use
 from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, create_automations, nights
-from flows.nights.asking import ask_people
 from flows.nights.deployment_schedule import record_missed, scheduled_nights
-from flows.nights.events import emit
+from flows.nights.events import emit, request_approval
 from tests.support.experiments import experiment as experiment_in
 from tests.support.project import PROGRAMS
 from tests.support.servers import receiver, request
@@ -84,23 +82,23 @@ def people():
 
 @pytest.fixture
 def blocks(server, people):
-    Webhook(url=f"{people.url}/alarm").save(ALARMS_BLOCK)
-    notifying = CustomWebhookNotificationBlock(
-        name="people", url=f"{people.url}/notice", json_data={"text": "{{subject}}: {{body}}"}
-    )
-    notifying.save(NOTICES_BLOCK)
+    def block(path: str) -> CustomWebhookNotificationBlock:
+        return CustomWebhookNotificationBlock(
+            name="people",
+            url="{{address}}",
+            secrets={"address": f"{people.url}/{path}"},
+            json_data={"text": "{{subject}}: {{body}}"},
+        )
+
+    block("alarm").save(ALARMS_BLOCK)
+    block("notice").save(NOTICES_BLOCK)
     yield
-    Webhook.delete(ALARMS_BLOCK)
-    CustomWebhookNotificationBlock.delete(NOTICES_BLOCK)
-
-
-def receivers() -> dict[str, int]:
-    """The number of blocks by name."""
-    return {name: len(blocks) for name, blocks in create_automations().items()}
+    for name in (ALARMS_BLOCK, NOTICES_BLOCK):
+        CustomWebhookNotificationBlock.delete(name)
 
 
 def test_messages_of_nights_reach_the_alarm_or_notice_block(server, people, blocks):
-    assert receivers() == {ALARMS_BLOCK: 1, NOTICES_BLOCK: 1}
+    create_automations()
     for event, why in (
         ("finished", "It is reported, and nobody is called."),
         ("given_up", 'It was tried 3 times, and "no" more.\n'),
@@ -110,8 +108,8 @@ def test_messages_of_nights_reach_the_alarm_or_notice_block(server, people, bloc
     deliver()
     until(lambda: len(people.calls) >= 2)
     alarm, notice = sorted(people.calls)
-    expected = f'{NIGHT} of quickstart, given up: It was tried 3 times, and "no" more.\n'
-    assert json.loads(alarm.removeprefix("/alarm ")) == {"text": expected}
+    expected = f'AgentFly: {NIGHT} of quickstart, given up: It was tried 3 times, and "no" more.'
+    assert json.loads(alarm.removeprefix("/alarm "))["text"].strip() == expected
     expected = f"AgentFly: {NIGHT} of quickstart, kept: It is not better: nightly-2026-11-20 stays"
     assert json.loads(notice.removeprefix("/notice "))["text"] == f"{expected} champion."
 
@@ -151,14 +149,15 @@ def test_late_nights_are_reported_and_silent_runs_crash(server, people, blocks):
 
 def test_without_a_block_there_is_no_automation(server, blocks):
     create_automations()
-    Webhook.delete(ALARMS_BLOCK)
-    assert receivers() == {NOTICES_BLOCK: 1}
+    alarms = CustomWebhookNotificationBlock.load(ALARMS_BLOCK)
+    CustomWebhookNotificationBlock.delete(ALARMS_BLOCK)
+    create_automations()
     automations = request("POST", f"{server.api}/automations/filter", json={})
     names = {automation["name"] for automation in automations}
     assert "AgentFly: how a night ended" in names
-    alarms = {"alarm of a night", "nightly failed", "promote failed", "nightly is late"}
-    assert names.isdisjoint({f"AgentFly: {alarm}" for alarm in alarms})
-    Webhook(url="http://127.0.0.1:9").save(ALARMS_BLOCK)  # for the fixture to remove
+    sent = {"alarm of a night", "nightly failed", "promote failed", "nightly is late"}
+    assert names.isdisjoint({f"AgentFly: {alarm}" for alarm in sent})
+    alarms.save(ALARMS_BLOCK)  # for the fixture to remove
 
 
 def test_a_starting_worker_crashes_runs_of_dead_processes(server, tmp_path):
@@ -174,12 +173,12 @@ def test_a_starting_worker_crashes_runs_of_dead_processes(server, tmp_path):
         server.flow_run(server.nightly, type="RUNNING") for _ in range(5)
     ]
     here = Owner.current()
-    server.label(alive, **{LABEL: json.dumps(here.to_json())})
-    other = replace(here, host="trainer-2", pid=2**30)
-    server.label(elsewhere, **{LABEL: json.dumps(other.to_json())})
-    dead = replace(here, pid=2**30)
+    server.label(alive, **{LABEL: f"process-{here.mark}"})
+    other = replace(here, host="trainer-2", pid=10**8)
+    server.label(elsewhere, **{LABEL: f"process-{other.mark}"})
+    dead = replace(here, pid=10**8)
     for paused, reschedule in ((waiting, False), (suspended, True)):
-        server.label(paused, **{LABEL: json.dumps(dead.to_json())})
+        server.label(paused, **{LABEL: f"process-{dead.mark}"})
         details = {"pause_reschedule": reschedule}
         server.set_state(paused, type="PAUSED", state_details=details)
     assert server.state(flow_run) == "Running"
@@ -193,23 +192,13 @@ def test_a_starting_worker_crashes_runs_of_dead_processes(server, tmp_path):
     assert crash_dead() == []
 
 
-def test_only_forms_of_dead_processes_are_recreated(server, tmp_path):
+def test_an_approval_is_requested_by_a_flow_run(server, tmp_path):
     experiment = experiment_in(tmp_path)
+    before = server.forms()
     ledger = NightLedger(experiment.store, experiment.name)
-    ledger.append(NIGHT, "awaits_approval")
-    ask_people(ledger, experiment.site.name)
-    ask_people(ledger, experiment.site.name)
-    (scheduled,) = server.forms()
-    dead = replace(Owner.current(), pid=2**30)
-    server.label(scheduled, **{LABEL: json.dumps(dead.to_json())})
-    server.set_state(scheduled, type="PAUSED")
-    ask_people(ledger, experiment.site.name)
-    ask_people(ledger, experiment.site.name)
-    assert server.state(scheduled) == "Crashed"
-    (again,) = server.forms() - {scheduled}
-    server.set_state(again, type="RUNNING")
-    ask_people(ledger, experiment.site.name)
-    assert server.forms() == {scheduled, again}
+    request_approval(ledger, NIGHT, experiment.site.name)
+    (form,) = server.forms() - before
+    assert server.state(form) == "Scheduled"
 
 
 def test_expected_nights_follow_the_active_schedules(server):
@@ -249,7 +238,7 @@ def test_a_missed_night_is_recorded_and_reported_once(server, people, blocks, tm
     record_missed(ledger, last)
     record_missed(ledger, last)
     deliver()
-    missed = [entry.night for entry in ledger.entries() if entry.event == "missed"]
+    missed = [entry.night for entry in ledger.read().entries if entry.event == "missed"]
     assert missed == [f"nightly-{today + datetime.timedelta(days=days)}" for days in (2, 3)]
     until(lambda: len(people.calls) >= 2)
     assert all("of quickstart, missed: It was scheduled for" in call for call in people.calls)
@@ -258,11 +247,11 @@ def test_a_missed_night_is_recorded_and_reported_once(server, people, blocks, tm
 def test_the_doctor_names_missing_parts_for_nights(server, blocks, monkeypatch):
     server.deployed("nightly", schedules=[{"schedule": {"cron": "0 2 * * *"}, "active": True}])
     assert nights(server.api, "").detail == (
-        f"schedule on at {server.api}, a block agentfly-alarms, no ping_url_env"
+        "schedule on, a block agentfly-alarms, ping_url_env not set"
     )
     assert nights(server.api, "").ok
     monkeypatch.delenv("MY_PING", raising=False)
     finding = nights(server.api, "MY_PING")
-    assert not finding.ok and "the URL in MY_PING is NOT SET" in finding.detail
+    assert not finding.ok and "MY_PING not set" in finding.detail
     server.deployed("nightly", schedules=[])
     assert not nights(server.api, "").ok

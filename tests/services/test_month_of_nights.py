@@ -60,7 +60,7 @@ class Month:
 
     def train(self, night: str, changes: list[str]) -> Summary:
         summary = scripted_run(self.experiment, night, changes, lambda: self.fate(night), self.play)
-        champion, steps = self.ledger.champion(), summary["steps"]
+        champion, steps = self.ledger.read().champion, summary["steps"]
         before = self.truth[str(champion.reference)] if champion else 0.5
         step = random.Random(night).uniform(-0.1, 0.08)
         self.truth |= {f"run:{night}@0": before, f"run:{night}@{steps}": min(before + step, 0.98)}
@@ -165,7 +165,7 @@ def test_no_seed_is_used_twice(month: Month) -> None:
 
 def test_killed_failed_and_missed_nights_are_in_the_ledger(month: Month) -> None:
     def events(night: datetime.date) -> list[str]:
-        return [e.event for e in month.ledger.entries() if e.night == f"nightly-{night}"]
+        return [e.event for e in month.ledger.read().entries if e.night == f"nightly-{night}"]
 
     decided = {"promoted", "kept", "worse"}
     assert events(KILLED)[:3] == ["began", "began", "finished"]
@@ -180,7 +180,7 @@ def test_killed_failed_and_missed_nights_are_in_the_ledger(month: Month) -> None
 def test_true_success_never_falls_by_the_margin(
     month: Month,
 ) -> None:
-    champions = [entry.champion for entry in month.ledger.entries() if entry.champion]
+    champions = [entry.champion for entry in month.ledger.read().entries if entry.champion]
     true = [month.truth[str(champion.reference)] for champion in champions]
     assert len(true) >= 3
     assert all(later > before - MARGIN for before, later in pairwise(true))

@@ -92,7 +92,7 @@ def test_the_reports_in_prefect_and_mlflow_link_to_each_other(
 
     mine = reported(experiment)
     written = (experiment.store.root / RunLayout(NIGHT).report).read_text()
-    first = f"# {NIGHT} of My_shop: its policy became the champion"
+    first = f"# {NIGHT} of My_shop: promoted"
     assert written.startswith(first)
 
     (artifact,) = artifacts(api, mine)

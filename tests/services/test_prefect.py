@@ -243,7 +243,7 @@ def third_night(orchestrator):
 
 def test_a_night_settles_earlier_nights_first(orchestrator, third_night):
     triggered, experiment = third_night
-    entries = NightLedger(experiment.store, "tiny").entries()
+    entries = NightLedger(experiment.store, "tiny").read().entries
     assert [(entry.night[-2:], entry.event) for entry in entries[:10]] == [
         ("19", "began"),
         ("20", "began"),
@@ -289,7 +289,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     unanswered = orchestrator.started("promote", experiment="tiny", run=night, days=1e-5)
     orchestrator.wait(unanswered, "NotApproved")
     assert ledger.read().last(night, "not_approved").why == "Nobody answered within 1e-05 days."
-    assert ledger.champion() is None
+    assert ledger.read().champion is None
 
     ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
     approval = orchestrator.started("promote", experiment="tiny", run=night)
@@ -297,7 +297,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     answer = {"run_input": {"approve": True, "reason": "It reads well."}}
     orchestrator.http.post(f"/flow_runs/{approval}/resume", json=answer).raise_for_status()
     orchestrator.wait(approval, "Promoted")
-    assert (ledger.champion(), ledger.entries()[-1].why) == (judged, "It reads well.")
+    assert (ledger.read().champion, ledger.read().entries[-1].why) == (judged, "It reads well.")
 
 
 @pytest.mark.long

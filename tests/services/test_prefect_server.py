@@ -7,7 +7,7 @@ import sys
 import httpx
 import pytest
 
-from flows.local.flow_run_owners import crash_abandoned
+from flows.local.flow_run_owners import crash_dead
 from flows.local.own_servers import own_api, password
 from flows.local.prefect_server import answers, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
@@ -21,8 +21,9 @@ def test_the_flow_run_of_a_killed_process_becomes_crashed(prefect_api, monkeypat
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     program = (
-        "import os, signal\nfrom prefect import flow, runtime\n@flow\ndef killed():\n"
-        "    print(runtime.flow_run.id, flush=True)\n"
+        "import os, signal\nfrom prefect import flow, runtime\n"
+        "from flows.local.flow_run_owners import sign\n@flow\ndef killed():\n"
+        "    sign()\n    print(runtime.flow_run.id, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
     )
     (tmp_path / "killed.py").write_text(program)
@@ -34,9 +35,8 @@ def test_the_flow_run_of_a_killed_process_becomes_crashed(prefect_api, monkeypat
     )
     flow_run = done.stdout.strip()
     use(prefect_api)
-    elsewhere = "00000000-0000-4000-8000-000000000000"
-    assert crash_abandoned([flow_run, elsewhere]) == [flow_run]
-    assert crash_abandoned([flow_run]) == []
+    assert flow_run in crash_dead()
+    assert flow_run not in crash_dead()
     assert request("GET", f"{prefect_api}/flow_runs/{flow_run}")["state"]["name"] == "Crashed"
 
 

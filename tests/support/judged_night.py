@@ -126,7 +126,7 @@ def _step(run: Run, number: int, metrics: Mapping[str, float]) -> None:
     metrics_of_step = {**seconds, **metrics}
     last = run.store.read_json(run.layout.step(number - 1).metrics) or {"metrics": {}}
     metrics_of_step |= lasting(run.settings.health, metrics_of_step, last["metrics"])
-    now = NightLedger(run.store, run.experiment.name).entries()[-1].time_ms
+    now = NightLedger(run.store, run.experiment.name).read().entries[-1].time_ms
     run.store.write_json(layout.metrics, point(number, metrics_of_step, now + number * 60_000))
 
 

@@ -2,7 +2,7 @@
 
 The test problems serve hundreds of nights, so a policy may win that is good at these problems only.
 Other problems, used after a win, bound that: an equal or worse policy passes on them in at most 5 %
-of the cases. A dataset with few different problems reuses the ones of the oldest confirmations.
+of the cases.
 
 Where both comparisons are honest an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights, with
 a split in 0.05 x 0.20 = 1 %. `python -m benchmarks.nights` measures the power that is left for a
@@ -11,8 +11,7 @@ gain of 0.05 in success.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -29,7 +28,6 @@ from agentfly_core.reports.nights.promotion import (
 )
 from agentfly_core.system.formats import hashing
 
-logger = logging.getLogger(__name__)
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
 """Levels of the one-sided test. With the few problems of a split, 5 % would refuse most true gains.
@@ -72,32 +70,3 @@ def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
         return hashing.seed("confirmation", problem) < share * 2**63
 
     return held.where(lambda problem: not set_aside(problem)), held.where(set_aside)
-
-
-def unseen(
-    fresh: Collection[str], own: Collection[str], earlier: Sequence[Collection[str]]
-) -> set[str]:
-    """Return the ids of the fresh problems that count: neither among the experiment's `own`
-    problems nor in an earlier confirmation.
-
-    A dataset that generates few different problems runs out of new ones. So the `earlier` ones are
-    removed from the latest back, while three quarters of the rest remain. Raises ValueError where
-    fewer than two remain.
-    """
-    left = set(fresh).difference(own)
-    enough = max(2, len(left) * 3 / 4)
-    if len(left) < 2:
-        raise ValueError(
-            f"{len(fresh)} fresh problems have {len(left)} ids that the experiment's own problems "
-            "lack, and two are needed. Remove the mark @generated, or set "
-            "promotion.confirmation=split."
-        )
-    for number, used in reversed([*enumerate(earlier, 1)]):
-        if len(left.difference(used)) < enough:
-            logger.warning(
-                "The dataset has few fresh problems: confirmations 1 to %s may share theirs.",
-                number,
-            )
-            break
-        left.difference_update(used)
-    return left

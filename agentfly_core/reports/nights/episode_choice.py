@@ -1,10 +1,9 @@
-"""The episodes of a night's report: largest changes, and the challenger's best and worst."""
+"""The episodes of a night's report: the largest changes of the reward, played by both policies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.speakers import answering, by_episode
@@ -12,22 +11,15 @@ from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.reports.show.markdown import fenced, marked, plain
 from agentfly_core.runs.episodes import Piece
 
-PairKind = Literal["better", "worse", "best", "worst"]
-KINDS: dict[PairKind, str] = {
-    "better": "Changed for the better",
-    "worse": "Changed for the worse",
-    "best": "Best",
-    "worst": "Worst",
-}
-SHOWN, CHANGED = 10, 3
+CHANGED = 3
+"""How many gains, and how many losses, a report shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatedEpisode:
-    """An episode that has a reward: `RatedEpisode(trajectory, scored, 0.5)`."""
+    """An episode's answering speaker and its reward: `RatedEpisode(trajectory, 0.5)`."""
 
     trajectory: Trajectory
-    scored: Scored
     reward: float
 
 
@@ -44,51 +36,24 @@ class PlayedPair:
         return self.challenger.reward - self.champion.reward
 
 
-def pairs(
+def changed(
     champion: Iterable[tuple[Trajectory, Scored]], challenger: Iterable[tuple[Trajectory, Scored]]
 ) -> list[PlayedPair]:
-    """Pair the episodes by problem and chain; an episode without a reward on one side is skipped.
+    """Choose the episodes with the largest gains, then the largest losses.
 
-    Of an episode with several speakers the answering speaker counts.
+    An episode without a reward on one side is skipped.
     """
-    earlier, later = _by_place(champion), _by_place(challenger)
-    return [
-        PlayedPair(earlier[place], later[place]) for place in sorted(earlier.keys() & later.keys())
-    ]
+    old, new = _by_place(champion), _by_place(challenger)
+    pairs = [PlayedPair(old[place], new[place]) for place in sorted(old.keys() & new.keys())]
+    ranked = sorted(pairs, key=lambda pair: -pair.change)
+    gains = [pair for pair in ranked if pair.change > 0][:CHANGED]
+    losses = [pair for pair in reversed(ranked) if pair.change < 0][:CHANGED]
+    return [*gains, *losses]
 
 
-def choose(candidates: Sequence[PlayedPair]) -> list[tuple[PairKind, PlayedPair]]:
-    """Choose ten different episodes: up to three gains, up to three losses, the largest first, and
-    of the rest the challenger's best (the shortest first) and worst.
-    """
-    gains = sorted((p for p in candidates if p.change > 0), key=lambda p: -p.change)
-    losses = sorted((p for p in candidates if p.change < 0), key=lambda p: p.change)
-    better, worse = gains[:CHANGED], losses[:CHANGED]
-    changed = {id(pair) for pair in (*better, *worse)}
-    others = [pair for pair in candidates if id(pair) not in changed]
-    others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))
-    room = min(SHOWN - len(changed), len(others))
-    best, worst = others[: room // 2], others[len(others) - (room - room // 2) :]
-    return [
-        *(("better", pair) for pair in better),
-        *(("worse", pair) for pair in worse),
-        *(("best", pair) for pair in best),
-        *(("worst", pair) for pair in reversed(worst)),
-    ]
-
-
-def shown(kind: PairKind, pair: PlayedPair) -> str:
-    """Return an episode's section: the change of its rewards, and both conversations."""
+def shown(pair: PlayedPair) -> str:
+    """Return an episode's section: the change of its reward, and both conversations."""
     champion, challenger = pair.champion, pair.challenger
-    before, after = champion.scored.rewards, challenger.scored.rewards
-    tokens = [each.trajectory.sampled_tokens for each in (champion, challenger)]
-    changes = [f"reward {champion.reward:.4g} → {challenger.reward:.4g}"]
-    changes += [
-        f"{plain(name)} {before[name]:.4g} → {value:.4g}"
-        for name, value in after.items()
-        if name in before
-    ]
-    changes.append(f"{tokens[0]:,} → {tokens[1]:,} tokens")
     problem = challenger.trajectory.problem
     texts = [
         marked([Piece("read", problem.prompt)], 800),
@@ -97,8 +62,8 @@ def shown(kind: PairKind, pair: PlayedPair) -> str:
         "this night:",
         marked(conversation(challenger.trajectory), 1200),
     ]
-    title = f"### {KINDS[kind]}: {plain(problem.id, 100)}"
-    return "\n\n".join([title, "; ".join(changes), fenced("\n".join(texts))])
+    title = f"### {plain(problem.id, 100)}: reward {champion.reward:.4g} → {challenger.reward:.4g}"
+    return "\n\n".join([title, fenced("\n".join(texts))])
 
 
 def conversation(trajectory: Trajectory) -> list[Piece]:
@@ -111,11 +76,13 @@ def conversation(trajectory: Trajectory) -> list[Piece]:
     return pieces + [Piece("after", read_text(item)) for item in trajectory.closing]
 
 
-def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], RatedEpisode]:
+def _by_place(
+    episodes: Iterable[tuple[Trajectory, Scored]],
+) -> Mapping[tuple[str, int], RatedEpisode]:
     played = [*episodes]
     answered = {answering(one).id for one in by_episode([trajectory for trajectory, _ in played])}
     return {
-        (trajectory.problem.id, trajectory.chain): RatedEpisode(trajectory, scored, scored.reward)
+        (trajectory.problem.id, trajectory.chain): RatedEpisode(trajectory, scored.reward)
         for trajectory, scored in played
         if trajectory.id in answered and not isinstance(scored.reward, Unscored)
     }

@@ -44,15 +44,10 @@ def date_of(night: str) -> datetime.date | None:
     return None
 
 
-def undone(store: Store, history: NightHistory, tonight: str) -> list[str]:
-    """Return earlier nights with steps left or no decision, oldest first; not those given up."""
-    nights = {entry.night for entry in history.entries if entry.event == "began"}
-    return [
-        night
-        for night in sorted(nights - {tonight})
-        if history.last(night, "given_up") is None
-        and not (finished(store, night) and history.last(night, *DECIDED))
-    ]
+def undone(history: NightHistory, tonight: str) -> list[str]:
+    """Return earlier nights without a decision, oldest first; not those given up."""
+    begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
+    return [night for night in sorted(begun) if not history.last(night, "given_up", *DECIDED)]
 
 
 def beginning(
@@ -66,7 +61,7 @@ def beginning(
     experiment does, without an optimizer state of a parent.
     """
     sizes = sizes_by_task(store.open(data))
-    night = _position(store, history, data, seed, sizes)
+    night = _position(history, data, seed, sizes)
     champion = history.champion
     policy = str(champion.reference) if champion else ""
     if start == "last":
@@ -77,9 +72,7 @@ def beginning(
     return Beginning(night, data.digest, sizes, seed, changes)
 
 
-def _position(
-    store: Store, history: NightHistory, data: Pointer, seed: int, sizes: Mapping[str, int]
-) -> Night:
+def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[str, int]) -> Night:
     begun = {e.night: e.details for e in history.entries if isinstance(e.details, Beginning)}
     if not begun:
         return Night(number=1)
@@ -89,9 +82,8 @@ def _position(
         places = dict.fromkeys(sizes, OrderPosition(epoch=epoch + 1))
         return Night(number=before.night.number + 1, tasks=places)
     ended = history.last(name, "finished", "given_up")
-    counts = ended.details if ended else None
-    scored = counts if isinstance(counts, ScoredProblems) else scored_problems(store, name, sizes)
-    return night_after(before.night, scored.by_task, sizes)
+    assert ended and isinstance(ended.details, ScoredProblems), "earlier nights end first"
+    return night_after(before.night, ended.details.by_task, sizes)
 
 
 def recorded_changes(

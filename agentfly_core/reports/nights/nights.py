@@ -77,7 +77,7 @@ class Nights:
 
     def run(self, tonight: str) -> Summary:
         """Finish earlier nights or give them up, and play tonight's."""
-        for night in undone(self.experiment.store, self.ledger.read(), tonight):
+        for night in undone(self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)
 
@@ -125,7 +125,7 @@ class Nights:
         history = self.ledger.read()
         champion = history.champion or policy_at(self.experiment.store, night, 0)
         verdict = self.work.verdict(night, champion, challenger, confirmations(history))
-        if self.ledger.champion() != history.champion:
+        if self.ledger.read().champion != history.champion:
             return self.decide(night)
         event: NightEvent = "worse" if verdict.worse else "kept"
         if verdict.promoted:

@@ -58,6 +58,13 @@ class Comparison:
         """Whether even the lower bound is above -margin."""
         return self.bound > -self.margin
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} {self.challenger:.4g} instead of {self.champion:.4g} on "
+            f"{self.problems:,} problems, {self.difference:+.3f}, at least {self.bound:+.3f}, "
+            f"required is above {0.0 - self.margin:g}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -77,20 +84,11 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The reason in a sentence: "Promoted: success is 0.913 instead of 0.871 ..."."""
+        """The reason: "Promoted: goal 0.913 instead of 0.871, +0.042, at least +0.021 ..."."""
         if failed := [one for one in self.comparisons if not one.held]:
-            return f"Not promoted: {'; '.join(map(_failure, failed))}."
-        goal, *others = self.comparisons
-        parts = [
-            f"success is {goal.challenger:.3f} instead of {goal.champion:.3f} on the same "
-            f"{goal.problems:,} problems ({_gain(goal)})"
-        ]
-        if guards := sum(one.name != CONFIRMATION for one in others):
-            parts.append(f"each of the {guards} guards is within its margin")
-        if others and others[-1].name == CONFIRMATION:
-            problems, gain = others[-1].problems, _gain(others[-1])
-            parts.append(f"{problems:,} other problems confirm it ({gain})")
-        return f"Promoted: {', '.join(parts)}."
+            return f"Not promoted: {'; '.join(map(str, failed))}."
+        gains = [one for one in self.comparisons if one.name in (GOAL, CONFIRMATION)]
+        return f"Promoted: {'; '.join(map(str, gains))}; no guard is violated."
 
     def confirmed(self, confirmation: Comparison) -> Verdict:
         """Return the verdict with the comparison on other problems added."""
@@ -226,21 +224,4 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
         margin=margin,
         level=level,
         problems=len(values),
-    )
-
-
-def _gain(one: Comparison) -> str:
-    return f"{one.difference:+.3f}, at least {one.bound:+.3f}"
-
-
-def _failure(one: Comparison) -> str:
-    numbers = f"{one.challenger:.4g} instead of {one.champion:.4g}"
-    if one.name == GOAL:
-        gain = "a loss" if one.difference < 0 else "no sure gain"
-        return f"success is {numbers} on {one.problems:,} problems ({_gain(one)}), which is {gain}"
-    if one.name == CONFIRMATION:
-        return f"{one.problems:,} other problems do not confirm the gain: {numbers} ({_gain(one)})"
-    return (
-        f"the guard {one.name} is {numbers}: it may be worse by {-one.bound:.3g}, allowed is "
-        f"{one.margin:.3g}"
     )

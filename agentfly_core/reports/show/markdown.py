@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import groupby
-from statistics import fmean
 
 from agentfly_core.runs.episodes import MARKS, Piece, lines
 from agentfly_core.system.formats.text import CONTROL, clip, redact
@@ -44,13 +42,3 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown cells."""
     ruled = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in ruled)
-
-
-def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """A curve as text, at most `width` bars: `sparkline([0.2, 0.5, 0.8])` is "▁▄█"."""
-    count = min(width, len(values))
-    groups = groupby(enumerate(values), lambda pair: pair[0] * count // len(values))
-    means = [fmean(value for _, value in group) for _, group in groups]
-    low, high = min(means), max(means)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((mean - low) * scale)] for mean in means)

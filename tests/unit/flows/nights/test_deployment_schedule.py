@@ -33,7 +33,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
 
 
 def missed_nights(ledger: NightLedger) -> list[str]:
-    return [entry.night for entry in ledger.entries() if entry.event == "missed"]
+    return [entry.night for entry in ledger.read().entries if entry.event == "missed"]
 
 
 def test_scheduled_nights_after_the_last_one_are_missed_once(ledger: NightLedger) -> None:

@@ -31,7 +31,7 @@ def test_approval_is_requested_before_reports(
     work: FlowWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []
-    monkeypatch.setattr(flow_work, "ask_people", lambda *_: done.append("asked"))
+    monkeypatch.setattr(flow_work, "request_approval", lambda *_: done.append("asked"))
     monkeypatch.setattr(flow_work, "report_aliases", lambda *_: done.append("aliases"))
     monkeypatch.setattr(flow_work, "report_night", lambda *_: done.append("report"))
     champion = Champion(RunPolicy(NIGHT, 0), Pointer("runs/n20/policy", "aa"))

@@ -13,7 +13,6 @@ from agentfly_core.reports.nights.confirmation import (
     Way,
     confirmed_verdict,
     looks,
-    unseen,
     way,
 )
 from agentfly_core.reports.nights.held_out import HeldOut
@@ -98,36 +97,6 @@ def test_only_the_data_seed_selects_the_fresh_problems() -> None:
     fresh = with_seeds(3, None).with_fresh_problems(0).data.seed
     assert fresh == with_seeds(8, 3).with_fresh_problems(0).data.seed
     assert fresh != with_seeds(3, 8).with_fresh_problems(0).data.seed
-
-
-def test_fresh_problems_of_the_experiment_do_not_count() -> None:
-    assert unseen({"p0", "p1", "p2", "p3", "p4"}, {"p0", "p3", "another"}, []) == {"p1", "p2", "p4"}
-
-
-TWENTY = {f"p{number}" for number in range(20)}
-
-
-def test_fresh_problems_of_earlier_confirmations_do_not_count(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    unused_ids = unseen(TWENTY, {"p0"}, [{"p1", "another"}, {"p2", "p3"}])
-    assert unused_ids == TWENTY - {"p0", "p1", "p2", "p3"}
-    assert caplog.messages == []
-
-
-def test_without_new_problems_the_oldest_are_reused_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    unused_ids = unseen(TWENTY, set(), [{"p0"}, {"p1", "p2", "p3"}, {"p4", "p5"}, {"p6"}])
-    assert unused_ids == TWENTY - {"p4", "p5", "p6"}
-    assert "confirmations 1 to 2 may share theirs" in caplog.text
-
-
-@pytest.mark.parametrize("own", [range(5), range(4)])
-def test_a_generated_dataset_with_too_few_new_ids_is_refused(own: range) -> None:
-    fresh = {f"p{number}" for number in range(5)}
-    with pytest.raises(ValueError, match=f"5 fresh problems have {5 - len(own)} ids"):
-        unseen(fresh, {f"p{number}" for number in own}, [])
 
 
 @pytest.mark.parametrize(("how", "level"), [("fresh", 0.05), ("split", 0.2)])

@@ -14,57 +14,34 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Unscored,
 )
-from agentfly_core.reports.nights.episode_choice import choose, conversation, pairs
+from agentfly_core.reports.nights.episode_choice import changed, conversation
 from agentfly_core.runs.episodes import Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 
 
-def episode(
-    problem: str, reward: float | Unscored, tokens: int = 3, chain: int = 0
-) -> tuple[Trajectory, Scored]:
+def episode(problem: str, reward: float | Unscored, chain: int = 0) -> tuple[Trajectory, Scored]:
     name = f"{problem}-{chain}"
-    reply = turn([1], dict.fromkeys(range(tokens), -0.1))
+    reply = turn([1], dict.fromkeys(range(3), -0.1))
     played = trajectory(reply, name=name, problem=Problem(problem, "?"), chain=chain)
     return played, Scored(name, {}, (), reward)
 
 
-def chosen(champion: list[float], challenger: list[float], tokens: int = 3) -> list[str]:
-    first = [episode(f"p{i:02d}", reward) for i, reward in enumerate(champion)]
-    then = [episode(f"p{i:02d}", reward, tokens + i) for i, reward in enumerate(challenger)]
-    selected = choose(pairs(first, then))
-    return [f"{kind} {pair.challenger.trajectory.problem.id}" for kind, pair in selected]
-
-
-def test_the_largest_changes_come_first_up_to_ten_episodes() -> None:
-    before = [0.0, 0.0, 0.0, 0.0, 1.0, *[0.5] * 10]
-    after = [1.0, 0.2, 0.4, 0.3, 0.0, *[0.5] * 10]
-    assert chosen(before, after) == [
-        "better p00",
-        "better p02",
-        "better p03",
-        "worse p04",
-        "best p05",
-        "best p06",
-        "best p07",
-        "worst p01",
-        "worst p14",
-        "worst p13",
-    ]
-
-
-def test_a_few_episodes_are_all_shown_once() -> None:
-    assert chosen([1.0, 0.0, 0.5], [1.0, 1.0, 0.5]) == ["better p01", "best p00", "worst p02"]
-    assert chosen([], []) == []
+def test_the_largest_gains_and_losses_are_shown() -> None:
+    before = [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.5]
+    after = [1.0, 0.2, 0.4, 0.3, 0.9, 0.0, 0.5]
+    first = [episode(f"p{i}", reward) for i, reward in enumerate(before)]
+    then = [episode(f"p{i}", reward) for i, reward in enumerate(after)]
+    problems = [pair.challenger.trajectory.problem.id for pair in changed(first, then)]
+    assert problems == ["p0", "p2", "p3", "p5", "p4"]
+    assert changed([], []) == []
 
 
 def test_episodes_of_a_problem_are_compared_by_number() -> None:
     first = [episode("p", 0.0, chain=0), episode("p", 1.0, chain=1), episode("q", 1.0)]
     lost = Unscored("exact: TimeoutError")
-    then = [episode("p", 1.0, chain=1), episode("p", 0.5, chain=0), episode("q", lost)]
-    assert [(pair.challenger.trajectory.chain, pair.change) for pair in pairs(first, then)] == [
-        (0, 0.5),
-        (1, 0.0),
-    ]
+    then = [episode("p", 0.75, chain=1), episode("p", 0.5, chain=0), episode("q", lost)]
+    changes = [(pair.challenger.trajectory.chain, pair.change) for pair in changed(first, then)]
+    assert changes == [(0, 0.5), (1, -0.25)]
 
 
 def test_an_episode_of_several_speakers_is_compared_by_answer() -> None:
@@ -80,7 +57,7 @@ def test_an_episode_of_several_speakers_is_compared_by_answer() -> None:
             for one in names
         ]
 
-    (pair,) = pairs(team(0.25, "planner"), team(1.0, "planner/2"))
+    (pair,) = changed(team(0.25, "planner"), team(1.0, "planner/2"))
     assert pair.challenger.trajectory.agent == "planner/2"
     assert pair.change == 0.75
 

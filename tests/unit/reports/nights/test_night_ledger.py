@@ -29,15 +29,15 @@ def champion(night: int) -> Champion:
 
 
 def test_the_last_promoted_policy_is_champion_until_demoted(ledger: NightLedger) -> None:
-    assert ledger.champion() is None
+    assert ledger.read().champion is None
     ledger.append("nightly-1", "promoted", "", champion(1))
     ledger.append("nightly-2", "kept")
     ledger.append("nightly-3", "promoted", "", champion(3))
-    assert ledger.champion() == champion(3)
+    assert ledger.read().champion == champion(3)
     ledger.append("nightly-3", "demoted")
-    assert ledger.champion() == champion(1)
+    assert ledger.read().champion == champion(1)
     ledger.append("nightly-1", "demoted")
-    assert ledger.champion() is None
+    assert ledger.read().champion is None
 
 
 def test_two_equal_demotions_remove_one_champion(
@@ -47,72 +47,33 @@ def test_two_equal_demotions_remove_one_champion(
     ledger.append("nightly-2", "promoted", "", champion(2))
     for _ in range(2):
         ledger.append("nightly-2", "demoted")
-    assert ledger.champion() == champion(1)
+    assert ledger.read().champion == champion(1)
 
 
-def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
-    """A ledger of three promotions, and run.json of some of their nights."""
-    for run in runs:
-        ledger.store.write_json(f"runs/{run}/run.json", {"experiment": "shop"})
+def three_nights(ledger: NightLedger) -> list[NightEntry]:
+    """A ledger of three promotions."""
     return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
 
 
 FOLDER = "nights/shop"
 
 
-def files(ledger: NightLedger) -> list[str]:
-    return ledger.store.names(FOLDER)
-
-
 def test_a_file_that_is_not_an_entry_is_ignored(ledger: NightLedger) -> None:
     ledger.append("nightly-1", "began")
     (ledger.store.root / FOLDER / "000001.json.bak").write_text("?")
     assert ledger.append("nightly-2", "began").number == 2
-    assert [entry.number for entry in ledger.entries()] == [1, 2]
+    assert [entry.number for entry in ledger.read().entries] == [1, 2]
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2])
 def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
     three_nights(ledger)
     ledger.store.remove(f"{FOLDER}/{number:06d}.json")
-    name = rf"gap of 1 in 3 entries: .*/nights/shop/00000{number}\.json.*another name"
+    name = rf"/nights/shop/00000{number}\.json is missing or .*another name"
     with pytest.raises(Damaged, match=name):
-        ledger.champion()
+        ledger.read()
     with pytest.raises(Damaged, match=name):
         ledger.append("nightly-4", "began")
-
-
-@pytest.mark.parametrize("lost", [["000001"], ["000002"], ["000003"], ["000002", "000003"]])
-def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: list[str]) -> None:
-    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
-    for name in lost:
-        ledger.store.remove(f"{FOLDER}/{name}.json")
-    assert ledger.champion() == champion(3)
-    assert ledger.entries() == entries
-    assert {f"{name}.json" for name in lost} <= {*files(ledger)}
-
-
-def test_a_lost_ledger_is_restored_from_its_nights(ledger: NightLedger) -> None:
-    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
-    for name in files(ledger):
-        ledger.store.remove(f"{FOLDER}/{name}")
-    assert ledger.entries() == entries
-
-
-def test_entries_before_a_nights_run_are_restored_too(ledger: NightLedger) -> None:
-    began = ledger.append("nightly-1", "began")
-    ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
-    ended = ledger.append("nightly-1", "finished")
-    for name in files(ledger):
-        ledger.store.remove(f"{FOLDER}/{name}")
-    assert ledger.entries() == [began, ended]
-
-
-def test_a_damaged_head_is_ignored(ledger: NightLedger) -> None:
-    entries = three_nights(ledger)
-    (ledger.store.root / FOLDER / "head.json").write_text("{")
-    assert ledger.entries() == entries
-    assert ledger.append("nightly-4", "began").number == 4
 
 
 def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
@@ -120,14 +81,14 @@ def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
     file = f"{FOLDER}/000002.json"
     other = {**ledger.store.read_json(file), "night": "nightly-9"}
     ledger.store.write_json(file, other)
-    with pytest.raises(Damaged, match=r"000003\.json does not follow the entry before it"):
-        ledger.champion()
+    with pytest.raises(Damaged, match=r"000003\.json .*does not follow the entry before"):
+        ledger.read()
 
 
 def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
     promoted = ledger.append("nightly-1", "promoted", "Better.", champion(1))
     ended = ledger.append("nightly-1", "finished", "", ScoredProblems({"": 4}))
-    assert ledger.entries() == [promoted, ended]
+    assert ledger.read().entries == [promoted, ended]
     assert (promoted.number, promoted.champion, ended.champion) == (1, champion(1), None)
 
 
@@ -141,7 +102,7 @@ def test_simultaneous_entries_are_all_kept(ledger: NightLedger) -> None:
     with ThreadPoolExecutor(8) as threads:
         entries = [*threads.map(lambda n: ledger.append(f"nightly-{n}", "began"), range(40))]
     assert sorted(entry.number for entry in entries) == [*range(1, 41)]
-    assert {entry.night for entry in ledger.entries()} == {f"nightly-{n}" for n in range(40)}
+    assert {entry.night for entry in ledger.read().entries} == {f"nightly-{n}" for n in range(40)}
 
 
 def test_a_damaged_entry_is_named(ledger: NightLedger) -> None:
@@ -149,7 +110,7 @@ def test_a_damaged_entry_is_named(ledger: NightLedger) -> None:
     file = ledger.store.root / "nights/shop/000001.json"
     file.write_text(file.read_text().replace("began", "promo"))
     with pytest.raises(Damaged, match=r"nights/shop/000001\.json"):
-        ledger.champion()
+        ledger.read()
 
 
 @pytest.mark.parametrize("uri", ["../precious", "/etc", "runs/../../x"])
@@ -158,5 +119,5 @@ def test_a_champion_outside_the_store_is_refused(ledger: NightLedger, uri: str) 
     value = ledger.store.read_json(f"{FOLDER}/000001.json")
     value["details"]["policy"]["uri"] = uri
     ledger.store.write_json(f"{FOLDER}/000001.json", value)
-    with pytest.raises(Damaged, match="Entry 1 of the ledger of shop cannot be read"):
-        ledger.champion()
+    with pytest.raises(ValueError, match="for NightEntry"):
+        ledger.read()

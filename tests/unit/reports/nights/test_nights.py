@@ -189,7 +189,7 @@ def test_the_outcome_of_a_night_is_recorded_and_reported(
     work.wins, work.worse = wins, worse
     nights(work, approval).run("nightly-2026-11-20")
     assert [entry.event for entry in work.reported] == ["began", "finished", event]
-    assert (nights(work).ledger.champion() is not None) == (event == "promoted")
+    assert (nights(work).ledger.read().champion is not None) == (event == "promoted")
 
 
 def killed(night: str) -> None:
@@ -223,7 +223,10 @@ def test_a_full_disk_does_not_count_as_an_attempt(work: Scripted) -> None:
 
 
 def test_a_night_with_a_damaged_record_is_given_up(work: Scripted) -> None:
-    nights(work).run("nightly-2026-11-20")
+    work.fate = killed
+    with pytest.raises(KeyboardInterrupt):
+        nights(work).run("nightly-2026-11-20")
+    work.fate = lambda night: None
     record = work.experiment.store.root / RunLayout("nightly-2026-11-20").record
     record.write_text(record.read_text().replace("tiny", "tony"))
     nights(work).run("nightly-2026-11-21")
@@ -253,9 +256,7 @@ def test_problems_of_a_given_up_night_are_not_repeated(
 def test_a_night_killed_before_its_judgement_is_judged_later(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     ledger = nights(work).ledger
-    for file in ("nights/tiny/000003.json", "runs/nightly-2026-11-20/night.json"):
-        ledger.store.remove(file)
-    ledger.store.write_json("nights/tiny/head.json", {"number": 2})
+    ledger.store.remove("nights/tiny/000003.json")
     nights(work).run("nightly-2026-11-21")
     assert [(e.night[-2:], e.event) for e in work.reported[3:5]] == [
         ("20", "promoted"),
@@ -362,6 +363,16 @@ def test_a_night_without_outputs_begins_again(
         ("20", "began"),
         ("20", "finished"),
     ]
+
+
+def test_a_decided_night_without_its_run_is_not_played_again(work: Scripted) -> None:
+    work.wins = False
+    for day in (20, 21):
+        nights(work).run(f"nightly-2026-11-{day}")
+    work.experiment.store.remove("runs/nightly-2026-11-20")
+    nights(work).run("nightly-2026-11-22")
+    of_it = [entry.event for entry in work.reported if entry.night.endswith("20")]
+    assert of_it == ["began", "finished", "kept"]
 
 
 def test_a_damaged_step_of_an_old_night_stops_no_later_one(

@@ -53,8 +53,8 @@ def test_a_better_policy_that_passes_the_guards_is_promoted() -> None:
         "unscored",
     ]
     assert verdict.why == (
-        "Promoted: success is 0.900 instead of 0.850 on the same 1,000 problems "
-        "(+0.050, at least +0.037), each of the 5 guards is within its margin."
+        "Promoted: goal 0.9 instead of 0.85 on 1,000 problems, +0.050, at least +0.037, "
+        "required is above 0; no guard is violated."
     )
 
 
@@ -100,7 +100,7 @@ def test_a_policy_is_not_better_than_itself() -> None:
     verdict = judge(held(850), held(850), DEFAULT)
     assert failed(verdict) == ["goal"]
     assert verdict.why.startswith(
-        "Not promoted: success is 0.85 instead of 0.85 on 1,000 problems (+0.000, at least -0.004)"
+        "Not promoted: goal 0.85 instead of 0.85 on 1,000 problems, +0.000, at least -0.004"
     )
 
 
@@ -244,9 +244,9 @@ def test_a_margin_of_a_missing_reward_is_refused() -> None:
 def test_a_win_without_confirmation_is_not_a_promotion() -> None:
     verdict = judge(held(850), held(900), DEFAULT)
     lost = verdict.confirmed(compare_goal(held(850), held(849), "confirmation", 0.05))
-    assert not lost.promoted and "1,000 other problems do not confirm the gain" in lost.why
+    assert not lost.promoted and "Not promoted: confirmation 0.849 instead of 0.85" in lost.why
     won = verdict.confirmed(compare_goal(held(850), held(890), "confirmation", 0.05))
-    assert won.promoted and "1,000 other problems confirm it (+0.040, at least" in won.why
+    assert won.promoted and "confirmation 0.89 instead of 0.85" in won.why
 
 
 @pytest.fixture(scope="module")

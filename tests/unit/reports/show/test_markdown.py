@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from markdown_it import MarkdownIt
 
-from agentfly_core.reports.show.markdown import fenced, marked, plain, sparkline, table
+from agentfly_core.reports.show.markdown import fenced, marked, plain, table
 from agentfly_core.runs.episodes import Piece
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -57,10 +57,3 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_text_that_is_invalid_unicode_can_be_written() -> None:
     for text in (plain("a\ud800"), marked([Piece("sampled", "a\ud800")], 100)):
         text.encode()
-
-
-def test_a_curve_is_a_line_of_bars() -> None:
-    assert sparkline([0.0, 7.0, 3.0]) == "▁█▄"
-    assert sparkline([0.5]) == "▁"
-    assert sparkline([2.0, 2.0]) == "▁▁"
-    assert sparkline([*range(600)], width=8) == "▁▂▃▄▅▆▇█"
