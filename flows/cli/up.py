@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import signal
+import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from agentfly_core.config import loading
+from agentfly_core.system.files import write_text
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.local.own_servers import require_free
+from flows.local import serving
+from flows.local.own_servers import free_port
+from flows.local.serving import LOG, TO_END, keeper, only_one, show_status
 from flows.local.state_dirs import settle
-from flows.up.serving import GRACE, serve
-from flows.up.status import LOG, keeper, only_one, show_status
-from flows.up.unit import at_boot
 
-NOTHING = "Nothing of `agentfly up` runs here ({})."
+SYSTEMD = Path("/run/systemd/system")
+UNIT = Path(__file__).parents[1] / "local/agentfly.service"
 
 
 def up(
@@ -37,9 +40,6 @@ def up(
     """
     places, ports = settle(Path.cwd()), (prefect_port, mlflow_port)
     place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
-    if status and not keeper(places.state):
-        print(NOTHING.format(places.state))
-        return 1
     if status:
         return show_status(place)
     places.state.chmod(0o700)
@@ -49,9 +49,12 @@ def up(
                 f"Prefect is elsewhere: {places.prefect}. End or unset it, or deploy there: "
                 "python -m flows.deploy; agentfly prefect worker start --pool agentfly"
             )
-        require_free(prefect_port, "Prefect's server", "--prefect-port")
-        if not place.served:
-            require_free(mlflow_port, "MLflow's server", "--mlflow-port")
+        for port in ports[:1] if place.served else ports:
+            if free_port(port) != port:
+                raise ValueError(
+                    f"Another program uses the port {port}. End it, or choose another port: "
+                    "agentfly up --prefect-port PORT --mlflow-port PORT"
+                )
     with suppress(FileNotFoundError):
         (places.state / LOG).replace(places.state / f"{LOG}.1")
     return _detached(place, ports) if detach else _serve(place, ports)
@@ -64,36 +67,31 @@ def down() -> None:
     """
     state = settle(Path.cwd()).state
     if not (pid := keeper(state)):
-        print(NOTHING.format(state))
+        print(f"Nothing of `agentfly up` runs here ({state}).")
         return
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         if keeper(state) == pid:  # now `process` cannot mean another program
             signal.pidfd_send_signal(process, signal.SIGTERM)
     print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
-    deadline = time.monotonic() + GRACE + 60
     while keeper(state) == pid:
-        if time.monotonic() > deadline:
-            raise ValueError(f"Process {pid} does not end. End it with: kill -9 {pid}")
         time.sleep(0.1)
     print("Ended.")
 
 
-def _serve(
-    place: MlflowStore, ports: tuple[int, int], then: Callable[[], object] = lambda: None
-) -> int:
-    """Serve until SIGINT or SIGTERM; calls `then` once all works."""
+def _serve(place: MlflowStore, ports: tuple[int, int]) -> int:
+    """Serve until SIGINT or SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & ignores the first one
         signal.signal(number, signal.default_int_handler)
-
-    def ready() -> None:
-        show_status(place)
-        print("\n".join(at_boot(Path.cwd(), ports)), flush=True)
-        then()
-
     try:
-        with only_one(place.state):
-            serve(place, ports, ready)
+        with only_one(place.state), ExitStack() as stack:
+            deployed = serving.deployable()
+            services = serving.start(place, ports, stack)
+            if SYSTEMD.is_dir():
+                path = shlex.quote(str(write_unit(Path.cwd(), ports)))
+                print(f"At each boot: systemctl --user enable --now {path}")
+            show_status(place)
+            serving.keep(services, place.state / LOG, deployed)
     except KeyboardInterrupt:
         print("Ended.")
     return 0
@@ -101,15 +99,29 @@ def _serve(
 
 def _detached(place: MlflowStore, ports: tuple[int, int]) -> int:
     """Serve in another process; returns once all works, or raises ValueError with its log."""
-    reading, writing = os.pipe()
     log = place.state / LOG
-    if os.fork():
-        os.close(writing)
-        if os.read(reading, 1):
-            return show_status(place)
-        lines = log.read_text(errors="replace").strip().splitlines()[-20:]
-        raise ValueError("\n  ".join(["It did not start. Its log:", *lines]))
+    log.touch(0o600)
+    if process := os.fork():
+        while TO_END not in log.read_text(errors="replace"):
+            if os.waitpid(process, os.WNOHANG)[0]:
+                lines = log.read_text(errors="replace").strip().splitlines()[-20:]
+                raise ValueError("\n  ".join(["It did not start. Its log:", *lines]))
+            time.sleep(0.2)
+        return show_status(place)
     os.setsid()
     for number, output in enumerate((Path(os.devnull), log, log)):
-        os.dup2(os.open(output, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), number)
-    return _serve(place, ports, lambda: os.write(writing, b"1"))
+        os.dup2(os.open(output, os.O_RDWR | os.O_APPEND), number)
+    return _serve(place, ports)
+
+
+def write_unit(project: Path, ports: tuple[int, int]) -> Path:
+    """Write the unit by which systemd starts `agentfly up` at each boot; returns its path."""
+    options = [f"--prefect-port={ports[0]}", f"--mlflow-port={ports[1]}"]
+    command = [sys.executable, "-P", "-m", "flows", "up", *options]
+    fields = {"project": str(project), "command": shlex.join(command)}
+    escaped = {name: text.replace("%", "%%") for name, text in fields.items()}
+    unit = UNIT.read_text().format(**escaped, stop=int(serving.GRACE) + 60)
+    name = f"agentfly-{hashlib.sha256(bytes(project)).hexdigest()[:8]}.service"
+    path = project / ".agentfly" / name
+    write_text(path, unit)
+    return path

@@ -53,11 +53,13 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
     Only a process of this user can have it; its answers prove nothing.
     """
     servers = {}
-    for port, process in _listening().items():
-        with suppress(psutil.Error):
-            environment = process.environ()
-            if mark(*serves).items() <= environment.items():
-                servers[port] = environment
+    for connection in psutil.net_connections("tcp"):
+        is_server = connection.status == psutil.CONN_LISTEN and connection.laddr.ip in REACHED
+        if is_server and connection.pid:
+            with suppress(psutil.Error):
+                environment = psutil.Process(connection.pid).environ()
+                if mark(*serves).items() <= environment.items():
+                    servers[connection.laddr.port] = environment
     return servers
 
 
@@ -80,46 +82,20 @@ def free_port(preferred: int = 0) -> int:
         return int(probe.getsockname()[1])
 
 
-def require_free(port: int, use: str, option: str) -> None:
-    """Raise ValueError for a port in use; the message names the program and the option."""
-    if free_port(port) != port:
-        holder = "another program"
-        with suppress(KeyError, psutil.Error):
-            process = _listening()[port]
-            holder = f"process {process.pid} ({' '.join(process.cmdline())[:80]})"
-        raise ValueError(
-            f"Port {port}, which {use} needs, is used by {holder}. End that, or choose "
-            f"another port: agentfly up {option} {port + 1}"
-        )
-
-
-def _listening() -> dict[int, psutil.Process]:
-    """The processes that answer at 127.0.0.1, by port."""
-    servers = {}
-    for connection in psutil.net_connections("tcp"):
-        is_server = connection.status == psutil.CONN_LISTEN and connection.laddr.ip in REACHED
-        if is_server and connection.pid:
-            with suppress(psutil.NoSuchProcess):
-                servers[connection.laddr.port] = psutil.Process(connection.pid)
-    return servers
-
-
 def password(state: Path) -> str:
     """Read a project's password, or create it in a file that only its owner may read.
 
-    A new password deletes MLflow's accounts. Raises ValueError for an empty file.
+    A new password deletes MLflow's accounts.
     """
     path = state / FILE
-    if not path.exists():
+    if not path.exists() or not path.read_text().strip():
         (state / ".gitignore").write_text("*\n")  # keeps the password out of git
         (state / ACCOUNTS).unlink(missing_ok=True)
         part = path.with_suffix(".part")
         with open(part, "w", opener=partial(os.open, mode=0o600)) as file:
             file.write(secrets.token_urlsafe(24))
         part.rename(path)
-    if text := path.read_text().strip():
-        return text
-    raise ValueError(f"{path} is empty. Remove it: the next `agentfly up` makes a new password.")
+    return path.read_text().strip()
 
 
 def shown(state: Path) -> str:

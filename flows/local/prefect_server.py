@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
 import os
 import sys
@@ -25,8 +24,7 @@ PORT = 4200
 """The port of the project's Prefect UI, unless another program uses it."""
 POOL, WORKER = "agentfly", "agentfly-up"
 """The work pool of all deployments, and the worker of `agentfly up`."""
-PAGE_API = "PREFECT_SERVER_UI_API_URL"
-"""Where Prefect's page sends its requests: by default to port 4200, whatever the server's port."""
+SERVER_PORT = "PREFECT_SERVER_API_PORT"
 SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
 COMMAND_SERVER = {
     **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES},
@@ -35,18 +33,21 @@ COMMAND_SERVER = {
 }
 
 
-def prefect_server(state: Path, port: int, host: str = "127.0.0.1") -> Program:
-    """Prefect's server and its UI."""
-    name = f"[{host}]" if ":" in host else host
+def prefect_server(state: Path, port: int) -> Program:
+    """Prefect's server and its UI, on 127.0.0.1."""
+    place = {"PREFECT_SERVER_API_HOST": "127.0.0.1", SERVER_PORT: str(port)}
     command = [sys.executable, "-m", "prefect", "server", "start"]
-    env = {
-        PAGE_API: f"http://{name}:{port}/api",
+    return Program("prefect", command, server_env(state) | place)
+
+
+def server_env(state: Path) -> dict[str, str]:
+    """Environment variables of a project's Prefect server: its password and its mark."""
+    return {
         GUARD: f"{USER}:{password(state)}",
         # docket logs a hundred lines about a locked database for each query of a worker
         "PREFECT_LOGGING_ROOT_LEVEL": "CRITICAL",
+        **mark("prefect", state),
     }
-    place = ["--host", host, "--port", str(port)]
-    return Program("prefect", command + place, env | mark("prefect", state))
 
 
 def worker(api: Mapping[str, str]) -> Program:
@@ -72,9 +73,10 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
         logger.warning(
             "Prefect: %s does not answer: this command has its own server.", places.prefect
         )
-    server = prefect_server(places.state, free_port())
+    port = free_port()
+    server, url = prefect_server(places.state, port), f"http://127.0.0.1:{port}/api"
     address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
-    url, env = server.env[PAGE_API], server.env | COMMAND_SERVER
+    env = server.env | COMMAND_SERVER
     with supervised(server.kind, server.command, env, address, log, "") as service:
         use(url, server.env[GUARD])
         try:
@@ -129,55 +131,29 @@ def answers(url: str) -> bool:
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
     """Become `prefect WORDS...` on the project's state.
 
-    Raises ValueError for a server that other machines could reach, unless the user set a password.
+    A server requires the project's password, unless the environment sets another one.
     """
     env: dict[str, str] = {}
     if words[:2] == ["server", "start"]:
-        env = _server_env(places.state, words)
+        own = server_env(places.state)
+        env = {name: value for name, value in own.items() if not os.environ.get(name)}
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--port")
+        if port := parser.parse_known_args(words)[0].port:
+            env[SERVER_PORT] = port  # the server's page ignores the option
     elif words[:1] != ["server"] and not places.api:
         # no other program's server may get the command's data
         env["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port(PORT)}/api"
     Program("prefect", [sys.executable, "-m", "prefect", *words], env).become()
 
 
-def _server_env(state: Path, words: Sequence[str]) -> dict[str, str]:
-    """Environment variables of `prefect server start`; values of the user and the profile stay."""
-    from prefect.settings import Settings
-
-    chosen = Settings().server
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--host", default=chosen.api.host)
-    parser.add_argument("--port", default=chosen.api.port)
-    place = parser.parse_known_args(words)[0]
-    env = prefect_server(state, place.port, place.host).env
-    if chosen.api.auth_string:
-        env[GUARD] = chosen.api.auth_string.get_secret_value()  # clients read it there
-    else:
-        _require_loopback(place.host)
-    if "api_url" in chosen.ui.model_fields_set:
-        del env[PAGE_API]
-    return {name: value for name, value in env.items() if not os.environ.get(name)}
-
-
-def _require_loopback(host: str) -> None:
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
-        raise ValueError(
-            f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it "
-            f"and run their code here. Set {GUARD} to 'NAME:PASSWORD' first, then start it again."
-        )
-
-
 def open_flow_run(places: Places, flow_run: str) -> None:
     """Print a flow run's address in the Prefect UI, and become its server if none runs."""
-    server = None if places.api else prefect_server(places.state, free_port(PORT))
-    print(flow_run_page(server.env[PAGE_API] if server else places.api, flow_run), flush=True)
-    if server:
+    port = free_port(PORT)
+    print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)
+    if not places.api:
         print(f"Sign in with {USER}:{shown(places.state)}", flush=True)
-        server.become()
+        prefect_server(places.state, port).become()
 
 
 def flow_run_page(api: str, flow_run: str) -> str:

@@ -95,8 +95,6 @@ def _chosen() -> tuple[str, str]:
     name = os.environ.get("PREFECT_PROFILE", profiles.get("active", ""))
     profile: Mapping[str, str] = profiles.get("profiles", {}).get(name, {})
     for key in ELSEWHERE:
-        if place := os.environ.get(key):
-            return place, f"{key} is set"
-        if place := profile.get(key):
-            return place, f"{key} in the Prefect profile {name!r}"
+        if place := os.environ.get(key) or profile.get(key):
+            return place, key
     return "", ""

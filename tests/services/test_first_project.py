@@ -16,7 +16,7 @@ import pytest
 
 from agentfly_core.runs.run import links_of
 from agentfly_core.store.store import Store
-from flows.up.status import keeper
+from flows.local.serving import keeper
 from tests.support.project import ROOT
 from tests.support.servers import free_port
 from tests.support.up import Up

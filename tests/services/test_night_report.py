@@ -109,7 +109,7 @@ def test_the_reports_in_prefect_and_mlflow_link_to_each_other(
 
 def test_a_night_unknown_to_mlflow_is_reported_in_prefect(experiment: Experiment, api: str) -> None:
     (artifact,) = artifacts(api, reported(experiment))
-    assert "success" in artifact["data"] and "in MLflow](" not in artifact["data"]
+    assert "Success" in artifact["data"] and "in MLflow](" not in artifact["data"]
 
 
 def test_a_night_without_a_report_continues(

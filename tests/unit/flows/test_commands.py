@@ -232,7 +232,7 @@ def test_the_report_of_a_night_is_shown_and_written(
     played_night(experiment, night, lambda i: ("7", 0.0), lambda i: ("8", 1.0), [metrics, metrics])
     assert main(["report", night]) == 0
     printed, page = capsys.readouterr().out, project / f"runs/{night}/report.md"
-    assert f"{night} of tiny: its policy became the champion" in printed
+    assert f"{night} of tiny: promoted" in printed
     assert f"This report is the file {page}." in printed
     assert "| tokens sampled to train on | 64 |" in page.read_text()
 

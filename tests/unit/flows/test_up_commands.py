@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,13 +13,12 @@ import pytest
 
 from flows import deploy
 from flows.__main__ import main
-from flows.cli import up as commands
 from flows.local import prefect_server
 from flows.local.own_servers import GUARD, mark
+from flows.local.serving import keeper
 from flows.local.state_dirs import ELSEWHERE
-from flows.up.status import keeper
 from tests.support.project import ROOT
-from tests.support.servers import listener, receiver
+from tests.support.servers import free_port, listener, receiver
 
 
 @pytest.fixture
@@ -35,15 +35,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_services_status_and_down_report_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert main(["up", "--status"]) == 1
+    assert "Prefect   DOES NOT WORK" in capsys.readouterr().out
     message = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
-    assert (main(["up", "--status"]), capsys.readouterr().out) == (1, message)
     assert (main(["down"]), capsys.readouterr().out) == (0, message)
 
 
 HOLDS = """
 import sys
 from pathlib import Path
-from flows.up.status import only_one
+from flows.local.serving import only_one
 with only_one(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -75,8 +76,8 @@ def test_status_names_broken_services(
     capsys.readouterr()
     assert main(["up", "--status"]) == 1
     printed = capsys.readouterr().out
-    assert "Prefect DOES NOT WORK, MLflow DOES NOT WORK, the worker DOES NOT WORK" in printed
-    assert "deployed: nothing" in printed
+    for name in ("Prefect  ", "MLflow   ", "Worker  ", "Deployed "):
+        assert f"{name} DOES NOT WORK" in printed
 
 
 def test_down_ends_the_process_that_holds_the_lock(
@@ -86,18 +87,6 @@ def test_down_ends_the_process_that_holds_the_lock(
     assert main(["down"]) == 0
     assert served.wait() == -signal.SIGTERM
     assert capsys.readouterr().out.endswith("two minutes to end.\nEnded.\n")
-
-
-def test_down_names_a_process_that_does_not_end(
-    served: subprocess.Popen[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(commands, "GRACE", -61)
-    served.send_signal(signal.SIGSTOP)
-    assert main(["down"]) == 2
-    assert f"with: kill -9 {served.pid}\n" in capsys.readouterr().err
-    served.kill()
 
 
 def test_the_password_is_not_printed_for_an_mlflow_of_others(
@@ -110,7 +99,7 @@ def test_the_password_is_not_printed_for_an_mlflow_of_others(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         assert main(["up", "--status"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "MLflow  " in line]
-    assert line == f"MLflow   {uri.replace('secret', '[password]')}"
+    assert line == f"MLflow   {uri.replace('secret', '[password]')} works"
 
 
 def test_down_ends_no_process_without_the_lock(
@@ -136,6 +125,15 @@ def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
     assert "python -m flows.deploy" in errors
 
 
+def test_a_port_in_use_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert main(["up", f"--mlflow-port={port}", f"--prefect-port={free_port()}"]) == 2
+    assert f"Another program uses the port {port}." in capsys.readouterr().err
+
+
 def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> None:
     with (
         listener({**mark("prefect", project / "other" / ".agentfly"), GUARD: "someone:secret"}),
@@ -153,7 +151,7 @@ def test_status_never_sends_the_password_to_another_server(
         monkeypatch.setattr(prefect_server, "PORT", int(stranger.url.rpartition(":")[2]))
         assert main(["up", "--status"]) == 1
     assert stranger.calls == []
-    assert "Prefect DOES NOT WORK" in capsys.readouterr().out
+    assert "Prefect   DOES NOT WORK" in capsys.readouterr().out
 
 
 def test_folders_that_others_could_enter_are_closed(
