@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def files(
     fields but the index of pandas become facts; none in `needs` may be missing or null. The train
     split also has a BadRow for each unusable row, numbered from 1 (in CSV the header is row 1), and
     a Repeated for each repeated question with its facts; test keeps it before validation, then
-    train. Raises ValueError for unreadable files.
+    train. Raises ValueError for unreadable files, too few problems, and ids of different rows.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     names = {
@@ -48,6 +49,7 @@ def files(
     sources = {
         name: _Source(Path(name), needs, columns, random.Random(seed)) for name in names.values()
     }
+    _require_distinct_ids(sources, columns or {})
     built: dict[str, Rows] = {}
     elsewhere: set[str] = set()
     for split in reversed(sizes):
@@ -55,6 +57,7 @@ def files(
         elsewhere |= {*map(_content, drawn)}
         built[split] = [*drawn]
     for name, source in sources.items():
+        source.require({split: sizes[split] for split in sizes if names[split] == name}, built)
         # bad rows replace problems of the first split
         built[next(split for split in sizes if names[split] == name)] += source.bad
     return built
@@ -67,9 +70,10 @@ class _Source:
         self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random
     ) -> None:
         read_rows = list(read(path, needs, columns))
-        self.path = path
+        self.path, self.size = path, len(read_rows)
         self.bad = [row for _, row in read_rows if isinstance(row, BadRow)]
         self._left = [(number, row) for number, row in read_rows if isinstance(row, Problem)]
+        self.contents = {problem.id: _content(problem) for _, problem in self._left}
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
@@ -81,10 +85,36 @@ class _Source:
         self._left = left[size:]
         return [problem for _, problem in left[:size]]
 
+    def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
+        """Raise ValueError for too few problems; bad rows are reported elsewhere."""
+        repeated = sum(isinstance(row, Repeated) for row in self.bad)
+        missing = sum(size - len(built[split]) for split, size in wanted.items())
+        if missing > len(self.bad) - repeated:
+            sizes = ", ".join(f"data.{split}={size}" for split, size in wanted.items())
+            less = f", {repeated} of which repeat question and facts of another" if repeated else ""
+            raise ValueError(
+                f"{self.path} has {self.size} rows{less}, {sum(wanted.values())} problems are "
+                f"asked for ({sizes})."
+            )
+
 
 def _content(problem: Problem) -> str:
     """Digest of the facts and the question without spacing, which splits must not share."""
     return digest([spaced_alike(problem.prompt), problem.facts])
+
+
+def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, str]) -> None:
+    """Raise ValueError for an id of different rows in two files, such as a row number."""
+    for (one, first), (other, second) in combinations(sources.items(), 2):
+        for name in first.contents.keys() & second.contents.keys():
+            if first.contents[name] == second.contents[name]:
+                continue
+            column = next((key for key, read_as in columns.items() if read_as == "id"), "id")
+            raise ValueError(
+                f"{one} and {other} both have the id {name!r}, for different rows: ids are unique "
+                f"in all files. Read that column as a fact, `columns: {{{column}: row}}`; then ids "
+                "are made of question and facts."
+            )
 
 
 def require_fields(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
-from agentfly_core.records.dataset import Rows, build, problems_of
+from agentfly_core.records.dataset import BadRow, Rows, build, problems_of, spaced_alike
 from agentfly_core.records.trajectory import Problem, of_task
+from agentfly_core.system.formats.hashing import digest
 
 
 def mixture(
@@ -17,7 +19,8 @@ def mixture(
 ) -> dict[str, Rows]:
     """The splits of all tasks, task by task, from their sections `data`; ids are `shop/2-red-cup`.
 
-    Raises ValueError for unusable data, with its task.
+    Raises ValueError for unusable data, with its task, and for a training problem that another task
+    holds out.
     """
     splits: dict[str, Rows] = {split: [] for split in SPLITS}
     for name, settings in tasks.items():
@@ -29,4 +32,23 @@ def mixture(
             splits[split] += [
                 of_task(row, name) if isinstance(row, Problem) else row for row in rows
             ]
+    _require_disjoint(splits)
     return splits
+
+
+def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
+    """Raise ValueError for a training problem that another task holds out."""
+    trained = defaultdict[str, dict[str, str]](dict)
+    for split, rows in splits.items():
+        for problem in rows:
+            if not isinstance(problem, Problem):
+                continue
+            content = digest([spaced_alike(problem.prompt), problem.facts])
+            if split == "train":
+                trained[content][problem.task] = problem.id
+            elif others := [of for task, of in trained[content].items() if task != problem.task]:
+                raise ValueError(
+                    f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
+                    "too: tasks of the same dataset need the same sizes of splits and the same "
+                    "seed, or settings by which they share no problem."
+                )

@@ -35,8 +35,8 @@ class BabyAI(Environment):
     async def reset(self, problem: Problem) -> None:
         """Make the grid; raises KeyError, and ValueError for another level or mission."""
         facts = problem.facts
-        self._grid, self.solved, self.over = level(facts["level"]), False, False
-        drawn = mission(self._grid, facts["seed"])
+        self._grid, self._seed = level(facts["level"]), facts["seed"]
+        drawn = self._begin()
         if drawn != facts["mission"]:
             raise ValueError(
                 f"{facts['level']} has at seed {facts['seed']} the mission {drawn!r}, expected "
@@ -48,8 +48,7 @@ class BabyAI(Environment):
         for _ in range(times):
             if self.over:
                 return
-            _, reward, done, late, _ = self._grid.step(cast(Any, ACTIONS.index(action)))
-            self.solved, self.over = float(reward) > 0, done or late
+            self._step(ACTIONS.index(action))
 
     def view(self) -> str:
         return view_text(self._grid)
@@ -59,6 +58,26 @@ class BabyAI(Environment):
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
         return hashing.digest([self._grid.hash(64), held, self.over])
+
+    async def snapshot(self) -> bytes:
+        """The numbers of all actions."""
+        return bytes(self._done)
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Repeat the actions of a snapshot in a new grid."""
+        self._begin()
+        for number in snapshot:
+            self._step(number)
+
+    def _begin(self) -> str:
+        self.solved = self.over = False
+        self._done = list[int]()
+        return mission(self._grid, self._seed)
+
+    def _step(self, number: int) -> None:
+        _, reward, done, late, _ = self._grid.step(cast(Any, number))
+        self.solved, self.over = float(reward) > 0, done or late
+        self._done.append(number)
 
 
 def level(name: str) -> RoomGridLevel:

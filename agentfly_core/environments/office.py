@@ -60,6 +60,13 @@ class Office(Environment):
         [(amount,)] = self._ask("coalesce(sum(amount), 0) FROM orders", column, value)
         return int(amount)
 
+    async def snapshot(self) -> bytes:
+        """Return nothing, since the database is read-only."""
+        return b""
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Do nothing, since the database is read-only."""
+
     async def close(self) -> None:
         self._opened.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,3 +70,9 @@ class Shop(Environment):
 
     def state_key(self) -> str:
         return hashing.digest([list(self.page), self.cart, self.order])
+
+    async def snapshot(self) -> bytes:
+        return json.dumps([list(self.page), self.cart, self.order]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.page, self.cart, self.order = json.loads(snapshot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import random
 import re
@@ -187,6 +188,14 @@ class TextShop(Environment):
             return hashing.digest([self.page])
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
         return hashing.digest([self.page, bought])
+
+    async def snapshot(self) -> bytes:
+        bought = self.purchase and [self.purchase.product.id, self.purchase.options]
+        return json.dumps([self.page, bought]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.page, bought = json.loads(snapshot)
+        self.purchase = bought and Purchase(self._product(bought[0]), tuple(bought[1]))
 
     def _product(self, product: str) -> CatalogueProduct:
         if product not in self.catalogue.products:

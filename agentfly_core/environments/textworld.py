@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import tempfile
@@ -139,10 +140,9 @@ class TextWorld(Environment):
         """Begin the hunt; raises KeyError, and ValueError if another version shows another room."""
         await self.close()
         facts = problem.facts
-        world, self._thing = World(**facts["world"]), facts["thing"]
+        world, self._way, self._thing = World(**facts["world"]), facts["way"], facts["thing"]
         self._machine = await asyncio.to_thread(world.machine)
-        self.won = self.over = False
-        if (seen := _walked(self._machine, facts["way"])) != facts["seen"]:
+        if (seen := self._begin()) != facts["seen"]:
             raise ValueError(
                 f"{world} begins with {seen!r}, expected {facts['seen']!r}. Prepare the problems "
                 "again, with this version of textworld."
@@ -153,16 +153,31 @@ class TextWorld(Environment):
         typed = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(typed):
             raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
+        self._done.append(typed)
         text = plain_text(self._machine.step(typed)[0])
         self.over = typed.startswith("take")
         named = {*typed.split()} & {*self._thing.lower().split()}
         self.won = bool(named) and _TAKEN.findall(text) == [self._thing]
         return text
 
+    async def snapshot(self) -> bytes:
+        return json.dumps(self._done).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Repeat the commands of a snapshot in a new game."""
+        self._begin()
+        for command in json.loads(snapshot):
+            self.do(command)
+
     async def close(self) -> None:
         if hasattr(self, "_machine"):
             self._machine.close()
             del self._machine
+
+    def _begin(self) -> str:
+        self._done: list[str] = []
+        self.won = self.over = False
+        return _walked(self._machine, self._way)
 
 
 def _walked(machine: Any, way: Sequence[str]) -> str:

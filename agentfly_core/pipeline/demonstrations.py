@@ -10,24 +10,27 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
-from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
-from agentfly_core.pipeline.playing import collect_into, episode_specs, watching
-from agentfly_core.pipeline.stop_conditions import stop_if_failing
+from agentfly_core.pipeline.playing import OnEpisode, collect_into, episode_specs, watching
+from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
-from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall
+from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
 from agentfly_core.rollout.rules import EpisodeSpec
-from agentfly_core.rollout.shard import collect
+from agentfly_core.rollout.shard import NO_ANSWER, collect
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+REHEARSED = 8
+"""Demonstrations that are scored before the warm start."""
 HEARD = 512
 """Episodes from which the model `nano` learns its tokens."""
 BYTES_A_TOKEN = 4
@@ -56,9 +59,7 @@ class DemonstrationPlayer:
     def script(self) -> Scripted:
         """The script as a sampler."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
-        policy = policy_at(path, settings, self.problems, self.seed)
-        stop = self.spec.template.stop_tokens[0]
-        return Scripted(reply_encoder(self.tokenizer), stop, policy)
+        return self._sampler(policy_at(path, settings, self.problems, self.seed))
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
         """Draw `count` episodes, each task with its quota; any prefix is a fair draw."""
@@ -79,13 +80,26 @@ class DemonstrationPlayer:
         played, _ = collect_into(specs, self.spec, self.script, folder, watch, environment_loop)
         stop_if_failing(played, self.failed)
 
+    def rehearse(self, environment_loop: EnvironmentLoop) -> list[Trajectory]:
+        """Play REHEARSED episodes with the rewards that need an environment.
+
+        Also raises GateClosed for an agent that returns without an answer after a reply without a
+        tool call.
+        """
+        specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
+        played = self._collect(self.script, specs, lambda _: None, environment_loop)
+        unanswered = self._collect(
+            self._sampler(_unsure), specs[:1], lambda _: None, environment_loop
+        )
+        stop_if_failing(played, self.failed)
+        if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
+            raise GateClosed(f"The warm start has not begun: {errors[0]}.")
+        return played
+
     def spans(self, environment_loop: EnvironmentLoop) -> list[Spans]:
         """The token spans of HEARD episodes."""
         watch = watching("model", 0, 0, HEARD)
-        work = collect(
-            self.episodes(HEARD), self.spec, self.script, watch, environment_loop.resources
-        )
-        played, _, _ = environment_loop.run(work)
+        played = self._collect(self.script, self.episodes(HEARD), watch, environment_loop)
         stop_if_failing(played, self.failed)
         return [
             [
@@ -96,6 +110,25 @@ class DemonstrationPlayer:
             ]
             for speakers in by_episode(played)
         ]
+
+    def _sampler(self, policy: ScriptedPolicy) -> Scripted:
+        stop = self.spec.template.stop_tokens[0]
+        return Scripted(reply_encoder(self.tokenizer), stop, policy)
+
+    def _collect(
+        self,
+        sampler: Scripted,
+        specs: Sequence[EpisodeSpec],
+        watch: OnEpisode,
+        environment_loop: EnvironmentLoop,
+    ) -> list[Trajectory]:
+        work = collect(specs, self.spec, sampler, watch, environment_loop.resources)
+        played, _, _ = environment_loop.run(work)
+        return played
+
+
+async def _unsure(conversation: Conversation) -> str:
+    return "I do not know."
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:

@@ -11,7 +11,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.produce import produce
-from agentfly_core.pipeline.stop_conditions import stop_if_unscored
+from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import (
@@ -92,6 +92,16 @@ def score(
         return score_episodes(experiment, folders, [*ready, *earlier], step, folder)
 
     return produce(experiment.store, target, make)
+
+
+def check_rewards(
+    episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
+) -> None:
+    """Raise GateClosed when more than this share of rehearsed demonstrations lack a reward."""
+    try:
+        stop_if_unscored(episodes, scores, unscored)
+    except GateClosed as closed:
+        raise GateClosed(f"The warm start has not begun: {closed}") from None
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:

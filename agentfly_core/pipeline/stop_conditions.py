@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from agentfly_core.config.health_signs import SIGNS, Sign, Signs
 from agentfly_core.records.speakers import by_episode
@@ -114,24 +115,29 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
     return {f"{name}_fall": max(0.0, fall)}
 
 
-def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
+def warnings(
+    signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """Return warnings of a step, repeated each time a sign has lasted twice as long; raises
     GateClosed to stop the run.
+
+    `advice` is added to the signs of these names.
     """
     raised = due(signs, metrics)
-    lasted = {name: int(metrics[f"health/{name}"]) for name in raised}
-    texts = {name: sign.message(metrics, lasted[name]) for name, sign in raised.items()}
+    texts = {
+        name: "; ".join(
+            filter(None, (sign.message(metrics, int(metrics[f"health/{name}"])), advice.get(name)))
+        )
+        for name, sign in raised.items()
+    }
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Read the "
             "episodes with `agentfly show`; to continue, train it by its name (--run) with "
             "another bound, or without `stop`."
         )
-    return [
-        texts[name]
-        for name, sign in raised.items()
-        if math.log2(lasted[name] / sign.steps).is_integer()
-    ]
+    lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
+    return [texts[name] for name in raised if math.log2(lasted[name]).is_integer()]
 
 
 def _allow_unscored(

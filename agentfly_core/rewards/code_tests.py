@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.records.trajectory import Score, Trajectory
+from agentfly_core.records.trajectory import Examples, Problem, Score, Trajectory
 from agentfly_core.sandbox.guest.protocol import MIB, Limits, Status
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import as_bytes, run
@@ -70,7 +70,21 @@ with open("verdict.json", "w") as file:
 """.replace("LONGER", str(LONGER))
 
 
-@reward(timeout=120.0, ready=chosen)
+def _readable(problem: Problem) -> Examples:
+    """Return no examples, since no program is known; raise ValueError for wrong facts."""
+    function, tests = problem.facts.get("function"), problem.facts.get("tests")
+    if not isinstance(function, str) or not function.isidentifier():
+        raise ValueError(f"facts['function'] is {function!r:.80}, expected the name of a function")
+    if not isinstance(tests, list | tuple) or not tests:
+        raise ValueError(f"facts['tests'] is {tests!r:.80}, expected a list of tests")
+    for number, test in enumerate(tests):
+        if not isinstance(test, Mapping) or not {"args", "expected"} <= test.keys():
+            example = '{"args": [2, 3], "expected": 5}'
+            raise ValueError(f"facts['tests'][{number}] is {test!r:.80}, expected {example}")
+    return Examples((), ())
+
+
+@reward(timeout=120.0, ready=chosen, examples=_readable)
 async def code_tests(trajectory: Trajectory) -> Score:
     """1 if the program in the answer passes every hidden test, else 0; part `passed`: the share.
 

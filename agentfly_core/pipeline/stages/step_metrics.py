@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 
 from agentfly_core.experiment.run_layout import step_layout
 from agentfly_core.pipeline import stop_conditions
+from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact
@@ -15,8 +17,12 @@ from agentfly_core.store.stage_metrics import measured, worst
 logger = logging.getLogger(__name__)
 NOTHING = (
     "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s@%s`; "
-    "easier or harder problems, a larger rollout.group_size, or a warm_start help, and after a "
-    "fall of the reward a lower update.learning_rate."
+    "%s."
+)
+OF_RATE = ("kl", "reward_fall")
+"""Health signs of a learning rate that is too high."""
+SPREAD = (
+    "easier or harder problems, a larger rollout.group_size, or a warm_start, or more of it, help"
 )
 
 
@@ -46,7 +52,7 @@ def log_step(
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
-        logger.warning(NOTHING, step, run.name, step)
+        logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
     _warn(run, step, metrics)
 
 
@@ -54,5 +60,41 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
     if step == run.settings.own_steps.start and metrics["train/optimizer_steps"]:
         for warning in stop_conditions.unmeasured(run.settings.health, metrics):
             logger.warning("Step %s: %s", step, warning)
-    for warning in stop_conditions.warnings(run.settings.health, metrics):
+    due = stop_conditions.due(run.settings.health, metrics)
+    advice = {name: _rate_advice(run, step) or "" for name in OF_RATE if name in due}
+    for warning in stop_conditions.warnings(run.settings.health, metrics, advice):
         logger.warning("Step %s: %s.", step, warning)
+
+
+def _rate_advice(run: Run, step: int) -> str | None:
+    """How to train again with a lower learning rate, from before the updates that changed the
+    policy too much; None if no update did.
+    """
+    settings, updates = run.settings, set[int]()
+    for number in range(settings.own_steps.start, step + 1):
+        metrics = _metrics(run, number)
+        if metrics.get("health/kl"):
+            updates.add(number)
+        if metrics.get("health/reward_fall"):  # the update that made the policy of this step
+            updates.add(number - 1 - settings.rollout.max_staleness)
+    if not updates:
+        return None
+    before = max(updates) - 1
+    while before in updates:
+        before -= 1
+    rate = settings.update.learning_rate
+    lower = f"update.learning_rate={rate / 10:g}"
+    command = f"agentfly fork {run.name}@{before} {lower}"
+    if before < max(settings.start_step, 1):
+        experiment, changed = experiment_of(run.record)
+        others = [one for one in changed if not one.startswith("update.learning_rate=")]
+        command = shlex.join(["agentfly", "train", experiment, *others, lower])
+    elif not run.store.holds(step_layout(run.store, run.name, before).learner):
+        command += " fork.optimizer_state=fresh"
+    return f"update.learning_rate is {rate:g}, probably too high; lower it: `{command}`"
+
+
+def _metrics(run: Run, step: int) -> Mapping[str, float]:
+    content = run.store.read_json(step_layout(run.store, run.name, step).metrics)
+    metrics: Mapping[str, float] = content["metrics"] if content else {}  # a step that a kill cut
+    return metrics

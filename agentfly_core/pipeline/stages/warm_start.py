@@ -15,7 +15,8 @@ from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
 from agentfly_core.pipeline.playing import rollout_spec
-from agentfly_core.pipeline.produce import find, produce, publish
+from agentfly_core.pipeline.produce import find, publish
+from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
 from agentfly_core.records.dataset import split
@@ -26,22 +27,26 @@ from agentfly_core.store.store import Store
 def demonstrate(
     experiment: Experiment, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Artifact:
-    """Play and publish demonstrations."""
-    store, settings, tokenizer = experiment.store, experiment.settings, services.tokenizer
-    warm_start, gates = settings.warm_start, settings.gates
+    """Play and publish demonstrations, after the rewards have scored some."""
+    store, settings, gates = experiment.store, experiment.settings, experiment.settings.gates
+    target = StageKeys(settings).demonstrations(model, data, experiment.frozen)
+    if episodes := find(store, target):
+        return episodes
+    warm_start, tokenizer = settings.warm_start, services.tokenizer
     assert warm_start is not None
+    spec = rollout_spec(experiment, tokenizer, services.frozen)
+    problems, quotas = split(store.open(data), "train"), settings.quotas
+    shown = DemonstrationPlayer(
+        spec, tokenizer, problems, warm_start, quotas, settings.seed, gates.failed
+    )
+    rehearsed = shown.rehearse(services.environments)
+    check_rewards(rehearsed, experiment.scores(rehearsed, rehearsed), gates.unscored)
 
     def make(folder: Path) -> Mapping[str, float]:
-        spec = rollout_spec(experiment, tokenizer, services.frozen)
-        problems, quotas = split(store.open(data), "train"), settings.quotas
-        shown = DemonstrationPlayer(
-            spec, tokenizer, problems, warm_start, quotas, settings.seed, gates.failed
-        )
         shown.play(warm_start.episodes, folder, services.environments)
         return {}
 
-    target = StageKeys(settings).demonstrations(model, data, experiment.frozen)
-    return produce(store, target, make)
+    return publish(store, target, make)
 
 
 def choose(

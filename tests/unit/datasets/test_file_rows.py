@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from agentfly_core.config.parts import Data
 from agentfly_core.datasets.files import files, read, require_fields
-from agentfly_core.records.dataset import BadRow, Repeated, build, problems_of
+from agentfly_core.records.dataset import BadRow, Repeated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats.hashing import digest, short
 
@@ -25,16 +23,6 @@ def table(path: Path, text: str) -> Path:
 def lines(path: Path, rows: list[Any]) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
-
-
-def built_of(
-    train: int, validation: int, test: int, **settings: Any
-) -> tuple[Data, Mapping[str, Sequence[Problem | BadRow]]]:
-    """A section `data` of files, and what it builds."""
-    sizes = {"train": train, "validation": validation, "test": test}
-    use = "agentfly_core.datasets.files:files"
-    data = Data.model_validate({"use": use, **sizes, **settings})
-    return data, build(data, 0)
 
 
 def numbered_rows(*numbers: int) -> list[dict[str, str]]:
@@ -130,8 +118,8 @@ def test_files_with_equal_row_numbers_are_refused(tmp_path: Path) -> None:
     numbered = [{"id": n, **row} for n, row in enumerate(numbered_rows(*range(6)))]
     train = lines(tmp_path / "train.jsonl", numbered[:4])
     test = lines(tmp_path / "test.jsonl", [{**row, "id": n} for n, row in enumerate(numbered[4:])])
-    with pytest.raises(ValueError, match=r"The problem id '[01]' is in .*; ids are unique"):
-        problems_of(*built_of(3, 1, 1, train_file=train, test_file=test))
+    with pytest.raises(ValueError, match=r"both have the id '[01]'.*`columns: {id: row}`"):
+        files(0, 2, 1, 1, train_file=train, test_file=test)
     built = files(0, 2, 1, 1, train_file=train, test_file=test, columns={"id": "row"})
     assert [len(rows) for rows in built.values()] == [1, 1, 2]
 
@@ -183,8 +171,8 @@ def test_questions_are_not_trained(tmp_path: Path) -> None:
         "train.jsonl", 7, "another split has its question and facts"
     )
     assert [len(built[split]) for split in ("train", "validation", "test")] == [5, 2, 2]
-    with pytest.raises(ValueError, match=r"returned 4 problems as train, expected 5"):
-        problems_of(*built_of(5, 2, 2, train_file=train, test_file=test))
+    with pytest.raises(ValueError, match=r"has 7 rows, 1 of which repeat question and facts of"):
+        files(0, 5, 2, 2, train_file=train, test_file=test)
 
 
 def test_splits_of_one_file_share_no_question_whatever_their_ids(tmp_path: Path) -> None:

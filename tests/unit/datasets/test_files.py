@@ -163,6 +163,7 @@ def test_bad_rows_are_returned_with_the_training_split(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("rows.json", "[]", "has 0 rows, 3 problems are asked for"),
         ("rows.json", '{"question": "Q"}', "is no JSON array: dict"),
         ("rows.json", "[1,", "is no JSON array: Expecting value"),
         ("rows.txt", "question", "ends in .json, .jsonl, .parquet or .csv"),

@@ -168,6 +168,21 @@ async def test_take_needs_the_name_of_an_object() -> None:
     await game.close()
 
 
+async def test_a_restored_snapshot_gives_the_same_answers(
+    few: dict[str, list[Problem]],
+) -> None:
+    (problem,) = few["train"]
+    first, another = await begun(problem), await begun(problem)
+    commands = [f"go {direction}" for direction in ("north", "east", "south", "west")] * 2
+    first.do("inventory")
+    snapshot = await first.snapshot()
+    once = [first.do(command) for command in commands]
+    for game in (first, another):
+        await game.restore(snapshot)
+        assert [game.do(command) for command in commands] == once
+        await game.close()
+
+
 @pytest.mark.parametrize(
     "command",
     [

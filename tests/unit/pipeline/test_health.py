@@ -131,13 +131,51 @@ def test_a_step_without_learning_has_a_remedy(tmp_path, caplog):
 REWARD = "rollout/reward"
 
 
-def test_a_fall_of_the_reward_is_a_sign(tmp_path, caplog):
+def test_a_fall_of_the_reward_names_the_learning_rate_and_a_fork(tmp_path, caplog):
+    update = {"learning_rate": 0.01}
     learned = {"train/optimizer_steps": 1.0, "train/kl": 0.01}
     rewards = [{**learned, REWARD: reward} for reward in (0.60, 0.64, 0.65, 0.10)]
-    metrics = logged(tmp_path, "ppo", rewards)
+    metrics = logged(tmp_path, "ppo", rewards, update=update)
     assert metrics[3]["rollout/reward_fall"] == pytest.approx(0.55)
     (warning,) = (record.getMessage() for record in caplog.records)
-    assert warning == "Step 4: rollout/reward_fall is 0.55, above 0.3."
+    assert warning == (
+        "Step 4: rollout/reward_fall is 0.55, above 0.3; update.learning_rate is 0.01, "
+        "probably too high; lower it: `agentfly fork demo@2 update.learning_rate=0.001 "
+        "fork.optimizer_state=fresh`."
+    )
+
+
+def test_a_high_kl_names_the_learning_rate_and_the_start(tmp_path, caplog):
+    logged(tmp_path, "ppo", [{"train/optimizer_steps": 8.0, "train/kl": 4.39}])
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning == (
+        "Step 1: train/kl is 4.39, above 0.5; update.learning_rate is 1e-06, probably too high; "
+        "lower it: `agentfly train tiny update.learning_rate=1e-07`."
+    )
+
+
+def test_a_too_high_rate_is_not_blamed_on_the_problems(tmp_path, caplog):
+    ruined = [
+        {"train/optimizer_steps": 8.0, "train/kl": 4.39, REWARD: 0.644},
+        {"train/optimizer_steps": 0.0, REWARD: 0.0},
+        {"train/optimizer_steps": 0.0, REWARD: 0.0},
+    ]
+    logged(tmp_path, "rft", ruined, update={"learning_rate": 0.01})
+    nothing = [r.getMessage() for r in caplog.records if "taught nothing" in r.getMessage()]
+    assert len(nothing) == 2
+    for warning in nothing:
+        assert "problems" not in warning
+        assert "`agentfly train tiny update.learning_rate=0.001`" in warning
+
+
+def test_the_advised_command_keeps_the_other_overrides(tmp_path, caplog, monkeypatch):
+    overrides = ["steps=3", "update.learning_rate=1e-06"]
+    monkeypatch.setattr(
+        "agentfly_core.pipeline.stages.step_metrics.experiment_of",
+        lambda record: ("tiny", overrides),
+    )
+    logged(tmp_path, "ppo", [{"train/optimizer_steps": 8.0, "train/kl": 4.39}])
+    assert "`agentfly train tiny steps=3 update.learning_rate=1e-07`" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,12 @@ from agentfly_core.pipeline.playing import (
     play_shard,
     rollout_spec,
 )
-from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.scoring import check_rewards, score_episodes
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
+from agentfly_core.records.trajectory import Ending, Problem, Sampled, Trajectory
+from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import Frozen
@@ -235,3 +236,49 @@ def test_an_experiment_may_allow_more_missing_scores(tokenizer: Any, tmp_path: P
         score_episodes(experiment_of(lenient), [tmp_path], [], 1, tmp_path)["rollout/ending/failed"]
         == 1.0
     )
+
+
+async def halved(episode: Episode) -> Ending:
+    """A speaker that gives its answer only after a tool call."""
+    solver = episode.speaker("solver")
+    reply = await solver.reply(*episode.opening)
+    if reply.calls:
+        solver.answer("7")
+    return Ending.NO_TOOL_CALLS
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"agent": {"max_turns": 1}, "tools": []},
+            r"8 of 8 episodes .*fussy: KeyError: 'colour'",
+        ),
+        (
+            {"tools": [], "agent": {"use": "tests.unit.pipeline.test_playing:halved"}},
+            r"has not begun: .*returned Ending.NO_TOOL_CALLS before there was any answer",
+        ),
+        ({}, r"8 of 8 episodes failed .*the shop is closed"),
+    ],
+    ids=["reward", "answer", "service"],
+)
+def test_eight_demonstrations_are_scored_before_the_warm_start(
+    nano: Path, changes: Any, message: str
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    experiment = experiment_of(settings_with(**changes))
+    with environment_loop({}) as here, pytest.raises(GateClosed, match=message):
+        played = player_of(experiment, tokenizer).rehearse(here)
+        scores = experiment.scores(played, played)
+        check_rewards(played, scores, experiment.settings.gates.unscored)
+
+
+def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
+    exact = {"agentfly_core.rewards.exact:exact": 1.0}
+    experiment = experiment_of(settings_with(tools=[], rewards=exact, agent={"max_turns": 1}))
+    with environment_loop({}) as here:
+        tokenizer = AutoTokenizer.from_pretrained(nano)
+        played = player_of(experiment, tokenizer).rehearse(here)
+        scores = experiment.scores(played, played)
+        check_rewards(played, scores, experiment.settings.gates.unscored)
+    assert len(played) == 8

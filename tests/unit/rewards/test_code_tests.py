@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from agentfly_core.records.trajectory import Problem, Score, Unscored
@@ -156,3 +159,17 @@ async def test_a_problem_without_tests_is_unscored() -> None:
 def test_the_program_is_the_last_block_or_the_whole_answer() -> None:
     assert program("```python\na = 1\n```\nor\n```\na = 2\n```") == "a = 2\n"
     assert program("a = 3") == "a = 3"
+
+
+@pytest.mark.parametrize(
+    ("facts", "fault"),
+    [
+        ({"tests": [{"args": [1], "expected": 1}]}, "facts['function'] is None"),
+        ({"function": "f", "tests": []}, "facts['tests'] is []"),
+        ({"function": "f", "tests": [{"args": [1]}]}, "facts['tests'][0] is {'args': [1]}"),
+    ],
+)
+def test_facts_without_tests_are_refused_before_a_run(facts: dict[str, Any], fault: str) -> None:
+    assert code_tests.examples is not None
+    with pytest.raises(ValueError, match=re.escape(fault)):
+        code_tests.examples(Problem("p", "?", facts))
