@@ -12,7 +12,7 @@ from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
 from agentfly_core.reports.compare.run_comparison import require_comparable
 from agentfly_core.reports.compare.sweep import grid, is_finished
-from agentfly_core.reports.compare.tried_policy import planned
+from agentfly_core.reports.compare.tried_policy import planned, problems_digest
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
@@ -56,7 +56,8 @@ def planned_sweep(
     trials = []
     for each, run in zip(experiments, runs, strict=True):
         check_run(each, run)
-        trials.append(planned(each, run, inputs.dataset(each)))
+        problems = problems_digest(each.store, inputs.dataset(each), "test")
+        trials.append(planned(each.settings, run, each.settings.steps, problems))
     require_comparable(trials)
     name = name or f"{experiments[0].name}-{digest(sorted(runs))[:8]}"
     return Sweep(name, experiment, experiments[0].store, dict(zip(runs, settings, strict=True)))

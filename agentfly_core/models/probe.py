@@ -36,7 +36,7 @@ def likely_tokens(model: PreTrainedModel) -> list[int]:
     row = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
     more = TOKENS - 1
     new = {"min_new_tokens": more, "max_new_tokens": more, "do_sample": False, "pad_token_id": 0}
-    generate: Callable[..., Tensor] = model.generate  # type: ignore[assignment]  # of its subclasses
+    generate: Callable[..., Tensor] = model.generate  # type: ignore[assignment]  # by a mixin
     tokens: list[int] = generate(row, attention_mask=torch.ones_like(row), **new)[0].tolist()
     return tokens
 

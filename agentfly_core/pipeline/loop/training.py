@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -117,7 +117,8 @@ def episodes(
     schedule = run.experiment.schedule
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
-    begun = list[Future[list[Scored]]]()
+    grade = partial(shard_scores, experiment.whole.rewards, experiment.scores)
+    begun = list[Future[list[Scored]]]()  # a killed step scores its shards in the stage
     with one_thread("score") as thread:
 
         def play(sampling_round: SamplingRound) -> None:
@@ -126,7 +127,8 @@ def episodes(
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 played.append(stages.rollout(services, policy, version, drawn, shard))
                 if not was_there:  # else its scores may be stored, and a reward may ask a model
-                    begun.append(scoring(thread, experiment, played[-1]))
+                    folder = run.store.open(played[-1])
+                    begun.append(thread.submit(copy_context().run, grade, folder))
 
         def score(name: str, earlier: Artifact | None, number: int) -> Artifact:
             ready = [one for future in begun for one in future.result()]
@@ -141,14 +143,6 @@ def episodes(
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
         return played, score(what, scored, 0)
-
-
-def scoring(
-    thread: ThreadPoolExecutor, experiment: Experiment, shard: Artifact
-) -> Future[list[Scored]]:
-    """Score a shard in a thread; a killed step scores its shards in the stage."""
-    rewards, folder = experiment.whole.rewards, experiment.store.open(shard)
-    return thread.submit(copy_context().run, shard_scores, rewards, experiment.scores, folder)
 
 
 def warm_started(

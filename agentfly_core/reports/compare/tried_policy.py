@@ -9,7 +9,6 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import flat
 from agentfly_core.config.reference import RunPolicy, run_policy
 from agentfly_core.config.section import resumable
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import finished_summary
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.experiment.task import goal_of
@@ -52,12 +51,6 @@ class TriedPolicy:
         return f"{self.run}@{self.step}"
 
 
-def planned(experiment: Experiment, run: str, data: Pointer) -> TriedPolicy:
-    """The last policy of a planned run, on its test problems."""
-    settings = experiment.settings
-    return _policy(settings, run, settings.steps, _problems(experiment.store, data, "test"))
-
-
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     """The policy of NAME, a finished run's last, or NAME@STEP on a split or evaluate.datasets.
 
@@ -79,7 +72,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     solved = solved_held_out(store, scored, goal) if scored else {}
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
-    return replace(_policy(settings, run, step, _problems(store, data, part)), solved=solved)
+    without = planned(settings, run, step, problems_digest(store, data, part))
+    return replace(without, solved=solved)
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
@@ -93,11 +87,13 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
     )
 
 
-def _problems(store: Store, data: Pointer, split: str) -> str:
+def problems_digest(store: Store, data: Pointer, split: str) -> str:
+    """The digest of the problems of a split."""
     return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
-def _policy(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
+def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
+    """The policy after a step of a run that need not have begun, without an evaluation."""
     # compared policies have the same held-out problems, whatever the seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentfly_core.pipeline.loop.lookahead import one_thread
-from agentfly_core.pipeline.loop.training import episodes, scoring
+from agentfly_core.pipeline.loop.training import episodes
+from agentfly_core.pipeline.scoring import shard_scores
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
@@ -39,21 +41,22 @@ def played(store: Store, uri: str, name: str) -> Artifact:
 
 def test_scores_of_all_shards_are_in_their_order(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
+    grade = partial(shard_scores, here.whole.rewards, here.scores)
+    names = ("t0", "t1", "t2")
+    shards = [played(here.store, f"runs/demo/{name}", name) for name in names]
     with one_thread("score") as thread:
-        names = ("t0", "t1", "t2")
-        begun = [
-            scoring(thread, here, played(here.store, f"runs/demo/{name}", name)) for name in names
-        ]
+        begun = [thread.submit(grade, here.store.open(shard)) for shard in shards]
         scores = [one.trajectory_id for future in begun for one in future.result()]
     assert scores == [*names]
 
 
 def test_after_an_interruption_no_further_shard_is_scored(tmp_path: Path) -> None:
     here = experiment(tmp_path, **SETTINGS)
+    grade = partial(shard_scores, here.whole.rewards, here.scores)
     shards = [played(here.store, f"runs/demo/t{n}", f"t{n}") for n in range(20)]
     begun = list[Future[list[Scored]]]()
     with pytest.raises(KeyboardInterrupt), one_thread("score") as thread:
-        begun += [scoring(thread, here, shard) for shard in shards]
+        begun += [thread.submit(grade, here.store.open(shard)) for shard in shards]
         raise KeyboardInterrupt
     assert all(future.done() for future in begun)
     assert begun[-1].cancelled()
