@@ -46,7 +46,7 @@ class ReplyText:
 
 
 def fast_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a model's directory; templates refuse those of other libraries."""
+    """The tokenizer of a model's directory; templates refuse tokenizers of other libraries."""
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     assert isinstance(tokenizer, PreTrainedTokenizerFast)
     return tokenizer.backend_tokenizer

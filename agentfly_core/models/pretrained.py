@@ -102,7 +102,7 @@ def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokeniz
         loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             **source, trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # damaged files raise errors of many types
         raise ValueError(_not_there(str(model), error)) from error
     return loaded
 

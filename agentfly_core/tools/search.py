@@ -114,7 +114,7 @@ def rows(corpus: str) -> list[Row]:
             raise ValueError(f"{corpus}, row {number}: an earlier row has the id {row['id']!r}.")
         by_id[row["id"]] = row
     if not by_id:
-        raise ValueError(f"{corpus} has no pages, expected one a line or more.")
+        raise ValueError(f"{corpus} is empty, expected a page on each line.")
     return list(by_id.values())
 
 

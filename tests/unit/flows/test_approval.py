@@ -28,7 +28,7 @@ YES = Decision(approve=True, reason="It reads well.")
 
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
-    """A night of two steps whose first policy was judged and awaits approval."""
+    """A night of two steps with a judged first policy that awaits approval."""
     experiment = experiment_in(tmp_path)
     monkeypatch.setattr(approval, "experiment_of_flow", lambda *_: experiment)
     monkeypatch.setattr(approval, "flow_run", SimpleNamespace(id=str(THIS)))

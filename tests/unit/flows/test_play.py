@@ -276,7 +276,7 @@ def test_a_chat_shows_tool_calls_and_results(
     assert shown[:6] == [
         "problem Japan: What is the capital of Japan?",
         "An empty line ends the chat.",
-        'you>    call>   look_up {"country": "Japan"}',  # a terminal shows what is typed
+        'you>    call>   look_up {"country": "Japan"}',  # a terminal shows typed text
         "tool>   look_up: Tokyo",
         'call>   answer {"text": "Tokyo"}',
         "tool>   answer: Tokyo",

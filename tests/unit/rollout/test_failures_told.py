@@ -1,4 +1,4 @@
-"""What fails in each episode is told once, with its line and its problem, and then counted."""
+"""A failure of each episode is logged once, with line and problem, and then counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment's `reset` returns and changes."""
+"""Text that `reset` of an environment returns, and its changes of facts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentfly_core.testing.letters import as_letters, loss_mask
 
 
 class Room(Environment):
-    """A room whose `reset` returns a fact."""
+    """A room with a `reset` that returns a fact."""
 
     async def reset(self, problem: Problem) -> Any:
         return problem.facts["seen"]
