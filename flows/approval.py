@@ -9,7 +9,7 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.flow_runs import apause_flow_run
-from prefect.input import RunInput
+from prefect.input import RunInput, keyset_from_base_key, read_flow_run_input
 from prefect.runtime import flow_run
 from prefect.states import Completed, Running
 from pydantic import Field
@@ -25,6 +25,9 @@ SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
 """Added to Prefect's own limit of the pause, which would end the flow run as Failed."""
+KEY = "decision"
+ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
+"""Where Prefect stores the answer."""
 
 
 class Decision(RunInput):
@@ -75,9 +78,12 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     try:
         return asyncio.run(_paused(text, days * SECONDS_OF_A_DAY))
     except TimeoutError:
+        this = UUID(flow_run.id)
         with get_client(sync_client=True) as client:
-            # a paused flow run could only end as Failed
-            client.set_flow_run_state(UUID(flow_run.id), Running(), force=True)
+            # a paused flow run could only end as Failed; now Prefect refuses later answers
+            client.set_flow_run_state(this, Running(), force=True)
+        if answer := read_flow_run_input(ANSWER, this):  # given since the last look
+            return Decision.model_validate(answer)
         return Decision(reason=f"Nobody answered within {days:g} days.")
 
 
@@ -85,7 +91,7 @@ async def _paused(text: str, seconds: float) -> Decision:
     """Pause the flow run with the form; raises TimeoutError without an answer."""
     form = Decision.with_initial_data(description=text)
     async with asyncio.timeout(seconds):
-        return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S)
+        return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S, KEY)
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:

@@ -40,7 +40,8 @@ class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
     `start` has the policy before step 1, `links` ids in other systems. A finished run has a
-    `summary` and a `ledger`, a judged night a `report`.
+    `summary` and a `ledger`, a judged night a `report`; `night` copies its entries of the night
+    ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,6 +53,7 @@ class RunLayout:
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
         self.report = f"{self.uri}/report.md"
+        self.night = f"{self.uri}/night.json"
 
     def step(self, number: int) -> StepLayout:
         """Paths of step 1, 2, ..."""

@@ -9,6 +9,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from agentfly_core.config.reference import LastPolicy, RunPolicy, run_policy
+from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightHistory, NightLedger
@@ -70,6 +71,12 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
         print(f"It is the champion of {record['experiment']} already: {current.reference}.")
         return
     experiment = load_experiment(record["experiment"], [], record["site"]["name"], store.uri)
+    state = keys.learner(store.resolve(champion.policy).key)
+    if experiment.settings.update.optimizer_state == "parent" and not store.holds(state.uri):
+        raise ValueError(
+            f"{policy} has no learner state, but update.optimizer_state is parent in "
+            f"conf/{experiment.name}.yaml. Name a step that has one, or set it to fresh."
+        )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(ledger, experiment.site)
     print(f"The champion of {record['experiment']} is {policy}; the next night starts from it.")

@@ -5,17 +5,21 @@ It is the only truth about nights. MLflow's aliases and Prefect's events follow 
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from agentfly_core.config.experiment import Night
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.config.tasks import SINGLE
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
@@ -25,6 +29,7 @@ from agentfly_core.system.formats.hashing import digest
 
 FILE = re.compile(r"(\d{6})\.json$")
 JsonObject: TypeAlias = dict[str, Any]
+logger = logging.getLogger(__name__)
 NightEvent: TypeAlias = Literal[
     "began",
     "finished",
@@ -162,7 +167,9 @@ class NightHistory:
 class NightLedger:
     """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
 
-    The entries `nights/NAME/000031.json` are a chain: each has the digest of the one before.
+    The entries `nights/NAME/000031.json` are a chain: each has the digest of the one before, and
+    `head.json` has the last number. A missing entry is restored from its night's copy,
+    `runs/NIGHT/night.json`, or reported.
     """
 
     store: Store
@@ -170,7 +177,7 @@ class NightLedger:
 
     def read(self) -> NightHistory:
         """Read all entries; raises Damaged for a damaged entry, a gap and a broken chain."""
-        return NightHistory([*map(ENTRY.validate_python, self._chain())])
+        return NightHistory([*map(self._parsed, self._chain())])
 
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
@@ -182,26 +189,94 @@ class NightLedger:
             chain = self._chain()
             number, before = len(chain) + 1, digest(chain[-1]) if chain else ""
             value |= {"number": number, "before": before}
-            file = self._file(number)
             # A retried write is refused if the first one succeeded but its answer was lost.
-            if self.store.create_json(file, value) or self.store.read_json(file) == value:
-                return ENTRY.validate_python(value)
+            if self.store.create_json(self._file(number), value) or self._file_of(number) == value:
+                self.store.write_json(f"{self._folder}/head.json", {"number": number})
+                self._copy_to_run(night, [*chain, value])
+                return self._parsed(value)
+
+    def _parsed(self, value: JsonObject) -> NightEntry:
+        try:
+            return ENTRY.validate_python(value)
+        except ValidationError as error:
+            raise Damaged(
+                f"Entry {value['number']} of the ledger of {self.experiment} cannot be read: "
+                f"{error.errors()[0]['msg']}. Put it back from a copy of the store."
+            ) from None
 
     def _chain(self) -> list[JsonObject]:
-        names = self.store.names(f"nights/{self.experiment}")
-        numbers = [int(match[1]) for name in names if (match := FILE.match(name))]
         chain, before = list[JsonObject](), ""
-        for number in range(1, max(numbers, default=0) + 1):
-            entry: JsonObject = self.store.read_json(self._file(number)) or {}
-            if (entry.get("number"), entry.get("before")) != (number, before):
+        for number in range(1, self._length() + 1):
+            entry = self._file_of(number)
+            if (entry["number"], entry["before"]) != (number, before):
+                where = self._where(number)
                 raise Damaged(
-                    f"{self.store.uri}/{self._file(number)} is missing or does not follow the "
-                    "entry before it. Put the ledger back from a copy of the store, or give the "
-                    "experiment another name to start over."
+                    f"{where} does not follow the entry before it. Put both back from a copy."
                 )
             chain.append(entry)
             before = digest(entry)
         return chain
 
+    def _length(self) -> int:
+        """Return the number of entries, once missing ones are restored; raises Damaged for a gap.
+
+        Without a head the copies count too: the whole folder may be missing.
+        """
+        head = self._recreated(f"{self._folder}/head.json")  # first: other processes append
+        names = self.store.names(self._folder)
+        numbers = {int(match[1]) for name in names if (match := FILE.match(name))}
+        last = max([*numbers, head["number"] if head else 0])
+        if head and len(numbers) == last:
+            return last
+        copies = self._copies()
+        last = max([last, *copies])
+        for number in copies.keys() - numbers:
+            if self.store.create_json(self._file(number), copies[number]):
+                copy = RunLayout(copies[number]["night"]).night
+                logger.warning("%s was missing and is restored from %s.", self._where(number), copy)
+        missing = sorted({*range(1, last + 1)} - numbers - copies.keys())
+        if lost := [n for n in missing if self.store.read_json(self._file(n)) is None]:
+            raise Damaged(
+                f"The ledger of {self.experiment} has a gap of {len(lost)} in {last} entries: "
+                f"{', '.join(map(self._where, lost))}. No run has a copy. Put them back from a "
+                "copy of the store, or give the experiment another name."
+            )
+        return last
+
+    def _copies(self) -> dict[int, JsonObject]:
+        """Read the entries that runs of the experiment keep, by number."""
+        records = [self._recreated(RunLayout(run).night) for run in self.store.names("runs")]
+        own = [record for record in records if record and record["experiment"] == self.experiment]
+        return {entry["number"]: entry for record in own for entry in record["entries"]}
+
+    def _copy_to_run(self, night: str, chain: Sequence[JsonObject]) -> None:
+        """Copy a night's entries to its run, if it has one."""
+        layout = RunLayout(night)
+        if Path(layout.record).name in self.store.names(layout.uri):
+            entries = [entry for entry in chain if entry["night"] == night]
+            copy: JsonObject = {"experiment": self.experiment, "entries": entries}
+            self.store.write_json(layout.night, copy)
+
+    def _recreated(self, uri: str) -> JsonObject | None:
+        """Read a file that can be recreated; a damaged file counts as missing."""
+        with suppress(Damaged):
+            value: JsonObject | None = self.store.read_json(uri)
+            return value
+        return None
+
+    def _file_of(self, number: int) -> JsonObject:
+        """Read the file of an entry; raises Damaged where it is missing or damaged."""
+        entry: JsonObject | None = self.store.read_json(self._file(number))
+        if entry is None:
+            raise Damaged(f"{self._where(number)} is missing.")
+        return entry
+
+    @property
+    def _folder(self) -> str:
+        return f"nights/{self.experiment}"
+
     def _file(self, number: int) -> str:
-        return f"nights/{self.experiment}/{number:06d}.json"
+        return f"{self._folder}/{number:06d}.json"
+
+    def _where(self, number: int) -> str:
+        return f"{self.store.uri}/{self._file(number)}"

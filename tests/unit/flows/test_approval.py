@@ -72,32 +72,43 @@ def test_a_comparison_with_an_earlier_champion_promotes_nothing(
     )
 
 
-def never_answer(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Let nobody answer; return the forced states."""
+def answer_at_deadline(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | None
+) -> list[object]:
+    """Let Prefect return this answer after the deadline; return the forced states."""
     forced: list[object] = []
 
     def set_state(flow_run: UUID, state: object, force: bool) -> None:
         forced.append((flow_run, state.name, force))
 
-    async def paused(form: type, limit: int, poll_interval: int) -> Decision:
+    async def paused(form: type, limit: int, poll_interval: int, key: str) -> Decision:
         assert limit == SPARE_S, "Prefect's limit is later than ours"
         return await asyncio.Future()
 
     client = SimpleNamespace(set_flow_run_state=set_state)
     monkeypatch.setattr(approval, "get_client", lambda sync_client: nullcontext(client))
     monkeypatch.setattr(approval, "apause_flow_run", paused)
+    monkeypatch.setattr(approval, "read_flow_run_input", lambda key, of: forced and answer)
     return forced
 
 
 def test_no_answer_in_time_is_a_rejection_without_a_failure(
     ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forced = never_answer(monkeypatch)
+    forced = answer_at_deadline(monkeypatch, None)
     ended = promote.fn("tiny", NIGHT, days=1e-9)
     assert (ended.is_completed(), ended.name) == (True, "NotApproved")
     assert forced == [(THIS, "Running", True)]
     assert ledger.read().entries[-1].why == "Nobody answered within 1e-09 days."
     assert ledger.read().champion == REIGNING
+
+
+def test_an_answer_just_before_the_deadline_counts(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_at_deadline(monkeypatch, YES.model_dump())
+    assert promote.fn("tiny", NIGHT, days=1e-9).name == "Promoted"
+    assert ledger.read().champion == JUDGED
 
 
 def test_a_decision_on_the_command_line_is_kept(

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.config.reference import RunPolicy
+from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import ArtifactKey
 from flows.__main__ import main
@@ -58,12 +60,34 @@ def test_promote_refuses_an_experiment_without_its_file(experiment: Experiment) 
     assert NightLedger(experiment.store, "tiny").read().entries == []
 
 
+def test_promote_refuses_a_step_without_a_needed_learner_state(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("conf/tiny.yaml").write_text(f"{TINY}update: {{optimizer_state: parent}}\n")
+    last = experiment.store.artifact(f"runs/{RUN}/steps/000002/policy")
+    _publish(experiment, keys.learner(experiment.store.artifact(last.uri).key))
+    assert main(["promote", f"{RUN}@1"]) != 0
+    assert f"run:{RUN}@1 has no learner state" in capsys.readouterr().err
+    assert main(["promote", f"{RUN}@2"]) == 0
+    champion = NightLedger(experiment.store, "tiny").read().champion
+    assert champion == Champion(RunPolicy(RUN, 2), last)
+
+
+def test_nights_restores_a_missing_entry_of_the_ledger(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["promote", RUN]) == 0
+    experiment.store.remove("nights/tiny/000001.json")
+    assert main(["nights", "tiny"]) == 0
+    assert f"The champion is run:{RUN}@2." in capsys.readouterr().out
+
+
 def test_nights_fails_if_an_entry_of_the_ledger_is_lost(
     experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for where in (f"{RUN}@1", RUN):
-        assert main(["promote", where]) == 0
-    experiment.store.remove("nights/tiny/000001.json")
+    assert main(["promote", RUN]) == 0
+    for lost in ("nights/tiny/000001.json", f"runs/{RUN}/night.json"):
+        experiment.store.remove(lost)
     assert main(["nights", "tiny"]) != 0
     printed = capsys.readouterr()
     assert "nights/tiny/000001.json" in printed.err and "no champion" not in printed.out

@@ -50,12 +50,18 @@ def test_two_equal_demotions_remove_one_champion(
     assert ledger.read().champion == champion(1)
 
 
-def three_nights(ledger: NightLedger) -> list[NightEntry]:
-    """A ledger of three promotions."""
+def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
+    """A ledger of three promotions, and run.json of some of their nights."""
+    for run in runs:
+        ledger.store.write_json(f"runs/{run}/run.json", {"experiment": "shop"})
     return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
 
 
 FOLDER = "nights/shop"
+
+
+def files(ledger: NightLedger) -> list[str]:
+    return ledger.store.names(FOLDER)
 
 
 def test_a_file_that_is_not_an_entry_is_ignored(ledger: NightLedger) -> None:
@@ -65,15 +71,48 @@ def test_a_file_that_is_not_an_entry_is_ignored(ledger: NightLedger) -> None:
     assert [entry.number for entry in ledger.read().entries] == [1, 2]
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
     three_nights(ledger)
     ledger.store.remove(f"{FOLDER}/{number:06d}.json")
-    name = rf"/nights/shop/00000{number}\.json is missing or .*another name"
+    name = rf"gap of 1 in 3 entries: .*/nights/shop/00000{number}\.json.*another name"
     with pytest.raises(Damaged, match=name):
         ledger.read()
     with pytest.raises(Damaged, match=name):
         ledger.append("nightly-4", "began")
+
+
+@pytest.mark.parametrize("lost", [["000001"], ["000002"], ["000003"], ["000002", "000003"]])
+def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: list[str]) -> None:
+    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
+    for name in lost:
+        ledger.store.remove(f"{FOLDER}/{name}.json")
+    assert ledger.read().champion == champion(3)
+    assert ledger.read().entries == entries
+    assert {f"{name}.json" for name in lost} <= {*files(ledger)}
+
+
+def test_a_lost_ledger_is_restored_from_its_nights(ledger: NightLedger) -> None:
+    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
+    for name in files(ledger):
+        ledger.store.remove(f"{FOLDER}/{name}")
+    assert ledger.read().entries == entries
+
+
+def test_entries_before_a_nights_run_are_restored_too(ledger: NightLedger) -> None:
+    began = ledger.append("nightly-1", "began")
+    ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
+    ended = ledger.append("nightly-1", "finished")
+    for name in files(ledger):
+        ledger.store.remove(f"{FOLDER}/{name}")
+    assert ledger.read().entries == [began, ended]
+
+
+def test_a_damaged_head_is_ignored(ledger: NightLedger) -> None:
+    entries = three_nights(ledger)
+    (ledger.store.root / FOLDER / "head.json").write_text("{")
+    assert ledger.read().entries == entries
+    assert ledger.append("nightly-4", "began").number == 4
 
 
 def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
@@ -81,7 +120,7 @@ def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
     file = f"{FOLDER}/000002.json"
     other = {**ledger.store.read_json(file), "night": "nightly-9"}
     ledger.store.write_json(file, other)
-    with pytest.raises(Damaged, match=r"000003\.json .*does not follow the entry before"):
+    with pytest.raises(Damaged, match=r"000003\.json does not follow the entry before it"):
         ledger.read()
 
 
@@ -119,5 +158,5 @@ def test_a_champion_outside_the_store_is_refused(ledger: NightLedger, uri: str) 
     value = ledger.store.read_json(f"{FOLDER}/000001.json")
     value["details"]["policy"]["uri"] = uri
     ledger.store.write_json(f"{FOLDER}/000001.json", value)
-    with pytest.raises(ValueError, match="for NightEntry"):
+    with pytest.raises(Damaged, match="Entry 1 of the ledger of shop cannot be read"):
         ledger.read()

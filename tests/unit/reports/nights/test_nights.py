@@ -256,7 +256,9 @@ def test_problems_of_a_given_up_night_are_not_repeated(
 def test_a_night_killed_before_its_judgement_is_judged_later(work: Scripted) -> None:
     nights(work).run("nightly-2026-11-20")
     ledger = nights(work).ledger
-    ledger.store.remove("nights/tiny/000003.json")
+    for file in ("nights/tiny/000003.json", "runs/nightly-2026-11-20/night.json"):
+        ledger.store.remove(file)
+    ledger.store.write_json("nights/tiny/head.json", {"number": 2})
     nights(work).run("nightly-2026-11-21")
     assert [(e.night[-2:], e.event) for e in work.reported[3:5]] == [
         ("20", "promoted"),
