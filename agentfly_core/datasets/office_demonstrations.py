@@ -62,6 +62,21 @@ PLANS: Mapping[str, Sequence[Lookup]] = {
         Lookup("find", "cities", "number", "name"),
     ),
 }
+_COMPANY = "FROM companies JOIN people ON companies.number = company JOIN orders ON person = "
+_ORDER = "people.number WHERE orders.number = {}"
+QUERIES = {
+    "amount": "SELECT amount FROM orders WHERE number = {}",
+    "buyer": "SELECT name FROM people JOIN orders ON person = people.number WHERE orders.number = "
+    "{}",
+    "orders": "SELECT count(*) FROM orders JOIN people ON person = people.number WHERE name = '{}'",
+    "spent": "SELECT sum(amount) FROM orders JOIN people ON person = people.number WHERE name = "
+    "'{}'",
+    "company": f"SELECT companies.name {_COMPANY}{_ORDER}",
+    "colleagues": "SELECT count(*) FROM people WHERE company = (SELECT company FROM people JOIN "
+    "orders ON person = people.number WHERE orders.number = {})",
+    "city": "SELECT cities.name FROM cities JOIN companies ON cities.number = city JOIN people ON "
+    f"companies.number = company JOIN orders ON person = {_ORDER}",
+}
 
 
 def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -80,6 +95,21 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
         if value and len(observations) < len(plan):
             return plan[len(observations)].call(value)
         return call_text("answer", answer=_answer(conversation, kind, value or UNKNOWN, wrong))
+
+    return policy
+
+
+def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Run one joining query of `tools.sql`, then answer; a share `spoilt` guesses or misreads."""
+
+    async def policy(conversation: Conversation) -> str:
+        kind, value = understood(conversation.problem.prompt)
+        wrong = mistake(conversation, seed, spoilt, ("guess", "misread"))
+        observations = observed(conversation)
+        if not observations and wrong != "guess":
+            return call_text("sql", statement=QUERIES[kind].format(value))
+        last = observations[-1].splitlines()[-1] if observations else ""
+        return call_text("answer", answer=_answer(conversation, kind, last, wrong))
 
     return policy
 

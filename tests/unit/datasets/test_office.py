@@ -16,7 +16,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets import office_demonstrations
 from agentfly_core.datasets.office import KINDS, office
-from agentfly_core.datasets.office_demonstrations import PLANS, understood
+from agentfly_core.datasets.office_demonstrations import PLANS, QUERIES, understood
+from agentfly_core.environments.database import Database
 from agentfly_core.environments.office import Office
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import ScriptedPolicy
@@ -24,6 +25,7 @@ from agentfly_core.records.trajectory import Observation, Problem, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.office import count, find, total
+from agentfly_core.tools.sql import sql
 from tests.support import tasks
 
 pytestmark = pytest.mark.slow
@@ -35,23 +37,6 @@ ASK = (find, count, total, answer)
 @pytest.fixture(scope="module")
 def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(nano)
-
-
-_COMPANY = "FROM companies JOIN people ON companies.number = company JOIN orders ON person = "
-_ORDER = "people.number WHERE orders.number = {}"
-QUERIES = {
-    "amount": "SELECT amount FROM orders WHERE number = {}",
-    "buyer": "SELECT name FROM people JOIN orders ON person = people.number WHERE orders.number = "
-    "{}",
-    "orders": "SELECT count(*) FROM orders JOIN people ON person = people.number WHERE name = '{}'",
-    "spent": "SELECT sum(amount) FROM orders JOIN people ON person = people.number WHERE name = "
-    "'{}'",
-    "company": f"SELECT companies.name {_COMPANY}{_ORDER}",
-    "colleagues": "SELECT count(*) FROM people WHERE company = (SELECT company FROM people JOIN "
-    "orders ON person = people.number WHERE orders.number = {})",
-    "city": "SELECT cities.name FROM cities JOIN companies ON cities.number = city JOIN people ON "
-    f"companies.number = company JOIN orders ON person = {_ORDER}",
-}
 
 
 async def answered(policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
@@ -127,6 +112,17 @@ async def test_spoilt_episodes_have_valid_calls_and_are_all_wrong(
 async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await answered(office_demonstrations.office(HUNDRED, 0, 0.4), tokenizer)
     assert await tasks.success(played, exact) == pytest.approx(0.6, abs=0.12)
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(("spoilt", "solved"), [(0.0, 1.0), (1.0, 0.0)])
+async def test_one_unspoilt_query_answers_each_question(
+    spoilt: float, solved: float, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    policy = office_demonstrations.sql(HUNDRED[:7], 0, spoilt)
+    played = await tasks.played(HUNDRED[:7], policy, [sql, answer], tokenizer, [Database])
+    assert await tasks.success(played, exact) == solved
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
 
 
 async def test_an_oracle_without_a_row_answers_unknown() -> None:
