@@ -71,13 +71,13 @@ def show(
     if against is None:
         shown = choice.first(matching, *order)
         episodes = printed(stored, len(matching), shown)
-        output(episodes_json(stored, len(matching), shown), episodes, as_json)
+        output(episodes_json(stored, len(matching), shown), episodes, as_json, wrap=True)
         return
     other = read(store, against_of(against, named, store), evaluation, demonstrations)
     twice = played_twice(matching, other, stored.title)
     changed = most_changed(twice, *order)
     pairs = show_both(stored, other, twice, len(matching), changed)
-    output(both_json(stored, other, len(matching), changed), pairs, as_json)
+    output(both_json(stored, other, len(matching), changed), pairs, as_json, wrap=True)
 
 
 def score(

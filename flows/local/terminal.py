@@ -77,12 +77,12 @@ class VisibleConsole(Console):
                 yield Segment(visible(segment.text), style)
 
 
-def output(document: object, view: RenderableType, as_json: bool) -> None:
-    """Print a result as JSON, or its view for people."""
+def output(document: object, view: RenderableType, as_json: bool, wrap: bool = False) -> None:
+    """Print a result as JSON, or its view for people; `wrap` breaks long lines."""
     if as_json:
         print_json(document)
     else:
-        VisibleConsole().print(view, soft_wrap=True)
+        VisibleConsole().print(view, soft_wrap=not wrap)
 
 
 def print_json(value: object) -> None:

@@ -59,7 +59,7 @@ def test_the_sandbox_is_reported_with_its_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check = doctor.sandbox()
-    assert check.detail.startswith(("forkserver: ", "bubblewrap: ")) is check.ok
+    assert check.detail.startswith(("forkserver; ", "bubblewrap; ")) is check.ok
     monkeypatch.setenv("AGENTFLY_SANDBOX", "unsafe")
     switched_off = doctor.sandbox()
     assert (switched_off.ok, switched_off.remedy) == (False, "unset AGENTFLY_SANDBOX")
