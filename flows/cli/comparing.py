@@ -25,6 +25,7 @@ from flows.sweep import planned_sweep, train_runs
 
 def compare(
     *policies: Annotated[str, Parameter(name="RUN", required=True), RUNS],
+    against: Annotated[str, RUNS] = "",
     split: str = "test",
     png: Path | None = None,
     as_json: AsJson = False,
@@ -35,12 +36,12 @@ def compare(
     For example `agentfly compare mine other --png curves.png`.
 
     Args:
-        policies: a finished run, RUN@STEP where that was evaluated, or sweep:NAME; the others are
-            compared with the first
+        policies: a finished run, RUN@STEP where that was evaluated, or sweep:NAME
+        against: the run that the others are compared with (default: the first)
         split: which problems: test, validation, or one of evaluate.datasets
         png: write a picture as well
     """
-    comparison, curves = _compared(store_at(store_uri), policies, split)
+    comparison, curves = _compared(store_at(store_uri), policies, split, against)
     if png:
         draw(comparison, curves, split, png)
     learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
@@ -50,8 +51,15 @@ def compare(
         print(f"The picture is {png}")
 
 
-def _compared(store: Store, references: Sequence[str], split: str) -> tuple[RunComparison, Curves]:
+def _compared(
+    store: Store, references: Sequence[str], split: str, against: str
+) -> tuple[RunComparison, Curves]:
     names = [run_named(store, name) for name in runs_named(store, references)]
+    if against:
+        base = run_named(store, against)
+        names.sort(key=lambda name: base not in (name, name.partition("@")[0]))
+        if not names[0].startswith(base):
+            raise ValueError(f"--against: got {against!r}, expected one of {', '.join(names)}.")
     comparison = compared([tried(store, name, split) for name in names])
     curves = {
         group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
@@ -85,7 +93,7 @@ def sweep(
     if failed:
         print(f"Correct the causes, then continue: {typed.get()}", file=sys.stderr)
     if done := [run for run in made.settings if is_finished(store, run)]:
-        VisibleConsole().print(view(*_compared(store, done, "test"), "test"), soft_wrap=True)
+        VisibleConsole().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
     if not failed:
         print("The same again:", in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}"))
     return int(bool(failed))
