@@ -7,7 +7,7 @@ from itertools import product
 from operator import itemgetter
 
 from agentfly_core.config import loading
-from agentfly_core.experiment.run_layout import finished_summary, record_of, run_records
+from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
@@ -66,7 +66,7 @@ def is_finished(store: Store, run: str) -> bool:
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
     """Distinct references, with the runs that have the tag NAME in place of `sweep:NAME`.
 
-    Raises ValueError for a tag without runs.
+    Raises ValueError for a tag without runs, and Damaged for a damaged run.json.
     """
     names: list[str] = []
     for reference in references:
@@ -74,9 +74,9 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
         if tag == reference:
             names.append(reference)
             continue
-        runs = sorted(run_records(store), key=itemgetter("created_ms"))
-        tagged = [run["name"] for run in runs if tag in tags_of(store, run["name"])]
+        tagged = [run for run in store.names("runs") if tag in tags_of(store, run)]
         if not tagged:
             raise ValueError(f"No run in {store.uri} has the tag {tag!r}, see `agentfly list`.")
-        names += tagged
+        records = filter(None, (record_of(store, run) for run in tagged))
+        names += [record["name"] for record in sorted(records, key=itemgetter("created_ms"))]
     return list(dict.fromkeys(names))
