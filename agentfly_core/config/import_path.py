@@ -20,6 +20,7 @@ from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 from agentfly_core.system.formats.tracebacks import own_line
+from agentfly_core.system.module_search import OURS
 
 R = TypeVar("R")
 Maker = Callable[..., Any]
@@ -55,6 +56,8 @@ def load(path: str) -> Any:
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
             message += f" Give the command in the folder of your project; this one is {here}."
+            if (top := str(error.name).partition(".")[0]) in OURS:
+                message += f" AgentFly's own package hides a folder {top!r}: rename yours."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]

@@ -52,6 +52,14 @@ def test_a_project_can_have_modules_with_names_of_ours(
     assert main(["config", "tiny.yaml"]) == 0
 
 
+def test_a_module_in_a_package_named_as_ours_is_refused_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_module(tmp_path, "flows/my_agent.py"))
+    with pytest.raises(ValueError, match=r"own package hides a folder 'flows': rename yours"):
+        load("flows.my_agent:agent")
+
+
 @pytest.mark.slow
 def test_the_program_works_in_a_repository_of_prefect_flows(tmp_path: Path) -> None:
     for file in ("flows/__init__.py", "flows/etl.py", "tasks/load.py"):
