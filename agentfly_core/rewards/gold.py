@@ -36,8 +36,9 @@ def right_answers(problem: Problem) -> list[str]:
     answer = problem.facts.get("answer")
     values = answer if isinstance(answer, list | tuple) else [answer]
     if isinstance(answer, Mapping):
-        aliases = answer.get("aliases") or ()
-        values = answer["text"] if "text" in answer else [answer.get("value"), *aliases]
+        aliases = answer.get("aliases") or []
+        further = aliases if isinstance(aliases, list | tuple) else [None]  # which is refused
+        values = answer["text"] if "text" in answer else [answer.get("value"), *further]
     texts = list[str]()
     for value in _checked(values, problem, "answer"):
         texts += [value] if isinstance(value, str) else [number_text(value), str(value)]

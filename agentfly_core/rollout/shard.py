@@ -265,7 +265,7 @@ def _record(
     ending: Ending,
     error: str | None = None,
 ) -> list[Trajectory]:
-    """The trajectory with the answer, then those of the others who spoke."""
+    """The trajectory with the answer, then the trajectories of other speakers."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
     policies = {role: frozen.name for role, frozen in spec.frozen.items()}

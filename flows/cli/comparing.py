@@ -57,9 +57,10 @@ def _compared(
     names = [run_named(store, name) for name in runs_named(store, references)]
     if against:
         base = run_named(store, against)
-        names.sort(key=lambda name: base not in (name, name.partition("@")[0]))
-        if not names[0].startswith(base):
+        first = [name for name in names if base in (name, name.partition("@")[0])]
+        if not first:
             raise ValueError(f"--against: got {against!r}, expected one of {', '.join(names)}.")
+        names = list(dict.fromkeys([*first, *names]))
     comparison = compared([tried(store, name, split) for name in names])
     curves = {
         group.label: [curve(store, policy.run, policy.step) for policy in group.policies]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from agentfly_core.authoring.environment import ServiceFailure
 
 
@@ -21,24 +23,27 @@ class Budget:
     """Requests and tokens of a service in one command: `Budget("judge", 1000, 2_000_000)`.
 
     Requests are counted before they are sent, retries included, and tokens with the answer, so
-    requests in flight may exceed the limit.
+    requests in flight may exceed the limit. Episodes and scores spend it from two threads.
     """
 
     def __init__(self, name: str, requests: int, tokens: int) -> None:
-        self._name, self._spent = name, {"max_requests": 0, "max_tokens": 0}
+        self._name, self._lock = name, threading.Lock()
+        self._spent = {"max_requests": 0, "max_tokens": 0}
         self._most = {"max_requests": requests, "max_tokens": tokens}
 
     def take(self) -> None:
         """Count a request before it is sent; raises BudgetSpent."""
-        for setting, spent in self._spent.items():
-            if spent >= (most := self._most[setting]):
-                raise BudgetSpent(
-                    f"The endpoint {self._name!r} has spent {spent} of {most} "
-                    f"{setting.removeprefix('max_')}: raise endpoints.{self._name}.{setting} of "
-                    "the site and repeat the command. Stored answers are reused."
-                )
-        self._spent["max_requests"] += 1
+        with self._lock:
+            for setting, spent in self._spent.items():
+                if spent >= (most := self._most[setting]):
+                    raise BudgetSpent(
+                        f"The endpoint {self._name!r} has spent {spent} of {most} "
+                        f"{setting.removeprefix('max_')}: raise endpoints.{self._name}.{setting} "
+                        "of the site and repeat the command. Stored answers are reused."
+                    )
+            self._spent["max_requests"] += 1
 
     def spend(self, tokens: int) -> None:
         """Count the tokens of an answer."""
-        self._spent["max_tokens"] += tokens
+        with self._lock:
+            self._spent["max_tokens"] += tokens

@@ -35,6 +35,7 @@ SHAPES = [
 REFUSED = [
     *(None, True, "", "  ", [], ["72", ""], ["72", None], [["72"]], float("nan")),
     *({"text": []}, {"text": [None]}, {"aliases": ["72"]}, {"value": None, "aliases": ["72"]}, {}),
+    {"value": "72", "aliases": "seventy-two"},
 ]
 
 
