@@ -179,9 +179,9 @@ class Tool(calling.AuthorPart):
         except UnicodeDecodeError as error:
             warn_once(
                 logger,
-                f"{self.what} returned bytes that are no text in UTF-8, which its model "
-                "is told as an error: decode them in the tool, `data.decode(errors='replace')`, or "
-                "return text that describes them.",
+                f"{self.what} returned bytes, and they are not UTF-8; the model reads an error. "
+                "Decode them in the tool, `data.decode(errors='replace')`, or return text that "
+                "describes them.",
             )
             raise ToolError(
                 f"The result, {len(error.object)} bytes, is no text: {error.reason} at byte "
