@@ -97,16 +97,15 @@ FAULTS = (
     ),
     Fault(
         "a late answer counts",
-        "authoring/calling.py",
-        "        raise work.overran()\n    except",
-        "        if results:\n            return results[0]\n"
-        "        raise work.overran()\n    except",
+        "authoring/author_call.py",
+        "        call.require_time()\n        return _giving(result)",
+        "        return _giving(result)",
         "unit/authoring",
     ),
     Fault(
         "each call has an event loop of its own",
-        "authoring/author_loops.py",
-        "if which not in _loops or _loops[which].given_up:",
+        "authoring/event_loop.py",
+        "if not _loops:",
         "if True:",
         "unit/authoring",
     ),

@@ -11,4 +11,4 @@ from flows.store import store_at
 
 def load_experiment(experiment: str, overrides: Sequence[str], site: str, store: str) -> Experiment:
     """Load and check an experiment, with its site and its store; raises ValueError."""
-    return loading.load(experiment, overrides, site, store, store_at)
+    return loading.load(experiment, overrides, site, store, store_at, workers=1)

@@ -1,154 +1,173 @@
-"""A call of an author's function, shared by who waits and the loop or thread that runs it."""
+"""Calls of authors' functions with a time limit, on the event loop or in a thread of their own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from types import TracebackType
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from agentfly_core.authoring import call_table
+from agentfly_core.authoring.event_loop import LONGEST
 from agentfly_core.system.background_loop import mailbox
 from agentfly_core.system.formats.text import fault, shown
 
 R = TypeVar("R")
+GRACE = 1.0
+"""Seconds for which a cancelled call is waited for."""
+episode_played: contextvars.ContextVar[str] = contextvars.ContextVar("episode", default="")
+"""The id of the episode for which code runs."""
+_call: contextvars.ContextVar[AuthorCall | None] = contextvars.ContextVar("call", default=None)
 
 
 class Overdue(Exception):
     """A function gave no result in time: `Overdue("no result within 30 s")`."""
 
 
-class PendingCall:
-    """A call on another loop: `PendingCall("The tool 'search'", 30.0)`.
+class AuthorCall:
+    """A call under way: `AuthorCall("The tool 'search'", 30.0)`.
 
-    `ended` gets its error or None once. `lost` seconds were taken by other code on its loop.
+    Its clock excludes the time for which other calls hold the event loop. It has ended when its
+    thread, or its task and all that it started, have.
     """
 
-    def __init__(self, what: str, seconds: float) -> None:
-        self.what, self.seconds = what, seconds
-        self.lost = 0.0
-        self._asker = asyncio.get_running_loop()
-        self._begun = self._cancelled = math.inf
-        self.ended: asyncio.Future[Exception | None] = self._asker.create_future()
+    def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
+        self._table, self._seconds, self._open = call_table.table, seconds, 0
+        longest = LONGEST if seconds == math.inf else seconds
+        self._row = self._table.begin(what, episode_played.get(), longest, in_thread)
+        self._begun, self._held_before, self._held = time.monotonic(), self._table.held, 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds that it has left."""
+        others = self._table.held - self._held_before - self._held
+        return self._seconds - (time.monotonic() - self._begun - others)
+
+    def require_time(self) -> None:
+        """Raise Overdue if it has had its time; a later result is not looked at."""
+        if self.left <= 0:
+            raise Overdue(f"no result within {self._seconds:g} s")
+
+    async def wait(self, ended: asyncio.Future[R]) -> None:
+        """Wait until it has ended; raises Overdue."""
+        while not ended.done():
+            self.require_time()
+            await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
 
     def begin(self) -> None:
-        """Start the call's clock, from any thread, just before its first line runs."""
-        self._begun = time.monotonic()
+        """Count its thread, or a task of it."""
+        self._open += 1
 
-    def cancel(self) -> None:
-        """Cancel the call, however much time it has left."""
-        self._cancelled = time.monotonic()
+    def end(self, _: object = None) -> None:
+        """Count the end of its thread or of a task."""
+        self._open -= 1
+        if not self._open:
+            self._table.free(self._row)
 
-    def settle(self, error: Exception | None) -> None:
-        """End the call with an error, or None where it returned; from any thread."""
-        with suppress(RuntimeError):  # the asker's loop was closed meanwhile
-            mailbox(self._asker).post(functools.partial(self._settle, error))
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        if self._open:
+            self._table.given_up.add(self._row)
 
-    @property
-    def begun(self) -> bool:
-        """Whether it has started to run."""
-        return self._begun < math.inf
+    def strike(self) -> None:
+        """Its thread has ended; callable from there."""
+        self._table.strike(self._row)
 
-    @property
-    def spent(self) -> float:
-        """The seconds of its own time so far."""
-        return max(0.0, time.monotonic() - self._begun - self.lost)
+    def hold(self) -> None:
+        """Go on on the event loop."""
+        self._table.hold(self._row)
 
-    @property
-    def overdue(self) -> float:
-        """Seconds past its time limit; negative while it has time left."""
-        return max(self.spent - self.seconds, time.monotonic() - self._cancelled)
-
-    async def ends_within(self, seconds: float) -> bool:
-        """Wait until it ends or has run for this many seconds, and return whether it ended."""
-        while not self.ended.done() and (left := seconds - self.spent) > 0:
-            await asyncio.wait([self.ended], timeout=left)
-        return self.ended.done()
-
-    def check(self) -> None:
-        """Raise what it raised."""
-        if (error := self.ended.result()) is not None:
-            raise error
-
-    def overran(self) -> Overdue:
-        """What to say when it has had its time: whatever came of it later is not looked at."""
-        if self.ended.done() and isinstance(error := self.ended.result(), Overdue):
-            return error  # it held the loop
-        return Overdue(f"no result within {self.seconds:g} s")
-
-    def _settle(self, error: Exception | None) -> None:
-        if not self.ended.done():
-            self.ended.set_result(error)
+    def release(self) -> None:
+        """Pause."""
+        self._held += self._table.release()
 
 
-class Seats:
-    """A fair semaphore for several event loops: `async with Seats(8): ...`."""
+class Steps(Coroutine[Any, Any, R]):
+    """The `coroutine` of a call's task; the table shows when it holds the event loop."""
 
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._waiting: deque[Future[None]] = deque()
-        self._turn = threading.Lock()
+    def __init__(self, coroutine: Coroutine[Any, Any, R], call: AuthorCall) -> None:
+        self.coroutine, self._call = coroutine, call
 
-    async def __aenter__(self) -> None:
-        mine = Future[None]()
-        with self._turn:
-            if self._free:
-                self._free -= 1
-                return
-            self._waiting.append(mine)
+    def send(self, value: Any) -> Any:
+        """Continue."""
+        self._call.hold()
         try:
-            await asyncio.wrap_future(mine)
-        except asyncio.CancelledError:
-            if not mine.cancelled():  # it was given a seat in the same moment
-                self._leave()
-            raise
+            return self.coroutine.send(value)
+        finally:
+            self._call.release()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._leave()
+    def throw(self, *error: Any) -> Any:
+        """Continue with an error, such as CancelledError."""
+        self._call.hold()
+        try:
+            return self.coroutine.throw(*error)
+        finally:
+            self._call.release()
 
-    def _leave(self) -> None:
-        """Hand the seat to the call that waits longest and was not cancelled."""
-        with self._turn:
-            while self._waiting:
-                longest = self._waiting.popleft()
-                if longest.set_running_or_notify_cancel():
-                    longest.set_result(None)
-                    return
-            self._free += 1
+    def close(self) -> None:
+        """End it."""
+        self.coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        return self.coroutine.__await__()
+
+
+async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: str) -> R:
+    """Await `function()` in a task of its own; raises Overdue, or what it raised.
+
+    A call that ends neither in time nor when it is cancelled goes on, and nobody looks at it.
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(_of_its_call)
+    call, context = AuthorCall(what, seconds), contextvars.copy_context()
+    context.run(_call.set, call)
+    task = loop.create_task(_awaited(function, call), context=context)
+    try:
+        await call.wait(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task], timeout=GRACE)
+        raise
+    finally:
+        task.cancel()
+        call.leave()
+    if task.cancelled():
+        raise RuntimeError("it was cancelled from within")
+    return task.result()()
 
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     """The result of `function()` in a thread of its own; raises Overdue, or what it raised."""
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
     # for hung ones.
-    work = PendingCall(what, seconds)
-    results: list[R] = []
+    call, loop = AuthorCall(what, seconds, in_thread=True), asyncio.get_running_loop()
+    ended: asyncio.Future[Callable[[], R]] = loop.create_future()
+
+    def settle(outcome: Callable[[], R]) -> None:
+        call.end()
+        if not ended.done():
+            ended.set_result(outcome)
 
     def run() -> None:
         try:
-            results.append(function())
-            work.settle(None)
+            outcome = _giving(function())
         except BaseException as error:  # no Ctrl-C comes to this thread: the function raised it
-            work.settle(harmless(error))
+            outcome = _raising(error)
+        call.strike()
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            mailbox(loop).post(lambda: settle(outcome))
 
-    work.begin()
+    call.begin()
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
-    if await work.ends_within(seconds):
-        work.check()
-        return results[0]
-    raise work.overran()
+    try:
+        await call.wait(ended)
+        return ended.result()()
+    finally:
+        call.leave()
 
 
 def harmless(error: BaseException) -> Exception:
@@ -157,3 +176,42 @@ def harmless(error: BaseException) -> Exception:
         return error
     text = f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
     return RuntimeError(text).with_traceback(error.__traceback__)
+
+
+async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
+    """A function that gives what the awaited function returned, or raises what it raised."""
+    # a task that raises SystemExit or KeyboardInterrupt would end the loop
+    try:
+        result = await function()
+        call.require_time()
+        return _giving(result)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # raised again by who waits for it
+        return _raising(error)
+
+
+def _giving(result: R) -> Callable[[], R]:
+    return lambda: result
+
+
+def _raising(error: BaseException) -> Callable[[], NoReturn]:
+    def raise_it() -> NoReturn:
+        raise harmless(error)
+
+    return raise_it
+
+
+def _of_its_call(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, R] | Generator[Any, None, R],
+    context: contextvars.Context | None = None,
+) -> asyncio.Task[R]:
+    """A task factory: the tasks that a call starts belong to it."""
+    call = context.get(_call) if context else _call.get()
+    if call is None or not isinstance(work, Coroutine):
+        return asyncio.Task(work, loop=loop, context=context)
+    call.begin()
+    task = asyncio.Task(Steps(work, call), loop=loop, context=context)
+    task.add_done_callback(call.end)
+    return task

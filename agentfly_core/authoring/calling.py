@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import inspect
@@ -13,10 +12,9 @@ from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 
 from typing_extensions import TypeIs
 
-from agentfly_core.authoring import author_loops, process_calls
-from agentfly_core.authoring.author_call import Overdue, PendingCall, in_thread
-from agentfly_core.authoring.author_loops import LoopLost, Which
-from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring import process_calls
+from agentfly_core.authoring.author_call import Overdue, in_thread, on_loop
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import (
     NAMED,
     AuthorFunction,
@@ -25,7 +23,6 @@ from agentfly_core.authoring.injection import (
     refuse_iterators,
 )
 from agentfly_core.config.import_path import construct, load
-from agentfly_core.system import interpreter_watch
 from agentfly_core.system.formats.json_value import JSON
 
 E = TypeVar("E", bound=Environment)
@@ -136,20 +133,17 @@ async def call(
 ) -> R:
     """Call `function()` with lent objects, named `what` ("The tool 'search'") in errors.
 
-    Asynchronous functions run on the authors' loop, others in their own thread. Raises Overdue
-    after `seconds` of its own time, and marks lent environments as spoilt, because the call may
-    still run. Raises LoopLost if other code blocked the loop, and ServiceFailure for an environment
-    of a lost loop. Other errors, SystemExit included, arrive as an Exception.
+    Asynchronous functions run on the running event loop, others in a thread of their own. Raises
+    Overdue after `seconds` of its own time, and marks lent environments as spoilt, because the call
+    may still run. Other errors, SystemExit included, arrive as an Exception.
     """
-    interpreter_watch.watch()
     try:
         if _is_asynchronous(function):
-            return await on_loop("parts", function, seconds, what, lent)
-        _refuse_lost(lent)
+            return await on_loop(function, seconds, what)
         result = await in_thread(function, seconds, what)
         if not is_awaitable(result):
             return result
-        return await on_loop("parts", functools.partial(awaited, result), seconds, what, lent)
+        return await on_loop(functools.partial(awaited, result), seconds, what)
     except Overdue:
         for environment in lent:
             environment.spoilt = True
@@ -157,37 +151,12 @@ async def call(
 
 
 async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
-    """A new environment on the authors' loop, with copies of mutable settings; raises as `call`."""
-    loop = author_loops.loop("parts")
+    """A new environment, with copies of mutable settings; raises as `call`."""
 
     async def make() -> E:
-        environment = kind(**copy.deepcopy({**_shared_defaults(kind), **settings}))
-        loop.adopt(environment)
-        return environment
+        return kind(**copy.deepcopy({**_shared_defaults(kind), **settings}))
 
-    return await _on_loop(loop, make, PendingCall(f"{kind.__name__}()", seconds))
-
-
-async def on_loop(
-    which: Which,
-    function: Callable[[], Awaitable[R]],
-    seconds: float,
-    what: str,
-    lent: Sequence[Environment] = (),
-) -> R:
-    """Await `function()` on an authors' loop; raises as `call`.
-
-    It is repeated once if the loop was given up before its first line.
-    """
-    _refuse_lost(lent)
-    work = PendingCall(what, seconds)
-    try:
-        return await _on_loop(author_loops.loop(which), function, work)
-    except LoopLost:
-        if work.begun:
-            raise
-    _refuse_lost(lent)
-    return await _on_loop(author_loops.loop(which), function, PendingCall(what, seconds))
+    return await on_loop(make, seconds, f"{kind.__name__}()")
 
 
 def _shared_defaults(kind: type[Environment]) -> dict[str, Any]:
@@ -221,43 +190,3 @@ def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:
 async def awaited(result: Awaitable[R]) -> R:
     """A coroutine, as event loops run them, of anything that can be waited for."""
     return await result
-
-
-def _refuse_lost(lent: Sequence[Environment]) -> None:
-    for environment in lent:
-        if environment.lost:
-            raise ServiceFailure(
-                f"{type(environment).__name__} was lost: its event loop was given up, since code "
-                "held it"
-            )
-
-
-async def _on_loop(
-    loop: author_loops.Loop, function: Callable[[], Awaitable[R]], work: PendingCall
-) -> R:
-    results: list[R] = []
-
-    async def run() -> None:
-        results.append(await function())
-
-    loop.begin(work, run)
-    try:
-        while not await work.ends_within(work.seconds):
-            # what another call holds up does not count, which is known two TICKs later
-            if loop.is_held_by_another(work):
-                await asyncio.wait([work.ended], timeout=2 * author_loops.TICK)
-            if work.spent >= work.seconds:
-                break
-        if work.ended.done():
-            work.check()
-            return results[0]
-        loop.cancel(work)
-        while not await work.ends_within(work.seconds + author_loops.GRACE) and loop.is_held_by(
-            work
-        ):
-            await asyncio.wait([work.ended], timeout=author_loops.GRACE)
-        raise work.overran()
-    except asyncio.CancelledError:
-        loop.cancel(work)
-        await asyncio.wait([work.ended], timeout=author_loops.GRACE)
-        raise

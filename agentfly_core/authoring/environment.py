@@ -30,16 +30,15 @@ class Environment:
 
     Use `Child` for a separate process (docs/environments.md).
 
-    `spoilt` instances may have a running call, and are closed after the episode. `lost` ones belong
-    to a lost event loop (docs/tools.md). `max_uses` limits the episodes of an instance, 1 for kinds
-    without reset. `agentfly config` prints `notice`. `reset_text` is the last result of `reset`.
+    `spoilt` instances may have a running call, and are closed after the episode. `max_uses` limits
+    the episodes of an instance, 1 for kinds without reset. `agentfly config` prints `notice`.
+    `reset_text` is the last result of `reset`.
     """
 
     max_uses: ClassVar[int | None] = None
     notice: ClassVar[str] = ""
 
     spoilt: bool = False
-    lost: bool = False
     reset_text: str = ""
 
     async def start(self) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, overload
+from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter
 
 from agentfly_core.authoring import calling, injection, process_calls
-from agentfly_core.authoring.author_call import Overdue, Seats
-from agentfly_core.authoring.author_loops import LoopLost
+from agentfly_core.authoring.author_call import Overdue, episode_played
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.event_loop import LoopHeld, run
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
 from agentfly_core.records.trajectory import (
@@ -40,6 +41,9 @@ AT_ONCE = 32
 LONGEST_WAIT = 30.0
 _log = logging.getLogger(__name__)
 Grade = Score | Unscored
+Held = Mapping[tuple[str, str], str]
+"""Why rewards, by their `what` and an episode's id, are not called for it again."""
+NONE_HELD: Held = {}
 _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 
 
@@ -73,7 +77,7 @@ class Reward(calling.AuthorPart):
         (result,) = await self._scores([trajectory], lent)
         return result
 
-    async def of_record(self, trajectory: Trajectory) -> Grade:
+    async def of_record(self, trajectory: Trajectory, held: Held = NONE_HELD) -> Grade:
         """What it found of a stored trajectory, or why nothing."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -81,16 +85,18 @@ class Reward(calling.AuthorPart):
             return Unscored(
                 f"{self.name}: it needs an environment and was not observed during the episode"
             )
-        (result,) = await self.of_records([trajectory])
+        (result,) = await self.of_records([trajectory], held)
         return result
 
-    async def of_records(self, trajectories: Sequence[Trajectory]) -> list[Grade]:
+    async def of_records(
+        self, trajectories: Sequence[Trajectory], held: Held = NONE_HELD
+    ) -> list[Grade]:
         """Scores of a stored trajectory, or of a group if it compares, or the cause of failure."""
+        episode_played.set(trajectories[0].episode)
+        if reason := held.get((self.what, trajectories[0].episode)):
+            return [Unscored(f"{self.name}: {reason}")] * len(trajectories)
         try:
-            try:
-                return await self._scores(trajectories, {})
-            except LoopLost:  # other code held the loop; scoring a record can be repeated
-                return await self._scores(trajectories, {})
+            return await self._scores(trajectories, {})
         except ServiceFailure as failure:
             return [Unscored(f"{self.name}: {fault(failure)}")] * len(trajectories)
 
@@ -108,8 +114,6 @@ class Reward(calling.AuthorPart):
         for attempt in range(self.retries):
             try:
                 return await self._score_once(group, lent)
-            except LoopLost:  # what it was lent may be lost, too
-                raise
             except ServiceFailure as failure:
                 _log.info("%s is asked again: %s", self.name, fault(failure))
             await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
@@ -156,9 +160,17 @@ class Reward(calling.AuthorPart):
             place = tracebacks.own_line(error)
             return _all_unscored(fault(error) + (f", at {place}" if place else ""), group)
 
+    @property
+    def _seats(self) -> asyncio.Semaphore | None:
+        """The seats on the running event loop; None without a limit."""
+        if self.concurrency is None:
+            return None
+        loop = asyncio.get_running_loop()
+        return self._seats_by_loop.setdefault(loop, asyncio.Semaphore(self.concurrency))
+
     @functools.cached_property
-    def _seats(self) -> Seats | None:
-        return None if self.concurrency is None else Seats(self.concurrency)
+    def _seats_by_loop(self) -> WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]:
+        return WeakKeyDictionary()
 
     def _checked(self, result: Score | float, trajectory: Trajectory) -> Grade:
         score = result if isinstance(result, Score) else Score(result)
@@ -244,6 +256,7 @@ async def score(
     rewards: Mapping[Reward, float],
     main: str = "",
     among: Sequence[Trajectory] = (),
+    held: Held = NONE_HELD,
 ) -> list[Scored]:
     """Scores of trajectories in order; `rewards` maps rewards to weights.
 
@@ -265,9 +278,9 @@ async def score(
     answered = [answering(episode, main) for episode in episodes]
     for reward in rewards:
         if reward.compares:
-            answered = await _compared(answered, reward, seats)
+            answered = await _compared(answered, reward, seats, held)
     scored = (
-        _scored(one, episode, rewards, speakers, seats)
+        _scored(one, episode, rewards, speakers, seats, held)
         for one, episode in zip(answered, episodes, strict=True)
     )
     gathered = await asyncio.gather(*scored)
@@ -276,8 +289,27 @@ async def score(
     return [next(scores[number]) for number in numbers]
 
 
+def score_here(
+    trajectories: Sequence[Trajectory],
+    rewards: Mapping[Reward, float],
+    main: str,
+    among: Sequence[Trajectory] = (),
+) -> list[Scored]:
+    """Scores as `score`, on the event loop of this process. An episode of which a reward holds that
+    loop for too long is Unscored.
+    """
+    held = dict[tuple[str, str], str]()
+    while True:
+        try:
+            return run(score(trajectories, rewards, main, among, held))
+        except LoopHeld as error:
+            if error.call is None or (call := (error.call.what, error.call.episode)) in held:
+                raise
+            held[call] = str(error)
+
+
 async def _compared(
-    answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore
+    answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: Held
 ) -> list[Trajectory]:
     """The episodes with what a reward that compares found of each, kept as what was observed."""
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -288,7 +320,7 @@ async def _compared(
 
     async def compare(numbers: Sequence[int]) -> list[Grade]:
         async with seats:
-            return await reward.of_records([answered[number] for number in numbers])
+            return await reward.of_records([answered[number] for number in numbers], held)
 
     compared = list(answered)
     for numbers, scores in zip(
@@ -306,6 +338,7 @@ async def _scored(
     rewards: Mapping[Reward, float],
     speakers: Sequence[str],
     seats: asyncio.Semaphore,
+    held: Held,
 ) -> list[Scored]:
     """The scores of an episode's trajectories, in their order."""
     if answered.ending is Ending.FAILED:
@@ -314,7 +347,7 @@ async def _scored(
     scores: dict[str, tuple[float, Grade]] = {}
     async with seats:
         for reward, weight in rewards.items():
-            score = await reward.of_record(answered)
+            score = await reward.of_record(answered, held)
             if isinstance(score, Score) and (unknown := [*score.by_speaker.keys() - {*speakers}]):
                 score = Unscored(
                     f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "

@@ -16,6 +16,7 @@ from agentfly_core.config.reference import (
     HubModel,
     LocalModel,
     OwnNano,
+    RunPolicy,
     model_reference,
     run_step,
 )
@@ -164,6 +165,25 @@ def check_place(settings: Settings, place: Site) -> None:
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, but {settings.dtype} weights need "
             "ZeRO for their float32 copies. Set site.zero_stage to 1, 2 or 3."
+        )
+
+
+def check_workers(settings: Settings, tasks: Mapping[str, Task], place: Site) -> None:
+    """Raise ValueError for more workers than environments or the memory of a GPU allow."""
+    count, frozen = place.workers.count, settings.agent.speakers.values()
+    for limits in (task.limits for task in tasks.values()):
+        for kind, limit in limits.items():
+            if limit.limit < count:
+                raise ValueError(
+                    f"site.workers is {count}, but environments allows {limit.limit} "
+                    f"{kind.__name__} only, which the workers share. Raise that limit, or set "
+                    f"site.workers to {limit.limit} or less."
+                )
+    in_workers = place.sampler == "transformers" or any(isinstance(w, RunPolicy) for w in frozen)
+    if count > 1 and in_workers and place.device == "cuda":
+        raise ValueError(
+            f"site.workers is {count}, but each worker would load the policies that it samples "
+            "from itself into the GPU (the sampler transformers, agent.frozen). Set site.workers=1."
         )
 
 

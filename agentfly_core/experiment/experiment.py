@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
-from agentfly_core.authoring.reward import score
+from agentfly_core.authoring.reward import score_here
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_reference, run_step
@@ -163,7 +162,7 @@ class Experiment:
         for name, task in self.tasks.items():
             own = [t for t in trajectories if t.problem.task == name]
             everyone = [t for t in among if t.problem.task == name]
-            scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
+            scores = score_here(own, task.rewards, injection.name(task.agent), everyone)
             for one in scores:
                 rewards = dict(one.rewards)
                 if task.goal in rewards:

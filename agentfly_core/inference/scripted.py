@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.authoring import calling
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_call import on_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
@@ -37,8 +36,8 @@ class Scripted(SamplerSession):
     `encode` returns the tokens of a text, `write` the text of a message. Log-probabilities are 0.0,
     the policy version is -1 until a policy is loaded. Stop strings and length limits apply.
 
-    The function runs on the agents' loop. Its errors become NoReply with its import path and line,
-    except ServiceFailure and SamplerLost; blocking the loop is a ServiceFailure.
+    Errors of the function become NoReply with its import path and line, except ServiceFailure and
+    SamplerLost.
     """
 
     def __init__(
@@ -81,9 +80,7 @@ class Scripted(SamplerSession):
     async def _reply(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)
         try:
-            reply = await calling.on_loop("agents", call, math.inf, self._called)
-        except Overdue as overdue:
-            raise ServiceFailure(str(overdue)) from None
+            reply = await on_loop(call, math.inf, self._called)
         except (NoReply, ServiceFailure, SamplerLost):
             raise
         except Exception as error:  # the function is an author's

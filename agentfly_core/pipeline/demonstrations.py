@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.pipeline.jobs import NO_BLAME, Blame
 from agentfly_core.pipeline.playing import OnEpisode, collect_into, episode_specs, watching
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
 from agentfly_core.records.messages import reply_text
@@ -22,7 +24,7 @@ from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.rollout.event_loop import EnvironmentLoop
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import NO_ANSWER, collect
 
@@ -44,7 +46,7 @@ class DemonstrationPlayer:
     problems, warm_start, settings.quotas, seed, failed)`.
 
     `quotas` divides episodes among tasks. More than the share `failed` of failed episodes raises
-    GateClosed.
+    GateClosed. `blame` is for episodes that ended a worker.
     """
 
     spec: RolloutSpec
@@ -54,6 +56,7 @@ class DemonstrationPlayer:
     quotas: Callable[[int], Mapping[str, int]]
     seed: int
     failed: float
+    blame: Blame = NO_BLAME
 
     @cached_property
     def script(self) -> Scripted:
@@ -72,34 +75,32 @@ class DemonstrationPlayer:
                 by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
             )
             specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
-        return specs
+        return self.blame.mark(specs)
 
-    def play(self, count: int, folder: Path, environment_loop: EnvironmentLoop) -> None:
+    def play(self, count: int, folder: Path, resources: ResourceManager) -> None:
         """Play `count` episodes, problems again and again, and store them in `folder`."""
         specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
-        played, _ = collect_into(specs, self.spec, self.script, folder, watch, environment_loop)
+        played, _ = collect_into(specs, self.spec, self.script, folder, watch, resources)
         stop_if_failing(played, self.failed)
 
-    def rehearse(self, environment_loop: EnvironmentLoop) -> list[Trajectory]:
+    def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
         """Play REHEARSED episodes with the rewards that need an environment.
 
         Also raises GateClosed for an agent that returns without an answer after a reply without a
         tool call.
         """
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
-        played = self._collect(self.script, specs, lambda _: None, environment_loop)
-        unanswered = self._collect(
-            self._sampler(_unsure), specs[:1], lambda _: None, environment_loop
-        )
+        played = self._collect(self.script, specs, lambda _: None, resources)
+        unanswered = self._collect(self._sampler(_unsure), specs[:1], lambda _: None, resources)
         stop_if_failing(played, self.failed)
         if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
             raise GateClosed(f"The warm start has not begun: {errors[0]}.")
         return played
 
-    def spans(self, environment_loop: EnvironmentLoop) -> list[Spans]:
+    def spans(self, resources: ResourceManager) -> list[Spans]:
         """The token spans of HEARD episodes."""
         watch = watching("model", 0, 0, HEARD)
-        played = self._collect(self.script, self.episodes(HEARD), watch, environment_loop)
+        played = self._collect(self.script, self.episodes(HEARD), watch, resources)
         stop_if_failing(played, self.failed)
         return [
             [
@@ -120,10 +121,9 @@ class DemonstrationPlayer:
         sampler: Scripted,
         specs: Sequence[EpisodeSpec],
         watch: OnEpisode,
-        environment_loop: EnvironmentLoop,
+        resources: ResourceManager,
     ) -> list[Trajectory]:
-        work = collect(specs, self.spec, sampler, watch, environment_loop.resources)
-        played, _, _ = environment_loop.run(work)
+        played, _, _ = run(collect(specs, self.spec, sampler, watch, resources))
         return played
 
 

@@ -31,7 +31,7 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
-from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.resources import resources_for
 from agentfly_core.runs.versioning import read_pointer
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -81,8 +81,8 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
             # without limits of length or a seed; the script also speaks for frozen speakers
             rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
             shown = DemonstrationPlayer(rules, reads_bytes, training, warm_start, quotas, 0, failed)
-            with environment_loop(spec.limits) as environments:
-                spans = shown.spans(environments)
+            with resources_for(spec.limits) as resources:
+                spans = shown.spans(resources)
         else:
             spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
         pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout
 from agentfly_core.experiment.experiment import Experiment
@@ -29,7 +30,7 @@ from agentfly_core.records.trajectory import (
     tag,
 )
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.rollout.event_loop import EnvironmentLoop
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.formats import hashing
@@ -143,14 +144,14 @@ def play_shard(
     episode_specs: Sequence[EpisodeSpec],
     folder: Path,
     watch: OnEpisode,
-    environment_loop: EnvironmentLoop,
+    resources: ResourceManager,
 ) -> dict[str, float]:
     """Play a shard, write trajectories and timings to `folder`, return metrics of environments.
 
     Raises SamplerLost if the sampler dies. Raises GateClosed if too many episodes failed or lack a
     reward of an environment.
     """
-    played, measured = collect_into(episode_specs, spec, sampler, folder, watch, environment_loop)
+    played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)
     stop_if_unobserved(played, gates.unscored)
     return measured
@@ -175,11 +176,9 @@ def collect_into(
     sampler: Sampler,
     folder: Path,
     watch: OnEpisode,
-    environment_loop: EnvironmentLoop,
+    resources: ResourceManager,
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    played, timings, measured = environment_loop.run(
-        collect(episode_specs, spec, sampler, watch, environment_loop.resources)
-    )
+    played, timings, measured = run(collect(episode_specs, spec, sampler, watch, resources))
     write_trajectories(folder / EPISODES, played)
     write_timings(folder, timings)
     return played, measured

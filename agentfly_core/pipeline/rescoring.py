@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.reward import Reward, score_here
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.parts import RewardPart
 from agentfly_core.experiment.keys import VERSIONS
@@ -137,7 +136,7 @@ def _rescored(
         weights = {each.reward: each.part.weight for each in rewards}
         # observations of an earlier reward of the same name do not fit this one
         unobserved = [replace(t, observed={}) for t in played]
-        new = asyncio.run(score(unobserved, weights, main))
+        new = score_here(unobserved, weights, main)
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             artifact = publish(store, target, partial(_write, new))

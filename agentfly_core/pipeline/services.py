@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
@@ -21,18 +22,22 @@ from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.model_config import require_trainable
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
+from agentfly_core.pipeline.jobs import Player
+from agentfly_core.pipeline.local_player import LocalPlayer, LocalServices
+from agentfly_core.pipeline.workers import working
+from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
-from agentfly_core.system.service import new_address, supervised
+from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.training import client
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from agentfly_core.inference.endpoints.chat_service import ChatService
+    from agentfly_core.inference.vllm_client import VLLM
 
 
 ENDPOINT_FILE = "endpoint.json"
@@ -42,33 +47,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RolloutServices:
-    """Services that play episodes: `RolloutServices(VLLM(...), EnvironmentLoop(...), tokenizer,
-    {"critic": FrozenPolicy(...)})`.
+    """What a session plays with: `RolloutServices(LocalPlayer(...))`."""
 
-    All policies of a session share the tokenizer. `frozen` has the untrained speakers by role.
-    """
-
-    sampler: Sampler
-    environments: EnvironmentLoop
-    tokenizer: PreTrainedTokenizerBase
-    frozen: Mapping[str, Frozen]
-
-    def load(self, store: Store, policy: Pointer, version: int) -> None:
-        """Load a policy into the sampler, its tokens labelled `version`; raises SamplerLost."""
-        folder, base = adapter_artifact.folders(store, policy)
-        self.sampler.load(folder, version, base)
+    player: Player
 
     def rest(self) -> None:
         """Release the GPU memory of samplers for the learner; raises SamplerLost."""
-        self.sampler.rest()
-        for speaker in self.frozen.values():
-            if isinstance(speaker, FrozenPolicy):
-                speaker.sampler.rest()
+        self.player.rest()
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices(RolloutServices):
-    """Services that play and train."""
+    """What a session plays and trains with."""
 
     learner: AsyncCheckpointer
 
@@ -87,33 +77,58 @@ def training_services(
         rollout_services(experiment, model, owner, logs, scripted) as playing,
         learner_service(store, model, shares, site, owner, logs) as learner,
     ):
-        yield TrainingServices(
-            playing.sampler, playing.environments, playing.tokenizer, playing.frozen, learner
-        )
+        yield TrainingServices(playing.player, learner)
 
 
 @contextmanager
 def rollout_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[RolloutServices]:
-    """Start the site's sampler, for `model` and policies trained from it, and environments.
+    """Start the site's sampler, for `model` and policies trained from it, and the site's workers.
 
-    With `scripted` the sampler is in this process. Raises ValueError for a frozen speaker that is
-    missing or has other tokens.
+    With `scripted` the sampler is in the process that plays. Raises ValueError for a frozen speaker
+    that is missing or has other tokens.
     """
-    store, speakers = experiment.store, experiment.settings.agent.speakers
-    site, dtype = experiment.divided_site, experiment.settings.dtype
-    chats = chat_services(store, site, speakers, endpoint_of(store, model))
+    store, site = experiment.store, experiment.divided_site
+    chats = chat_services(
+        store, site, experiment.settings.agent.speakers, endpoint_of(store, model)
+    )
     sampling: AbstractContextManager[Sampler] = (
-        nullcontext(in_process(site, dtype))
+        nullcontext(local_sampler(experiment, model, chats))
         if scripted
         else sampler_service(experiment, model, owner, logs, chats)
     )
-    with sampling as sampler, environments_service(experiment.whole) as environments:
+    with sampling as sampler:
+        playing = (
+            working(experiment, model, sampler, chats, owner, logs)
+            if site.workers.count
+            else local_player(experiment, model, sampler, chats)
+        )
+        with playing as player:
+            yield RolloutServices(player)
+
+
+@contextmanager
+def local_player(
+    experiment: Experiment, model: Pointer, sampler: Sampler, chats: Mapping[str, ChatService]
+) -> Iterator[LocalPlayer]:
+    """Start what plays in this process, beside a sampler."""
+    with local_services(experiment, model, sampler, chats) as services:
+        yield LocalPlayer(experiment, services)
+
+
+@contextmanager
+def local_services(
+    experiment: Experiment, model: Pointer, sampler: Sampler, chats: Mapping[str, ChatService]
+) -> Iterator[LocalServices]:
+    """Start environments and frozen speakers in this process, beside a sampler."""
+    store, settings, site = experiment.store, experiment.settings, experiment.divided_site
+    with environments_here(experiment.whole) as resources:
         tokenizer = tokenizer_of(store, model)
         experiment.require_speakers_unchanged()
-        frozen = frozen_speakers(store, speakers, site, dtype, tokenizer, chats)
-        yield RolloutServices(sampler, environments, tokenizer, frozen)
+        speakers = settings.agent.speakers
+        frozen = frozen_speakers(store, speakers, site, settings.dtype, tokenizer, chats)
+        yield LocalServices(sampler, resources, tokenizer, frozen)
 
 
 @contextmanager
@@ -121,17 +136,10 @@ def sampler_service(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, chats: Mapping[str, ChatService]
 ) -> Iterator[Sampler]:
     """Start the sampler of the site, or use the chat service of `model`."""
-    if name := endpoint_of(experiment.store, model):
-        from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
-
-        tokenizer = tokenizer_of(experiment.store, model)
-        stop = template_of(experiment.settings.template, tokenizer).stop_tokens[0]
-        yield EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
+    if endpoint_of(experiment.store, model) or experiment.site.sampler == "transformers":
+        yield local_sampler(experiment, model, chats)
         return
-    if experiment.site.sampler == "transformers":
-        yield in_process(experiment.divided_site, experiment.settings.dtype)
-        return
-    from agentfly_core.inference import vllm_client, vllm_server
+    from agentfly_core.inference import vllm_server
 
     settings, site, address = experiment.settings, experiment.divided_site, new_address("vllm")
     folder, base = adapter_artifact.folders(experiment.store, model)
@@ -141,26 +149,42 @@ def sampler_service(
         address, base or folder, settings.dtype, settings.agent, site, rank
     )
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
-        yield vllm_client.VLLM(
-            service,
-            settings.dtype,
-            experiment.site.concurrency,
-            takes_turns=experiment.site.shares_gpus,
-        )
+        yield vllm_sampler(experiment, service)
+
+
+def vllm_sampler(experiment: Experiment, service: Service) -> VLLM:
+    """The sampler of a vLLM server."""
+    from agentfly_core.inference.vllm_client import VLLM  # loads aiohttp
+
+    site = experiment.site
+    dtype = experiment.settings.dtype
+    return VLLM(service, dtype, site.concurrency, takes_turns=site.shares_gpus)
+
+
+def local_sampler(
+    experiment: Experiment, model: Pointer, chats: Mapping[str, ChatService]
+) -> Sampler:
+    """The sampler without a server, or of the chat service that is used as `model`."""
+    if not (name := endpoint_of(experiment.store, model)):
+        return in_process(experiment.divided_site, experiment.settings.dtype)
+    from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
+
+    tokenizer = tokenizer_of(experiment.store, model)
+    stop = template_of(experiment.settings.template, tokenizer).stop_tokens[0]
+    return EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
 
 
 @contextmanager
-def environments_service(task: Task) -> Iterator[EnvironmentLoop]:
+def environments_here(task: Task) -> Iterator[ResourceManager]:
     """Start the environments of an experiment in this process, as many as a shard needs.
 
     Raises RuntimeError for an environment still in use at the end of the block.
     """
     rollout = task.settings.rollout
-    kinds = kinds_needed(task.parts)
-    with environment_loop(task.limits) as here:
-        size = min(rollout.shard, rollout.problems * rollout.group_size)
-        here.loop.call_soon_threadsafe(here.resources.warm, kinds, size, LEASE_SECONDS)
-        yield here
+    size = min(rollout.shard, rollout.problems * rollout.group_size)
+    with resources_for(task.limits) as resources:
+        run(resources.warmed(kinds_needed(task.parts), size, LEASE_SECONDS))
+        yield resources
 
 
 @contextmanager

@@ -67,13 +67,11 @@ class Child:
         self.folder = Path()
         self._command, self._env = command, env or {}
         self._process: Process | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
         """Start it in a session of its own; raises OSError when there is no such program."""
         assert self._process is None, "a child is started once"
-        self._loop = asyncio.get_running_loop()
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()
         await asyncio.to_thread(write_json, self.folder / "child.owner", owner)
@@ -124,12 +122,12 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill it with its descendants and remove its folder; callable on any event loop."""
+        """Kill it with its descendants and remove its folder."""
         self._kill()
         if self.folder == Path():
             return
         await asyncio.to_thread(end_users, self.folder)
-        if self._process and self._loop is asyncio.get_running_loop():  # else that one was given up
+        if self._process:
             await self._process.wait()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 

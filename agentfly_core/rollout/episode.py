@@ -30,8 +30,7 @@ MAX_RESET_BYTES = 65_536
 class Episode(Speaker):
     """A problem played by an agent: `async def agent(episode: Episode) -> Ending`.
 
-    The agent runs on the agents' loop; its calls of `reply` and `call` run on the episode's loop,
-    until `leave`. The episode is its main speaker, with the agent's `name` and the experiment's
+    The episode is its main speaker, with the agent's `name` and the experiment's
     tools. `opening` has the system message, the problem and the texts of environments' `reset`.
     `turns` is the record, `closing` unread answers. `speakers` are all speakers, the main one
     first; `session` replies for them, except for roles in `makes`.
@@ -155,7 +154,7 @@ class Episode(Speaker):
 
     async def leave(self) -> None:
         """Cancel what the agent still waits for, and refuse what it asks from now on."""
-        await self._stage.here.close()
+        await self._stage.end()
         while self._opened:
             await self._close()
 

@@ -261,11 +261,8 @@ class Pool:
     def _is_worn(self, instance: Instance) -> bool:
         uses = [most for most in (self._limit.max_uses, self._kind.max_uses) if most is not None]
         age, lifetime = time.monotonic() - instance.born, self._limit.lifetime
-        return (
-            instance.environment.lost
-            or instance.uses >= min(uses, default=math.inf)
-            or (lifetime is not None and age > lifetime)
-        )
+        used_up = instance.uses >= min(uses, default=math.inf)
+        return used_up or (lifetime is not None and age > lifetime)
 
     async def _end(self, instance: Instance) -> None:
         await asyncio.shield(self._in_background(self._close(instance)))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
+from agentfly_core.authoring.event_loop import LoopHeld, run
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout import child_process
 from agentfly_core.rollout.pool import Limit, Pool
@@ -58,6 +59,10 @@ class ResourceManager:
         """
         for kind in kinds:
             self._pool(kind).warm(count, timeout)
+
+    async def warmed(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
+        """Begin to start environments, see `warm`, from another thread by `event_loop.run`."""
+        self.warm(kinds, count, seconds)
 
     @asynccontextmanager
     async def leases(
@@ -127,3 +132,24 @@ class ResourceManager:
                 f"There is no limit for {kind.__name__}; give one under `environments`."
             )
         return self._pools[kind]
+
+
+@contextmanager
+def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[ResourceManager]:
+    """A ResourceManager on this process's event loop for authors' code, see `event_loop.run`.
+
+        with resources_for({Shop: Limit(8)}) as resources:
+            played, timings, metrics = run(collect(specs, rules, sampler, watch, resources))
+
+    Its environments live from shard to shard, and close with the block.
+    """
+    resources = ResourceManager(limits)
+    run(resources.__aenter__())
+    try:
+        yield resources
+    except LoopHeld:  # the environments are lost with the loop
+        raise
+    except BaseException:
+        run(resources.close())
+        raise
+    run(resources.close())

@@ -21,6 +21,7 @@ from agentfly_core.records.trajectory import (
     Sampled,
     ToolCall,
 )
+from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
     from agentfly_core.inference.endpoints.chat_service import ChatService
@@ -48,6 +49,9 @@ class AgentPromptTooLong(ValueError):
 class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`; `step` is the split of an evaluation or demonstration.
+
+    After the death of a worker, `failed` says why the episode is not played again, and one that may
+    have caused the death is played `alone`, after the others.
     """
 
     problem: Problem
@@ -56,6 +60,13 @@ class EpisodeSpec:
     role: Role
     temperature: float
     seed: int
+    failed: str = ""
+    alone: bool = False
+
+    @property
+    def id(self) -> str:
+        """The id of the episode."""
+        return hashing.short(self.step, self.problem.id, self.chain)
 
 
 class CallableTool(Asking, Protocol):

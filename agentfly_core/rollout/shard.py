@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from agentfly_core.authoring import calling, injection
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring import injection
+from agentfly_core.authoring.author_call import episode_played, on_loop
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import NoReply
@@ -54,10 +54,14 @@ async def play(
 ) -> tuple[list[Trajectory], Timing]:
     """Play an episode; the trajectory with the answer comes first, for rewards.
 
-    A lost service, a deadline, a blocked event loop and an error before the first reply end it
-    FAILED; a later error ends it with its record. Errors of sampler and template are raised.
+    A lost service, a deadline and an error before the first reply end it FAILED; a later error ends
+    it with its record. Errors of sampler and template are raised.
     """
+    episode_played.set(episode_spec.id)
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
+    if episode_spec.failed:
+        failed = _record(episode_spec, spec, episode, Ending.FAILED, episode_spec.failed)
+        return failed, Timing(failed[0].id, ())
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     try:
         async with AsyncExitStack() as stack:
@@ -119,7 +123,8 @@ async def _play_all(
     resources: ResourceManager,
 ) -> tuple[list[tuple[list[Trajectory], Timing]], dict[str, float]]:
     played: list[tuple[list[Trajectory], Timing]] = []
-    rows = _rows(episode_specs, spec)
+    together = [one for one in episode_specs if not one.alone]
+    alone = [[one] for one in episode_specs if one.alone]
 
     async def sit(here: Cast, waiting: Iterator[EpisodeSpec]) -> None:
         for episode_spec in waiting:
@@ -135,19 +140,24 @@ async def _play_all(
             watch(episode[0])
         here.close()
 
+    async def play_group(specs: Sequence[EpisodeSpec]) -> None:
+        rows = _rows(specs, spec)
+        async with (
+            cast(sampler, spec.frozen, sum(row.seats for row in rows)) as here,
+            TaskGroup() as group,
+        ):
+            for row in rows:
+                waiting = iter(row.episodes)
+                for _ in range(row.seats):
+                    group.create_task(sit(here, waiting))
+
     def warm() -> None:
-        for row in rows:
+        for row in _rows(episode_specs, spec):
             resources.warm(row.kinds, row.seats, LEASE_SECONDS)
 
     warm()
-    async with (
-        cast(sampler, spec.frozen, sum(row.seats for row in rows)) as here,
-        TaskGroup() as group,
-    ):
-        for row in rows:
-            waiting = iter(row.episodes)
-            for _ in range(row.seats):
-                group.create_task(sit(here, waiting))
+    for specs in [together, *alone]:
+        await play_group(specs)
     measured = resources.metrics()
     warm()
     return played, measured
@@ -177,7 +187,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     """The agent's result or error; cancelled at the episode's deadline."""
     agent = f"The agent {injection.name(spec.agent)}"
     try:
-        ending = await calling.on_loop("agents", partial(spec.agent, episode), math.inf, agent)
+        ending = await on_loop(partial(spec.agent, episode), math.inf, agent)
         if episode.standstill:
             raise episode.standstill
         require_answer(agent, ending, episode)
@@ -186,8 +196,6 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         error = f"{bad}, at {tracebacks.returned(spec.agent, bad.ending)}"
         warn_once(_log, error)
         return _broken(episode), error
-    except Overdue as overdue:
-        raise ServiceFailure(str(overdue)) from None
     except EpisodeOver as over:
         return over.ending, None
     except ServiceFailure:
@@ -273,7 +281,7 @@ def _record(
     trajectories = [
         Trajectory(
             id=hashing.short(step, problem.id, chain, speaker.name),
-            episode=hashing.short(step, problem.id, chain),
+            episode=episode_spec.id,
             problem=problem,
             group=hashing.short(step, problem.id, *([] if speaker is main else [speaker.role])),
             chain=chain,

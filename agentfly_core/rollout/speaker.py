@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
-from agentfly_core.authoring.loop_crossing import LoopCrossing
 from agentfly_core.inference.sampler import Request, SamplerSession, SamplingParams
 from agentfly_core.records.timing import Doing, Span, moment
 from agentfly_core.records.trajectory import (
@@ -50,10 +49,12 @@ class EpisodeState:
     lent: dict[type[Lent], Lent]
     spans: list[Span] = field(default_factory=list)
     trunk: EpisodeBranch = field(default_factory=EpisodeBranch)
-    here: LoopCrossing = field(default_factory=LoopCrossing)
     parts: Parts = field(default_factory=Parts)
     fault: Exception | None = None
     """The last error of an agent's request, which is no error in the agent's code."""
+    over: bool = False
+    """Whether the agent has ended; later requests of its tasks are refused."""
+    _requests: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
     def branch(self) -> EpisodeBranch:
@@ -61,15 +62,31 @@ class EpisodeState:
         return current_branch.get() or self.trunk
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
-        """Run a request on the episode's event loop; a `held` reply waits for all open parts."""
+        """Run a request as a task, which `end` can cancel; a `held` reply waits for all open parts.
+
+        Raises EpisodeOver once the episode is over.
+        """
+        if self.over:
+            work.close()
+            raise EpisodeOver(Ending.FAILED)
+        request = asyncio.create_task(work)
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
         try:
             with self.parts.asking(self.branch, held):
-                return await self.here.do(work, EpisodeOver(Ending.FAILED))
+                return await request
         except EpisodeOver:
             raise
         except Exception as error:  # recorded as no error of the agent's code
             self.fault = error
             raise
+
+    async def end(self) -> None:
+        """Cancel the requests of tasks that the agent left behind, and refuse later ones."""
+        self.over = True
+        for request in self._requests:
+            request.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any, TypeAlias
 
+from agentfly_core.authoring.author_call import Steps
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.rollout.timeline import EpisodeBranch
 from agentfly_core.system.formats.tracebacks import INSTALLED
@@ -121,7 +122,8 @@ def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBra
 def _chain(task: asyncio.Task[Any]) -> Chain:
     """The coroutines that a task runs, each of which awaits the next one."""
     chain: list[CoroutineType[Any, Any, Any]] = []
-    coroutine: object = task.get_coro()
+    first: object = task.get_coro()
+    coroutine = first.coroutine if isinstance(first, Steps) else first
     while isinstance(coroutine, CoroutineType):
         chain.append(coroutine)
         coroutine = coroutine.cr_await

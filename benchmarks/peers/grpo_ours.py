@@ -19,7 +19,7 @@ from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.pipeline.playing import of_step, play_shard, rollout_spec
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
-from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.resources import resources_for
 from agentfly_core.store.store import Store
 from agentfly_core.system import files
 from benchmarks import harness
@@ -76,7 +76,7 @@ def main() -> None:
         serving = harness.vllm_sampler(settings, site, policies[0], given["group"], scratch)
         sampler = stack.enter_context(serving)
         learner = stack.enter_context(harness.learner(site, scratch))
-        here = stack.enter_context(environment_loop({}))
+        here = stack.enter_context(resources_for({}))
         sampler.load(policies[0], 0)
         learner.label()
         for step in range(1, given["steps"] + 1):

@@ -14,14 +14,15 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.service import Service
@@ -58,8 +59,8 @@ def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: in
     episode_specs = [
         EpisodeSpec(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)
     ]
-    with environment_loop(spec.limits) as here:
-        played, *_ = here.run(collect(episode_specs, spec, sampler, lambda _: None, here.resources))
+    with resources_for(spec.limits) as here:
+        played, *_ = run(collect(episode_specs, spec, sampler, lambda _: None, here))
     answers = [
         observation.content.strip()
         for trajectory in played

@@ -22,6 +22,7 @@ def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "PREFECT_HOME": str(home),
         "MLFLOW_TRACKING_URI": new_store(home),
         "AGENTFLY_SAMPLER": "transformers",
+        "AGENTFLY_WORKERS": "0",
         "DS_ACCELERATOR": "cpu",
     }
     program = Lives({**os.environ, **settings})

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from agentfly_core.config import loading as experiments
+from agentfly_core.config.site import Workers
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import record_of
@@ -19,16 +20,21 @@ def load(
     site: str,
     store: str,
     open_store: Callable[[str], Store],
+    workers: int = 0,
 ) -> Experiment:
     """Load and check an experiment, its site and its store; raises ValueError with the key of a
     wrong setting.
 
-    `open_store` opens the store of the site, or `store`, by path or s3:// uri.
+    `open_store` opens the store of the site, or `store`, by path or s3:// uri. `workers` play for a
+    site that names no number.
     """
     read = experiments.read(experiment, overrides)
     tasks = checks.check(read.settings)
     place = experiments.site(site, store)
+    if "workers" not in place.model_fields_set:
+        place = place.model_copy(update={"workers": Workers(count=workers)})
     checks.check_place(read.settings, place)
+    checks.check_workers(read.settings, tasks, place)
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)

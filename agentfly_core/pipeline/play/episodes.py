@@ -24,13 +24,13 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.local_player import LocalServices
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
 from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.services import (
-    RolloutServices,
     chat_services,
     endpoint_of,
     frozen_speakers,
@@ -42,7 +42,7 @@ from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.run_record import ModeName, PlayRecord
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.resources import resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import decode_with, trajectories_in
 from agentfly_core.store.artifact import Artifact, ArtifactKey
@@ -147,7 +147,7 @@ class PreparedPlay:
         return Played(name, trajectories_in(store, rollouts), scores, seconds)
 
     @contextmanager
-    def _services(self, logs: Path) -> Iterator[RolloutServices]:
+    def _services(self, logs: Path) -> Iterator[LocalServices]:
         """Start the services of the player; scripts need no model and no GPU."""
         experiment, settings, player = self.experiment, self.experiment.settings, self.player
         store, site, speakers = experiment.store, experiment.divided_site, settings.agent.speakers
@@ -168,18 +168,18 @@ class PreparedPlay:
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (
             held(gpus, f"episodes of {player.reference}", logger.warning),
-            environment_loop(experiment.whole.limits) as environments,
+            resources_for(experiment.whole.limits) as resources,
             sampling as sampler,
         ):
             experiment.require_speakers_unchanged()
             frozen = frozen_speakers(store, speakers, site, settings.dtype, tokenizer, chats)
-            ready = RolloutServices(sampler, environments, tokenizer, frozen)
+            ready = LocalServices(sampler, resources, tokenizer, frozen)
             if isinstance(player, ModelPlayer):
                 ready.load(store, player.policy, 0)
             yield ready
 
     def _rollouts(
-        self, layout: PlayLayout, services: RolloutServices, spec: RolloutSpec, ended: OnEpisode
+        self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode
     ) -> list[Artifact]:
         """Play and publish one shard after the other."""
         digests = {"data": self.data.digest}
@@ -193,8 +193,8 @@ class PreparedPlay:
 
         def make(start: int, folder: Path) -> Mapping[str, float]:
             shard = self.episodes[start : start + self.at_once]
-            environments = services.environments
-            return play_shard(spec, OPEN, services.sampler, shard, folder, watch, environments)
+            resources = services.resources
+            return play_shard(spec, OPEN, services.sampler, shard, folder, watch, resources)
 
         return [
             publish(
@@ -252,7 +252,7 @@ def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> Prepa
     return PreparedPlay(experiment, request, player, data, specs, at_once)
 
 
-def _save(services: RolloutServices, folder: Path) -> Mapping[str, float]:
+def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
     services.tokenizer.save_pretrained(folder)
     return {}
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.reward import AT_ONCE, Grade, Reward
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.tasks import SINGLE
@@ -62,7 +63,7 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
         own = [problem for problem in problems if problem.task == name]
         for reward in task.rewards:
             if reward.examples is not None and scores_answers(reward):
-                lines, wrong = asyncio.run(_checked(reward, reward.examples, own))
+                lines, wrong = run(_checked(reward, reward.examples, own))
                 prefix = "" if name == SINGLE else f"{name}: "
                 report += [f"{prefix}{line}" for line in lines]
                 unsolvable |= wrong

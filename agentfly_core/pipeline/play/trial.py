@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.event_loop import run
+from agentfly_core.authoring.reward import Reward, score_here
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
@@ -22,7 +22,7 @@ from agentfly_core.pipeline.playing import of_split, rollout_spec
 from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.resources import resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.formats.text import clip, counted, fault
@@ -104,12 +104,11 @@ def _by_playing(
 ) -> dict[str, dict[str, bool | str]]:
     """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
     encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
-    with environment_loop(spec.limits) as environments:
+    with resources_for(spec.limits) as resources:
         for name, policy in policies.items():
             sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
-            work = collect(specs, spec, sampler, lambda _: None, environments.resources)
-            played, _, _ = environments.run(work)
-            solved[name] = asyncio.run(_solved(tasks, played))
+            played, _, _ = run(collect(specs, spec, sampler, lambda _: None, resources))
+            solved[name] = _solved(tasks, played)
     return solved
 
 
@@ -121,7 +120,7 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
     )
 
 
-async def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
+def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
     """Whether each problem was solved, or why it could not be scored, by id."""
     outcomes = dict[str, bool | str]()
     for name, task in tasks.items():
@@ -129,7 +128,7 @@ async def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> di
         rewards = {r: weight for r, weight in task.rewards.items() if not asks_a_service(r)}
         if not own or task.goal not in (reward.name for reward in rewards):
             continue
-        scores = await score(own, rewards, injection.name(task.agent))
+        scores = score_here(own, rewards, injection.name(task.agent))
         for trajectory, scored in zip(own, scores, strict=True):
             outcomes[trajectory.problem.id] = (
                 scored.reward.reason

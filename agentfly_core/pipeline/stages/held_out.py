@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_test
-from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.produce import find
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
 from agentfly_core.records.dataset import split
@@ -27,10 +24,9 @@ def held_out(
     """One shard of the episodes that the policy of a step plays on the split `name`."""
     target = StageKeys(experiment.settings).evaluation(policy, data, name, shard, experiment.frozen)
 
-    def make(folder: Path) -> Mapping[str, float]:
-        settings, problems = experiment.settings, split(experiment.store.open(data), name)
-        assigned = of_test(settings.evaluate, settings.data_seed, problems, name)
-        mine = Shard("evaluate", step, assigned, shard)
-        return mine.play(experiment.store, experiment, services, policy, step, folder)
-
-    return produce(experiment.store, target, make)
+    if published := find(experiment.store, target):
+        return published
+    settings, problems = experiment.settings, split(experiment.store.open(data), name)
+    assigned = of_test(settings.evaluate, settings.data_seed, problems, name)
+    mine = Shard("evaluate", step, assigned, shard)
+    return services.player.do(mine.job(target, policy, step, settings.rollout.shard))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_step
-from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.produce import find
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
 from agentfly_core.records.dataset import sizes_by_task, split
@@ -50,9 +48,7 @@ def rollout(
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
     problems = drawn.drawn(run.experiment.schedule)
     target = StageKeys(run.settings).rollout(run.name, policy, data, step, shard, problems, frozen)
-
-    def make(folder: Path) -> Mapping[str, float]:
-        mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-        return mine.play(run.store, run.experiment, services, policy, version, folder)
-
-    return produce(run.store, target, make)
+    if published := find(run.store, target):
+        return published
+    mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
+    return services.player.do(mine.job(target, policy, version, run.settings.rollout.shard))

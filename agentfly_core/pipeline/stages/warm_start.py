@@ -13,14 +13,12 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
-from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
-from agentfly_core.pipeline.playing import rollout_spec
+from agentfly_core.pipeline.jobs import DemonstrationJob
 from agentfly_core.pipeline.produce import find, publish
-from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
 from agentfly_core.records.dataset import split
-from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 
 
@@ -28,25 +26,9 @@ def demonstrate(
     experiment: Experiment, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Artifact:
     """Play and publish demonstrations, after the rewards have scored some."""
-    store, settings, gates = experiment.store, experiment.settings, experiment.settings.gates
-    target = StageKeys(settings).demonstrations(model, data, experiment.frozen)
-    if episodes := find(store, target):
-        return episodes
-    warm_start, tokenizer = settings.warm_start, services.tokenizer
-    assert warm_start is not None
-    spec = rollout_spec(experiment, tokenizer, services.frozen)
-    problems, quotas = split(store.open(data), "train"), settings.quotas
-    shown = DemonstrationPlayer(
-        spec, tokenizer, problems, warm_start, quotas, settings.seed, gates.failed
-    )
-    rehearsed = shown.rehearse(services.environments)
-    check_rewards(rehearsed, experiment.scores(rehearsed, rehearsed), gates.unscored)
-
-    def make(folder: Path) -> Mapping[str, float]:
-        shown.play(warm_start.episodes, folder, services.environments)
-        return {}
-
-    return publish(store, target, make)
+    target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
+    job = DemonstrationJob(target, Pointer(data.uri, data.digest))
+    return find(experiment.store, target) or services.player.do(job)
 
 
 def choose(

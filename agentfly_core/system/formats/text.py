@@ -125,9 +125,16 @@ _warned: set[str] = set()
 
 def warn_once(logger: logging.Logger, warning: str, details: str = "") -> None:
     """Log a warning with its details; the same warning only once in a process."""
-    if warning not in _warned:
-        _warned.add(warning)
-        logger.warning("%s: %s" if details else "%s%s", warning, details)
+    if is_first(warning):
+        form = "%s: %s" if details else "%s%s"
+        logger.warning(form, warning, details, extra={"once": warning})
+
+
+def is_first(warning: str) -> bool:
+    """Whether a warning that is given once in a process was not given yet."""
+    first = warning not in _warned
+    _warned.add(warning)
+    return first
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentfly_core.authoring import author_loops
+from agentfly_core.authoring import author_call
 from tests.support.rooms import Room
 
 
 @pytest.fixture
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code that does not listen is given up after 0.2 s; no environment was made yet."""
-    monkeypatch.setattr(author_loops, "GRACE", 0.2)
+    """Code that does not listen is given up after 0.05 s; no environment was made yet."""
+    monkeypatch.setattr(author_call, "GRACE", 0.05)
     Room.made.clear()
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import Reward, combined, reward, score
 from agentfly_core.records.trajectory import (
@@ -338,20 +337,6 @@ async def test_a_mistake_of_a_reward_and_one_that_is_late_are_not_asked_again() 
         "late: Overdue: no result within 0.01 s; wrong: KeyError: 'answer', at "
     )
     assert calls == ["late", "wrong"]
-
-
-async def test_scoring_is_repeated_where_other_code_held_the_loop() -> None:
-    asked: list[str] = []
-
-    @reward(retries=1)
-    async def unlucky() -> float:
-        asked.append("once")
-        if len(asked) == 1:
-            raise LoopLost("The tool 'search' held the event loop for 30 s")
-        return 0.5
-
-    (found,) = await score([played()], {unlucky: 1.0})
-    assert (found.reward, len(asked)) == (0.5, 2)
 
 
 @pytest.mark.parametrize(("concurrency", "expected"), [(3, 3), (40, 40), (None, 32)])

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
 
 import pytest
 
-from agentfly_core.authoring import author_loops
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import NoReply, Scripted, ScriptedPolicy
@@ -16,12 +14,10 @@ from agentfly_core.testing.episodes import (
     episode_specs,
     play_all,
     rollout_spec,
-    saying,
     scripted,
 )
 from agentfly_core.testing.letters import STOP, as_letters, encode, loss_mask
 from agentfly_core.tools.calculator import calculator
-from tests.support.waiting import LIMIT
 
 
 def request(max_tokens: int) -> Request:
@@ -140,24 +136,3 @@ async def test_an_endless_wait_of_a_policy_fails_one_episode() -> None:
         Ending.FAILED,
         Ending.NO_TOOL_CALLS,
     ]
-
-
-async def test_a_blocking_policy_is_named_and_later_episodes_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)
-    released = threading.Event()
-
-    async def blocks(conversation: Conversation) -> str:
-        released.wait(LIMIT)
-        return "ok"
-
-    try:
-        (played,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(blocks))
-        assert played.ending is Ending.FAILED
-        assert "The policy " in str(played.error)
-        assert "policy_is_named_and_later_episodes_run held the" in str(played.error)
-        (again,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(saying("ok")))
-        assert again.ending is Ending.NO_TOOL_CALLS
-    finally:
-        released.set()

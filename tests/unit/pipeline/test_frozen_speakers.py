@@ -19,7 +19,13 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
+from agentfly_core.pipeline.local_player import LocalPlayer, LocalServices
+from agentfly_core.pipeline.services import (
+    RolloutServices,
+    chat_services,
+    frozen_speakers,
+    rollout_services,
+)
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
@@ -173,16 +179,22 @@ def test_roles_of_one_policy_share_a_sampler(tmp_path: Path, nano: Path) -> None
     assert [one.name for one in speakers.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
 
 
+def playing(services: RolloutServices) -> LocalServices:
+    assert isinstance(services.player, LocalPlayer)
+    return services.player.services
+
+
 def test_a_service_in_two_roles_has_one_budget(
     tmp_path: Path,
 ) -> None:
     here = experiment(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
     plays = inputs.policy_named(here, "endpoint:gpt", inputs.base_model)
     with rollout_services(here, plays, "owner", tmp_path) as services:
-        critic, judge = services.frozen["critic"], services.frozen["judge"]
-        assert isinstance(services.sampler, EndpointSampler)
+        here = playing(services)
+        critic, judge = here.frozen["critic"], here.frozen["judge"]
+        assert isinstance(here.sampler, EndpointSampler)
         assert isinstance(critic, FrozenEndpoint) and isinstance(judge, FrozenEndpoint)
-        assert critic.service is judge.service is services.sampler.service
+        assert critic.service is judge.service is here.sampler.service
 
 
 def test_frozen_policies_rest_with_the_sampler(
@@ -196,7 +208,7 @@ def test_frozen_policies_rest_with_the_sampler(
         here, inputs.policy_named(here, "endpoint:gpt", inputs.base_model), "owner", tmp_path
     ) as services:
         services.rest()
-        critic = services.frozen["critic"]
+        critic = playing(services).frozen["critic"]
         assert isinstance(critic, FrozenPolicy) and rested == [critic.sampler]
 
 

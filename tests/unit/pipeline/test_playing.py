@@ -30,8 +30,8 @@ from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Sampled, Trajectory
 from agentfly_core.rollout.episode import Episode
-from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import resources_for
 from agentfly_core.rollout.rules import Frozen
 from agentfly_core.testing.episodes import saying
 from tests.support.experiments import experiment_of
@@ -103,7 +103,7 @@ def played(
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = kind(encode, stop, saying(*[reply] * rules.agent.max_turns))
     problems = PROBLEMS[: rules.rollout.problems]
-    with environment_loop({Room: Limit(8)}) as here:
+    with resources_for({Room: Limit(8)}) as here:
         experiment = experiment_of(rules)
         episodes = of_step(rules.rollout, rules.seeds_of(1), problems, 1, experiment.greedy)
         play_shard(
@@ -206,7 +206,7 @@ def player_of(experiment: Experiment, tokenizer: Any) -> DemonstrationPlayer:
 
 def test_demonstrations_stop_if_the_tools_service_fails(tokenizer: Any, tmp_path: Path) -> None:
     with (
-        environment_loop({}) as here,
+        resources_for({}) as here,
         pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
     ):
         made = experiment_of(settings_with())
@@ -267,7 +267,7 @@ def test_eight_demonstrations_are_scored_before_the_warm_start(
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano)
     experiment = experiment_of(settings_with(**changes))
-    with environment_loop({}) as here, pytest.raises(GateClosed, match=message):
+    with resources_for({}) as here, pytest.raises(GateClosed, match=message):
         played = player_of(experiment, tokenizer).rehearse(here)
         scores = experiment.scores(played, played)
         check_rewards(played, scores, experiment.settings.gates.unscored)
@@ -276,7 +276,7 @@ def test_eight_demonstrations_are_scored_before_the_warm_start(
 def test_demonstrations_with_rewards_pass_the_rehearsal(nano: Path) -> None:
     exact = {"agentfly_core.rewards.exact:exact": 1.0}
     experiment = experiment_of(settings_with(tools=[], rewards=exact, agent={"max_turns": 1}))
-    with environment_loop({}) as here:
+    with resources_for({}) as here:
         tokenizer = AutoTokenizer.from_pretrained(nano)
         played = player_of(experiment, tokenizer).rehearse(here)
         scores = experiment.scores(played, played)

@@ -18,7 +18,6 @@ import pytest
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.rollout import child_process
 from agentfly_core.rollout.child_process import Child
-from agentfly_core.system import background_loop
 from agentfly_core.system.service import private_folder
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
@@ -83,17 +82,6 @@ async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
         assert found.alive and psutil.pid_exists(lost) and found.folder.is_dir()
     assert not found.alive
     assert not _runs(lost)
-    assert not found.folder.exists()
-
-
-async def test_it_can_be_ended_where_it_was_not_started() -> None:
-    found = Child(sys.executable, "-c", PROGRAM)
-    loop, thread = background_loop.started("another")
-    asyncio.run_coroutine_threadsafe(found.start(), loop).result()
-    await found.end()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    assert not _runs(found.pid)
     assert not found.folder.exists()
 
 

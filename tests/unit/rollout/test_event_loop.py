@@ -15,17 +15,17 @@ import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.services import environments_service
+from agentfly_core.pipeline.services import environments_here
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.child_process import Child
-from agentfly_core.rollout.event_loop import environment_loop
-from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.shard import collect
 from agentfly_core.store.store import Store
 from agentfly_core.testing.episodes import (
@@ -106,12 +106,10 @@ async def visit(resources: ResourceManager) -> Room:
 
 def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_is() -> None:
     rules = rollout_spec(enter, limits={Room: 2})
-    with environment_loop(rules.limits) as here:
+    with resources_for(rules.limits) as here:
         for shard in (1, 2):
-            work = collect(
-                episode_specs(ADD, chains=2), rules, calling("enter"), unwatched, here.resources
-            )
-            played, _, measured = here.run(work)
+            work = collect(episode_specs(ADD, chains=2), rules, calling("enter"), unwatched, here)
+            played, _, measured = run(work)
             assert [t.observations[0].content for t in played] == [str(shard)] * 2
             counts = [
                 measured[f"resources/Room/{name}"]
@@ -125,10 +123,10 @@ def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_
 def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
     Fresh.started = threading.Semaphore(0)
     rules = rollout_spec(glance, limits={Fresh: 1})
-    with environment_loop(rules.limits) as here:
+    with resources_for(rules.limits) as here:
         for shard in (1, 2):
-            (played,), *_ = here.run(
-                collect(episode_specs(ADD), rules, calling("glance"), unwatched, here.resources)
+            (played,), *_ = run(
+                collect(episode_specs(ADD), rules, calling("glance"), unwatched, here)
             )
             assert played.observations[0].content == str(shard)
             assert all(Fresh.started.acquire(timeout=LIMIT) for _ in range(2 if shard == 1 else 1))
@@ -138,12 +136,10 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
 def test_an_environment_whose_process_died_while_idle_is_replaced_and_no_episode_fails() -> None:
     Engine.made = []
     rules = rollout_spec(ask, limits={Engine: 2})
-    with environment_loop(rules.limits) as here:
+    with resources_for(rules.limits) as here:
         for shard in (1, 2):
-            work = collect(
-                episode_specs(ADD, chains=2), rules, calling("ask"), unwatched, here.resources
-            )
-            played, _, measured = here.run(work)
+            work = collect(episode_specs(ADD, chains=2), rules, calling("ask"), unwatched, here)
+            played, _, measured = run(work)
             assert [t.ending for t in played] == [Ending.NO_TOOL_CALLS] * 2
             if shard == 1:
                 os.kill(Engine.made[0].process.pid, signal.SIGKILL)
@@ -160,13 +156,11 @@ def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> No
         return ("<enter>", "ok")[conversation.turn]
 
     rules = rollout_spec(enter, limits={Room: 1})
-    with environment_loop(rules.limits) as here:
+    with resources_for(rules.limits) as here:
         with pytest.raises(SamplerLost):
-            here.run(
-                collect(episode_specs(ADD), rules, scripted(policy), unwatched, here.resources)
-            )
-        (played,), _, measured = here.run(
-            collect(episode_specs(ADD), rules, scripted(policy), unwatched, here.resources)
+            run(collect(episode_specs(ADD), rules, scripted(policy), unwatched, here))
+        (played,), _, measured = run(
+            collect(episode_specs(ADD), rules, scripted(policy), unwatched, here)
         )
     assert played.observations[0].content == "1"
     assert [measured[f"resources/Room/{name}"] for name in ("started", "closed")] == [2, 1]
@@ -177,29 +171,28 @@ def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
         RuntimeError,
         match="Room: 1 were never given back, and are not closed; they were lent for two",
     ):
-        with environment_loop({Room: 2}) as here:
-            here.run(visit(here.resources))
-            here.run((kept := lease(here.resources, Room, TWO, LIMIT)).__aenter__())
+        with resources_for({Room: 2}) as here:
+            run(visit(here))
+            run((kept := lease(here, Room, TWO, LIMIT)).__aenter__())
     assert kept is not None
 
 
 def test_an_error_in_the_block_passes_and_all_is_closed() -> None:
-    with pytest.raises(KeyError, match="ours"), environment_loop({Room: 1}) as here:
-        here.run(visit(here.resources))
+    with pytest.raises(KeyError, match="ours"), resources_for({Room: 1}) as here:
+        run(visit(here))
         raise KeyError("ours")
     assert events() == [["start", "reset one", "close"]]
     assert "environments" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_work_sees_the_context_of_who_has_it_done() -> None:
-    run = contextvars.ContextVar("run", default="none")
+    name = contextvars.ContextVar("name", default="none")
 
     async def named() -> str:
-        return run.get()
+        return name.get()
 
-    with environment_loop({}) as here:
-        run.set("quickstart-1f2e3d4c")
-        assert here.run(named()) == "quickstart-1f2e3d4c"
+    name.set("quickstart-1f2e3d4c")
+    assert run(named()) == "quickstart-1f2e3d4c"
 
 
 def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_happens() -> None:
@@ -215,22 +208,22 @@ def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_hap
         finally:
             story.append("cancelled")
 
-    with environment_loop({Room: 1}) as here:
+    with resources_for({Room: 1}) as here:
         with pytest.raises(KeyboardInterrupt):
-            here.run(stuck(here.resources))
+            run(stuck(here))
         assert story == ["cancelled"]
         assert events() == [["start", "reset one", "close"]]
-        assert here.run(visit(here.resources)).events == ["start", "reset one"]
+        assert run(visit(here)).events == ["start", "reset one"]
 
 
 def test_work_that_wants_to_end_the_program_says_so_to_who_waits_and_the_home_goes_on() -> None:
     async def leave() -> None:
         raise SystemExit(3)
 
-    with environment_loop({Room: 1}) as here:
+    with resources_for({Room: 1}) as here:
         with pytest.raises(SystemExit, match="3"):
-            here.run(leave())
-        assert here.run(visit(here.resources)).events == ["start", "reset one"]
+            run(leave())
+        assert run(visit(here)).events == ["start", "reset one"]
 
 
 def test_closing_waits_for_no_start() -> None:
@@ -242,8 +235,8 @@ def test_closing_waits_for_no_start() -> None:
         await asyncio.Event().wait()
 
     kind = broken(start=start)
-    with environment_loop({kind: 1}) as here:
-        here.loop.call_soon_threadsafe(here.resources.warm, [kind], 1, 3600)
+    with resources_for({kind: 1}) as here:
+        run(here.warmed([kind], 1, 3600))
         assert starting.wait(LIMIT)
     assert events() == [["start", "close"]]
 
@@ -267,6 +260,6 @@ def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard
         Site(),
         Store.at(str(tmp_path / "store"), tmp_path),
     )
-    with environments_service(experiment.whole) as here:
-        assert len(here.run(visit(here.resources)).made) == 4
+    with environments_here(experiment.whole) as here:
+        assert len(run(visit(here)).made) == 4
     assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

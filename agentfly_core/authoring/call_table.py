@@ -1,0 +1,155 @@
+"""The calls of authors' functions under way, in memory that survives the death of its process.
+
+A call is written down before its function runs, so that another process can read what a dead or
+stuck process was doing, even where one thread held Python's interpreter.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROW = 256
+ROWS = 1 << 17
+"""Calls at the same time, two for each of 65,536 episodes; memory is taken by used rows only."""
+HEAD = struct.Struct("=dIdI")
+"""The last heartbeat, the row of the call that holds the event loop (0: none), since when, and the
+last used row.
+"""
+CALL = struct.Struct("=Hdd?")
+"""Bytes of the text behind it (0: no call), begin, longest time, and whether a thread runs it."""
+Bytes = bytes | mmap.mmap
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call under way: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, True)`.
+
+    `since` is on the monotonic clock. Code that runs for more than `longest` seconds without a
+    pause has gone too far. `episode` is empty for calls outside of one.
+    """
+
+    what: str
+    episode: str
+    since: float
+    longest: float
+    in_thread: bool
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it has run for too long, if it has not paused."""
+        return time.monotonic() - self.since > self.longest
+
+
+class CallTable:
+    """The calls of this process, in `memory`.
+
+    `held` are the seconds that they held the event loop so far, `given_up` the rows of those that
+    still run though nobody waits for them.
+    """
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._free, self._last = list[int](), 0
+        self._since = self.held = 0.0
+        self.given_up = set[int]()
+
+    def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
+        """Write down a call; returns its row."""
+        row = self._free.pop() if self._free else self._new_row()
+        text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
+        place = row * ROW + CALL.size
+        self._memory[place : place + len(text)] = text
+        CALL.pack_into(self._memory, row * ROW, len(text), time.monotonic(), longest, in_thread)
+        return row
+
+    def strike(self, row: int) -> None:
+        """A call has ended; from any thread."""
+        CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
+
+    def free(self, row: int) -> None:
+        """Use a row for other calls."""
+        self.strike(row)
+        self.given_up.discard(row)
+        self._free.append(row)
+
+    def hold(self, row: int) -> None:
+        """A call goes on on the event loop."""
+        self._since = time.monotonic()
+        HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
+
+    def release(self) -> float:
+        """It pauses; returns the seconds for which it held the loop."""
+        now = time.monotonic()
+        HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
+        self.held += now - self._since
+        return now - self._since
+
+    def _new_row(self) -> int:
+        self._last += 1
+        struct.pack_into("=I", self._memory, HEAD.size - 4, self._last)
+        return self._last
+
+    def beat(self) -> None:
+        """Show that the threads of this process run."""
+        struct.pack_into("=d", self._memory, 0, time.monotonic())
+
+    @property
+    def holder(self) -> CallRecord | None:
+        """The call that holds the event loop."""
+        return holder(self._memory)
+
+
+def empty_file(path: Path) -> mmap.mmap:
+    """Memory for a table in a new file."""
+    with path.open("w+b") as file:
+        file.truncate(ROWS * ROW)
+        return mmap.mmap(file.fileno(), ROWS * ROW)
+
+
+def heartbeat(table: Bytes) -> float:
+    """When the process showed last that its threads run, on the monotonic clock."""
+    seconds: float = HEAD.unpack_from(table, 0)[0]
+    return seconds
+
+
+def holder(table: Bytes) -> CallRecord | None:
+    """The call that holds the event loop."""
+    _, row, since, _ = HEAD.unpack_from(table, 0)
+    call = _call(table, row) if row else None
+    return CallRecord(call.what, call.episode, since, call.longest, False) if call else None
+
+
+def calls(table: Bytes) -> Sequence[CallRecord]:
+    """All calls under way, waiting ones too."""
+    last: int = HEAD.unpack_from(table, 0)[3]
+    return [call for row in range(1, last + 1) if (call := _call(table, row))]
+
+
+def running(table: Bytes) -> Sequence[CallRecord]:
+    """The calls that may run just now, on the event loop or in a thread."""
+    first, threads = holder(table), [call for call in calls(table) if call.in_thread]
+    return [first, *threads] if first else threads
+
+
+def _call(table: Bytes, row: int) -> CallRecord | None:
+    size, since, longest, in_thread = CALL.unpack_from(table, row * ROW)
+    if not size:
+        return None
+    place = row * ROW + CALL.size
+    episode, _, what = table[place : place + size].decode(errors="replace").partition("\n")
+    return CallRecord(what, episode, since, longest, in_thread)
+
+
+table = CallTable(mmap.mmap(-1, ROWS * ROW))
+"""The table of this process."""
+
+
+def move_to(path: Path) -> None:
+    """Keep this process's table in a file from now on; to be called before the first call."""
+    global table
+    table = CallTable(empty_file(path))

@@ -1,0 +1,88 @@
+"""Jobs that play episodes, as plain data that another process can be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
+from agentfly_core.system.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutJob:
+    """A shard to play: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
+    (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`.
+
+    `version` labels the sampled tokens; `progress` is the stage's before the shard.
+    """
+
+    target: ArtifactKey
+    policy: Pointer
+    version: int
+    episodes: tuple[EpisodeSpec, ...]
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class DemonstrationJob:
+    """The warm start's demonstrations to play: `DemonstrationJob(key, data)`."""
+
+    target: ArtifactKey
+    data: Pointer
+
+
+Job = RolloutJob | DemonstrationJob
+
+
+class Player(Protocol):
+    """Does jobs, in this process or in workers."""
+
+    def do(self, job: Job) -> Artifact:
+        """Play and publish; raises SamplerLost, PromptTooLong, NoReply, EpisodeBroken, GateClosed
+        and WorkerLost.
+        """
+
+    def rest(self) -> None:
+        """Release the GPU memory of samplers for the learner; raises SamplerLost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Episodes of a job that are not played as others, since a worker died.
+
+    `failed` ended it, with causes by id: `{"9f2c01d4": "The tool 'search' ended its process:
+    SIGSEGV"}`. `suspects` may have, and are played alone after the others.
+    """
+
+    failed: Mapping[str, str] = field(default_factory=dict)
+    suspects: Sequence[str] = ()
+
+    @classmethod
+    def stored(cls, store: Store, target: ArtifactKey) -> Blame:
+        """What is known of a job from earlier attempts, also of other processes."""
+        written = store.read_json(_uri(target))
+        return cls(written["failed"] if written else {})
+
+    def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
+        """Store that an episode ended a worker."""
+        failed = {**self.failed, episode: cause}
+        store.write_json(_uri(target), {"failed": failed})
+        return Blame(failed, [one for one in self.suspects if one != episode])
+
+    def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
+        """The episodes with their marks."""
+        return [
+            replace(one, failed=self.failed.get(one.id, ""), alone=one.id in self.suspects)
+            for one in episodes
+        ]
+
+
+NO_BLAME = Blame()
+
+
+def _uri(target: ArtifactKey) -> str:
+    return f"artifacts/deaths/{target.key}.json"

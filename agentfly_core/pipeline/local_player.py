@@ -1,0 +1,117 @@
+"""Playing jobs in this process: a worker's, or the caller's where there are no workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.models import adapter_artifact
+from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
+from agentfly_core.pipeline.jobs import NO_BLAME, Blame, DemonstrationJob, Job, RolloutJob
+from agentfly_core.pipeline.playing import play_shard, rollout_spec, watching
+from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.scoring import check_rewards
+from agentfly_core.records.dataset import split
+from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.rules import Frozen, FrozenPolicy
+from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.stage_metrics import timing
+from agentfly_core.store.store import Store
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServices:
+    """What plays episodes in this process: `LocalServices(VLLM(...), resources, tokenizer,
+    {"critic": FrozenPolicy(...)})`.
+
+    All policies share the tokenizer. `frozen` has the untrained speakers by role.
+    """
+
+    sampler: Sampler
+    resources: ResourceManager
+    tokenizer: PreTrainedTokenizerBase
+    frozen: Mapping[str, Frozen]
+
+    def load(self, store: Store, policy: Pointer, version: int) -> None:
+        """Load a policy into the sampler, its tokens labelled `version`; raises SamplerLost."""
+        folder, base = adapter_artifact.folders(store, policy)
+        self.sampler.load(folder, version, base)
+
+    def rest(self) -> None:
+        """Release the GPU memory of samplers for the learner; raises SamplerLost."""
+        self.sampler.rest()
+        for speaker in self.frozen.values():
+            if isinstance(speaker, FrozenPolicy):
+                speaker.sampler.rest()
+
+
+@dataclass(frozen=True)
+class LocalPlayer:
+    """Plays jobs one at a time: `LocalPlayer(experiment, services).do(job)`."""
+
+    experiment: Experiment
+    services: LocalServices
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def do(self, job: Job) -> Artifact:
+        """See Player."""
+        with self._turn:
+            metrics = self.load(job)
+            return self.play(job, NO_BLAME, metrics)
+
+    def rest(self) -> None:
+        """See Player."""
+        self.services.rest()
+
+    def load(self, job: Job) -> dict[str, float]:
+        """Load the policy of a job; returns the seconds, `{"time/swap": 0.4}`."""
+        metrics = dict[str, float]()
+        if isinstance(job, RolloutJob):
+            with timing(metrics, "time/swap"):
+                self.services.load(self.experiment.store, job.policy, job.version)
+        return metrics
+
+    def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
+        """Play a job with a loaded policy, and publish it with these and further metrics."""
+
+        def make(folder: Path) -> Mapping[str, float]:
+            if isinstance(job, DemonstrationJob):
+                return self._demonstrate(job, blame, folder)
+            return {**metrics, **self._play_shard(job, blame, folder)}
+
+        return produce(self.experiment.store, job.target, make)
+
+    def _play_shard(self, job: RolloutJob, blame: Blame, folder: Path) -> Mapping[str, float]:
+        here, progress = self.services, job.progress
+        spec = rollout_spec(self.experiment, here.tokenizer, here.frozen)
+        watch = watching(progress.stage, progress.step, progress.done, progress.total)
+        gates, episodes = self.experiment.settings.gates, blame.mark(job.episodes)
+        return play_shard(spec, gates, here.sampler, episodes, folder, watch, here.resources)
+
+    def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
+        """Play demonstrations, after the rewards have scored some."""
+        here, settings = self.services, self.experiment.settings
+        warm_start, gates = settings.warm_start, settings.gates
+        assert warm_start is not None
+        shown = DemonstrationPlayer(
+            rollout_spec(self.experiment, here.tokenizer, here.frozen),
+            here.tokenizer,
+            split(self.experiment.store.open(job.data), "train"),
+            warm_start,
+            settings.quotas,
+            settings.seed,
+            gates.failed,
+            blame,
+        )
+        rehearsed = shown.rehearse(here.resources)
+        check_rewards(rehearsed, self.experiment.scores(rehearsed, rehearsed), gates.unscored)
+        shown.play(warm_start.episodes, folder, here.resources)
+        return {}

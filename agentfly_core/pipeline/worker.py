@@ -1,0 +1,231 @@
+"""The program of a worker: plays the jobs of a session, one at a time.
+
+    python -m agentfly_core.pipeline.worker SOCKET
+
+Its calls of authors' functions are in the file `calls-PID` of TMPDIR, which the session reads when
+this process dies or does not answer. SIGUSR1 cancels a job, SIGINT is ignored. See `workers`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from agentfly_core.authoring import call_table
+from agentfly_core.authoring.event_loop import LoopHeld
+from agentfly_core.config.experiment import Settings
+from agentfly_core.config.site import Site
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import Task
+from agentfly_core.experiment.user_code import code_of
+from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
+from agentfly_core.pipeline.jobs import Blame
+from agentfly_core.pipeline.local_player import LocalPlayer
+from agentfly_core.pipeline.messages import (
+    ERRORS,
+    TO_WORKER,
+    Allowed,
+    Asked,
+    Assigned,
+    Done,
+    Failed,
+    Held,
+    Line,
+    Logged,
+    Ready,
+    Reported,
+    Setup,
+    Spent,
+    table_of,
+)
+from agentfly_core.pipeline.services import (
+    chat_services,
+    endpoint_of,
+    local_sampler,
+    local_services,
+    vllm_sampler,
+)
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats import tracebacks
+from agentfly_core.system.formats.text import fault, guard_logs
+from agentfly_core.system.progress import listening
+from agentfly_core.system.service import Service
+
+BEAT = 0.5
+HELD_EXIT = 3
+
+
+class Cancelled(BaseException):
+    """The session wants no result of this job."""
+
+
+def main(address: str) -> None:
+    """Serve one session."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, _cancel)
+    faulthandler.enable()
+    call_table.move_to(table_of(Service("worker", address), os.getpid()))
+    threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address)
+        door.listen(1)
+        line = Line(door.accept()[0])
+    guard_logs()
+    logging.getLogger().addHandler(_ToSession(line))
+    logging.getLogger().setLevel(logging.INFO)
+    with listening(lambda progress: line.send(Reported(progress))):
+        _served(line)
+
+
+def _served(line: Line) -> None:
+    """Do jobs until the session ends them. What is wrong before the first job or with the closing
+    of environments is raised in the session.
+    """
+    setup = TO_WORKER.validate_json(line.receive())
+    assert isinstance(setup, Setup)
+    try:
+        with _player(setup, line) as player:
+            line.send(Ready(os.getpid()))
+            while isinstance(message := TO_WORKER.validate_json(line.receive()), Assigned):
+                _do(message, player, setup.sampler, line)
+    except Exception as error:  # raised again in the session
+        line.send(_failed(error))
+
+
+def _do(message: Assigned, player: LocalPlayer, sampler: str, line: Line) -> None:
+    """Do a job, and send its artifact or its error."""
+    blame = Blame(message.failed, message.suspects)
+    try:
+        metrics = message.metrics if sampler else player.load(message.job)
+        artifact = player.play(message.job, blame, metrics)
+        if not sampler:
+            player.rest()
+        worn = bool(call_table.table.given_up)
+        line.send(Done(Pointer(artifact.uri, artifact.digest), worn))
+    except LoopHeld as held:
+        line.send(Held(held.how, (held.call,) if held.call else ()))
+        os._exit(HELD_EXIT)
+    except Cancelled:
+        line.send(Failed("Cancelled", ""))
+    except Exception as error:  # raised again in the session
+        line.send(_failed(error))
+
+
+def _failed(error: Exception) -> Failed:
+    for kind in type(error).__mro__:
+        if kind.__name__ in ERRORS:
+            return Failed(kind.__name__, str(error))
+    return Failed("", f"{tracebacks.trace(error)}\n{fault(error)}")
+
+
+@contextmanager
+def _player(setup: Setup, line: Line) -> Iterator[LocalPlayer]:
+    """Start what plays; the experiment must have the code that the session read."""
+    os.chdir(setup.folder)
+    sys.path[:] = setup.path
+    settings, site = Settings.model_validate(setup.settings), Site.model_validate(setup.site)
+    store = Store.at(setup.store, Path(setup.cache))
+    whole = Experiment.of(setup.name, settings, {}, site, store, setup.pinned)
+    _require_same_code(setup, whole)
+    experiment, model = _share(whole, site.workers.count), Pointer(**setup.model)
+    endpoint = endpoint_of(store, model)
+    chats = chat_services(store, experiment.site, settings.agent.speakers, endpoint)
+    for name, chat in chats.items():
+        chat.budget = _SessionBudget(name, line)
+    sampler = (
+        vllm_sampler(experiment, Service("vllm", setup.sampler))
+        if setup.sampler
+        else local_sampler(experiment, model, chats)
+    )
+    with local_services(experiment, model, sampler, chats) as services:
+        yield LocalPlayer(experiment, services)
+
+
+def _share(experiment: Experiment, workers: int) -> Experiment:
+    """The experiment with one worker's share of environments and requests to the sampler.
+
+    All shares are equal, so that the result does not depend on which worker plays a shard.
+    """
+
+    def shared(task: Task) -> Task:
+        limits = {
+            kind: replace(limit, limit=limit.limit // workers)
+            for kind, limit in task.limits.items()
+        }
+        return replace(task, limits=limits)
+
+    tasks = {name: shared(task) for name, task in experiment.tasks.items()}
+    requests = max(1, experiment.site.concurrency // workers)
+    site = experiment.site.model_copy(update={"concurrency": requests})
+    return replace(experiment, whole=shared(experiment.whole), tasks=tasks, site=site)
+
+
+def _require_same_code(setup: Setup, experiment: Experiment) -> None:
+    """Raise ValueError for files that were edited since the session began."""
+    code = code_of(experiment.settings, experiment.tasks).get("rollout", {})
+    if edited := [name for name, digest in setup.code.items() if code.get(name) != digest]:
+        raise ValueError(
+            f"{', '.join(edited)} was edited while the command works. Put it back, or start the "
+            "command again."
+        )
+
+
+class _SessionBudget(Budget):
+    """The budget of a chat service, which the session counts for all its workers."""
+
+    def __init__(self, name: str, line: Line) -> None:
+        super().__init__(name, sys.maxsize, sys.maxsize)
+        self._service, self._line = name, line
+
+    def take(self) -> None:
+        """Ask the session, which answers at once, so that the event loop can wait."""
+        self._line.send(Asked(self._service))
+        answer = TO_WORKER.validate_json(self._line.receive())
+        assert isinstance(answer, Allowed)
+        if answer.refusal:
+            raise BudgetSpent(answer.refusal)
+
+    def spend(self, tokens: int) -> None:
+        """Tell the session."""
+        self._line.send(Spent(self._service, tokens))
+
+
+class _ToSession(logging.Handler):
+    """Sends log records to the session."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__()
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        trace = f"\n{record.exc_text}" if record.exc_text else ""
+        once = getattr(record, "once", "")
+        with suppress(OSError):  # the session is gone, and this process with it
+            self._line.send(Logged(record.name, record.levelno, f"{text}{trace}", once))
+
+
+def _beat() -> None:
+    while True:
+        call_table.table.beat()
+        time.sleep(BEAT)
+
+
+def _cancel(signal: int, frame: FrameType | None) -> None:
+    raise Cancelled
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,162 @@
+"""One worker as its session sees it: it does a job, or dies."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
+from agentfly_core.pipeline.jobs import Blame, Job
+from agentfly_core.pipeline.messages import (
+    ERRORS,
+    Allowed,
+    Asked,
+    Assigned,
+    Done,
+    End,
+    Failed,
+    FromWorker,
+    Held,
+    Logged,
+    Ready,
+    Reported,
+    Setup,
+    Spent,
+)
+from agentfly_core.pipeline.worker_connection import Connection, Death
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.system.formats.text import is_first
+from agentfly_core.system.progress import report
+from agentfly_core.system.service import Service
+
+A = TypeVar("A", bound=FromWorker)
+END_SECONDS = 30.0
+CANCELLED = "Cancelled"
+
+
+class WorkerDied(Exception):
+    """A worker ended before its job did."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(death.how)
+        self.death = death
+
+
+class WorkerProcess:
+    """A supervised worker: `WorkerProcess(service, Setup(...), budgets).do(job, blame, metrics)`.
+
+    It is restarted after its death and does one job at a time.
+    """
+
+    def __init__(self, service: Service, setup: Setup, budgets: Mapping[str, Budget]) -> None:
+        self._service, self._setup, self._budgets = service, setup, budgets
+        self._connection: Connection | None = None
+
+    def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
+        """Have it do a job; raises what the job raised, and WorkerDied."""
+        try:
+            here = self._connection = self._connection or self._connected()
+            here.line.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
+            done = self._answer(here, Done)
+        except (OSError, EOFError):
+            raise WorkerDied(self._death()) from None
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C, or the end that Prefect asks for
+                self._cancel()
+            raise
+        if done.worn:
+            self.end()
+        return done.artifact
+
+    def end(self) -> None:
+        """Have it close its environments and end; raises RuntimeError for environments in use."""
+        if here := self._connection:
+            self._connection = None
+            with here, suppress(OSError, EOFError):
+                here.line.send(End())
+                self._wait_for_end(here)
+
+    def _connected(self) -> Connection:
+        made: list[Connection] = []
+
+        def connect() -> bool:
+            with suppress(OSError):
+                made.append(Connection(self._service))
+            return bool(made)
+
+        self._service.wait(connect)
+        here = self._connection = made[0]
+        here.line.send(self._setup)
+        here.watch(self._answer(here, Ready).pid)
+        return here
+
+    def _answer(self, here: Connection, wanted: type[A]) -> A:
+        """The next message of a kind; others are handled. Raises OSError and EOFError for a dead
+        worker, and kills one that does not let its threads run.
+        """
+        while not isinstance(message := here.received(), wanted):
+            match message:
+                case Reported(progress):
+                    report(progress)
+                case Logged():
+                    _log(message)
+                case Asked(name):
+                    here.line.send(self._allowed(name))
+                case Spent(name, tokens):
+                    self._budgets[name].spend(tokens)
+                case Failed(error, text):
+                    raise _error(error, text)
+                case Held(how, call):
+                    here.blame(how, *call)
+                case None:
+                    here.kill_if_silent()
+        return message
+
+    def _allowed(self, name: str) -> Allowed:
+        try:
+            self._budgets[name].take()
+        except BudgetSpent as spent:
+            return Allowed(str(spent))
+        return Allowed()
+
+    def _cancel(self) -> None:
+        """Have it drop its job, or end it after END_SECONDS."""
+        if here := self._connection:
+            with suppress(OSError, EOFError):
+                here.interrupt()
+                self._wait_for_end(here)
+
+    def _wait_for_end(self, here: Connection) -> None:
+        deadline = time.monotonic() + END_SECONDS
+        while time.monotonic() < deadline:
+            match here.received():
+                case Failed(kind="failed", error="Cancelled") | Done():
+                    return
+                case Failed(error, text):
+                    raise _error(error, text)
+                case Logged() as logged:
+                    _log(logged)
+        here.kill()
+
+    def _death(self) -> Death:
+        here = self._connection
+        self._connection = None
+        if here is None:
+            return Death("died while it started", False, [], [])
+        with here:
+            return here.death()
+
+
+def _error(name: str, text: str) -> Exception:
+    """An error of the worker; one that is of no known kind has its traceback as text."""
+    kind = ERRORS.get(name, RuntimeError)
+    return kind.__new__(kind, text)
+
+
+def _log(logged: Logged) -> None:
+    """Log what the worker logs; a warning that is given once, once in this process."""
+    if not logged.once or is_first(logged.once):
+        logging.getLogger(logged.logger).log(logged.level, "%s", logged.text)

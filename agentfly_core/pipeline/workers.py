@@ -1,0 +1,209 @@
+"""The workers of a session: processes that play its jobs, and what to do when one dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfly_core.config.site import Site
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.user_code import code_of
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.models import adapter_artifact
+from agentfly_core.pipeline.jobs import Blame, Job, RolloutJob
+from agentfly_core.pipeline.messages import Setup
+from agentfly_core.pipeline.worker_connection import Death
+from agentfly_core.pipeline.worker_process import WorkerDied, WorkerProcess
+from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.stage_metrics import timing
+from agentfly_core.store.store import Store
+from agentfly_core.system.service import Service, new_address, supervised
+
+if TYPE_CHECKING:
+    from agentfly_core.inference.endpoints.chat_service import ChatService
+
+MOST_DEATHS = 3
+RESTARTS = 1_000_000
+logger = logging.getLogger(__name__)
+
+
+class WorkerLost(RuntimeError):
+    """Workers died again and again, and no episode could be blamed."""
+
+
+class OwnSamplers:
+    """Samplers in the workers' processes, which load policies and rest on their own."""
+
+    @contextmanager
+    def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
+        """Keep the policy of a job loaded for the block; yields the seconds of loading it."""
+        yield {}
+
+    def rest(self) -> None:
+        """Release the GPU memory for the learner; raises SamplerLost."""
+
+
+class ServedSampler(OwnSamplers):
+    """A sampler that serves all workers; its policy changes when none plays."""
+
+    def __init__(self, sampler: Sampler, store: Store) -> None:
+        self._sampler, self._store = sampler, store
+        self._turn, self._changed = threading.Lock(), threading.Condition()
+        self._loaded: tuple[Pointer, int] | None = None
+        self._playing = 0
+
+    @contextmanager
+    def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
+        metrics = dict[str, float]()
+        with self._turn:
+            if isinstance(job, RolloutJob):
+                with timing(metrics, "time/swap"):
+                    self._load(job.policy, job.version)
+            with self._changed:
+                self._playing += 1
+        try:
+            yield metrics
+        finally:
+            with self._changed:
+                self._playing -= 1
+                self._changed.notify_all()
+
+    def rest(self) -> None:
+        with self._turn:
+            self._wait()
+            self._sampler.rest()
+
+    def _load(self, policy: Pointer, version: int) -> None:
+        if self._loaded != (policy, version):
+            self._wait()
+        folder, base = adapter_artifact.folders(self._store, policy)
+        self._sampler.load(folder, version, base)
+        self._loaded = policy, version
+
+    def _wait(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._playing)
+
+
+class Workers:
+    """Plays jobs in workers, as many at a time as there are: `Workers(store, ServedSampler(...),
+    [WorkerProcess(...)]).do(job)`.
+    """
+
+    def __init__(
+        self, store: Store, sampler: OwnSamplers, processes: Sequence[WorkerProcess]
+    ) -> None:
+        self._store, self._sampler = store, sampler
+        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
+        for process in processes:
+            self._idle.put(process)
+
+    def do(self, job: Job) -> Artifact:
+        """Have an idle worker do a job; see Player."""
+        process = self._idle.get()
+        try:
+            with self._sampler.loaded(job) as metrics:
+                return self._store.resolve(self._done(process, job, metrics))
+        finally:
+            self._idle.put(process)
+
+    def rest(self) -> None:
+        """See Player."""
+        self._sampler.rest()
+
+    def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
+        """Try a job until it is done, each time without the episodes that ended a worker."""
+        blame, deaths = Blame.stored(self._store, job.target), 0
+        while True:
+            try:
+                return process.do(job, blame, metrics)
+            except WorkerDied as died:
+                death = died.death
+            if call := death.culprit(blame.suspects):
+                cause = f"{call.what} {death.how}"
+                logger.warning("An episode failed, the others are played again: %s", cause)
+                blame = blame.with_failed(self._store, job.target, call.episode, cause)
+                continue
+            deaths += 1
+            if deaths == MOST_DEATHS:
+                raise WorkerLost(_lost(death))
+            logger.warning("A worker %s; its shard is played again.", death.how)
+            if death.certain or deaths > 1:
+                blame = replace(blame, suspects=death.suspects)
+
+
+def _lost(death: Death) -> str:
+    calls = ", ".join(dict.fromkeys(call.what for call in death.calls)) or "no call"
+    episodes = ", ".join(death.suspects) or "none"
+    return (
+        f"Workers died {MOST_DEATHS} times, the last one {death.how}. Under way were: {calls}, of "
+        f"the episodes {episodes}. Their logs are worker-*.log beside the run's other logs."
+    )
+
+
+@contextmanager
+def working(
+    experiment: Experiment,
+    model: Pointer,
+    sampler: Sampler,
+    chats: Mapping[str, ChatService],
+    owner: str,
+    logs: Path,
+) -> Iterator[Workers]:
+    """Start the site's workers beside a sampler; `owner` is the uid of their run.
+
+    Raises ValueError for a frozen speaker that changed, and RuntimeError for an environment still
+    in use at the end of the block.
+    """
+    experiment.require_speakers_unchanged()
+    served = _address_of(sampler, experiment.site)
+    setup = _setup(experiment, model, served)
+    budgets = {name: chat.budget for name, chat in chats.items()}
+    policies = ServedSampler(sampler, experiment.store) if served else OwnSamplers()
+    with ExitStack() as stack:
+        numbers = range(1, experiment.site.workers.count + 1)
+        services = [stack.enter_context(_supervised(number, owner, logs)) for number in numbers]
+        processes = [WorkerProcess(service, setup, budgets) for service in services]
+        for process in processes:
+            stack.callback(process.end)
+        yield Workers(experiment.store, policies, processes)
+
+
+def _address_of(sampler: Sampler, site: Site) -> str:
+    """The address of a vLLM server; empty for samplers in the process that plays."""
+    if site.sampler != "vllm":
+        return ""
+    from agentfly_core.inference.vllm_client import VLLM  # loads aiohttp
+
+    return sampler.service.address if isinstance(sampler, VLLM) else ""
+
+
+def _supervised(number: int, owner: str, logs: Path) -> AbstractContextManager[Service]:
+    address, log = new_address("worker"), logs / f"worker-{number}.log"
+    command = [sys.executable, "-u", "-m", "agentfly_core.pipeline.worker", str(address)]
+    return supervised("worker", command, {}, address, log, owner, RESTARTS)
+
+
+def _setup(experiment: Experiment, model: Pointer, sampler: str) -> Setup:
+    settings, site, store = experiment.settings, experiment.site, experiment.store
+    return Setup(
+        name=experiment.name,
+        settings=settings.model_dump(mode="json"),
+        code=code_of(settings, experiment.tasks).get("rollout", {}),
+        site=site.model_dump(mode="json"),
+        store=store.uri,
+        cache=str(store.root.parent),
+        pinned=experiment.frozen,
+        model=Pointer(model.uri, model.digest).to_json(),
+        sampler=sampler,
+        path=tuple(sys.path),
+        folder=os.getcwd(),
+    )
