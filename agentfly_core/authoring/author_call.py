@@ -40,6 +40,7 @@ class AuthorCall:
         longest = LONGEST if seconds == math.inf else seconds
         self._row = self._table.begin(what, episode_played.get(), longest, in_thread)
         self._begun, self._held_before, self._held = time.monotonic(), self._table.held, 0.0
+        self.cancelled = False
 
     @property
     def left(self) -> float:
@@ -86,6 +87,12 @@ class AuthorCall:
         self._held += self._table.release()
 
 
+def is_cancelled() -> bool:
+    """Whether the call from within which code runs was cancelled."""
+    call = _call.get()
+    return call is not None and call.cancelled
+
+
 class Steps(Coroutine[Any, Any, R]):
     """The `coroutine` of a call's task; the table shows when it holds the event loop."""
 
@@ -129,6 +136,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
     try:
         await call.wait(task)
     except asyncio.CancelledError:
+        call.cancelled = True
         task.cancel()
         await asyncio.wait([task], timeout=GRACE)
         raise

@@ -149,7 +149,7 @@ table = CallTable(mmap.mmap(-1, ROWS * ROW))
 """The table of this process."""
 
 
-def move_to(path: Path) -> None:
-    """Keep this process's table in a file from now on; to be called before the first call."""
+def renew(memory: mmap.mmap | None = None) -> None:
+    """Have a new table for later calls, in this memory; earlier ones write into theirs."""
     global table
-    table = CallTable(empty_file(path))
+    table = CallTable(memory or mmap.mmap(-1, ROWS * ROW))

@@ -90,6 +90,7 @@ def _give_up(here: _Loop) -> None:
     """Have a new loop next time; this one ends when the code that holds it lets go."""
     with _turn:
         _loops.clear()
+        call_table.renew()
     here.loop.call_soon_threadsafe(here.loop.stop)
 
 

@@ -41,9 +41,9 @@ AT_ONCE = 32
 LONGEST_WAIT = 30.0
 _log = logging.getLogger(__name__)
 Grade = Score | Unscored
-Held = Mapping[tuple[str, str], str]
+Uncallable = Mapping[tuple[str, str], str]
 """Why rewards, by their `what` and an episode's id, are not called for it again."""
-NONE_HELD: Held = {}
+NONE_UNCALLABLE: Uncallable = {}
 _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 
 
@@ -77,7 +77,7 @@ class Reward(calling.AuthorPart):
         (result,) = await self._scores([trajectory], lent)
         return result
 
-    async def of_record(self, trajectory: Trajectory, held: Held = NONE_HELD) -> Grade:
+    async def of_record(self, trajectory: Trajectory, held: Uncallable = NONE_UNCALLABLE) -> Grade:
         """What it found of a stored trajectory, or why nothing."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -89,7 +89,7 @@ class Reward(calling.AuthorPart):
         return result
 
     async def of_records(
-        self, trajectories: Sequence[Trajectory], held: Held = NONE_HELD
+        self, trajectories: Sequence[Trajectory], held: Uncallable = NONE_UNCALLABLE
     ) -> list[Grade]:
         """Scores of a stored trajectory, or of a group if it compares, or the cause of failure."""
         episode_played.set(trajectories[0].episode)
@@ -256,7 +256,7 @@ async def score(
     rewards: Mapping[Reward, float],
     main: str = "",
     among: Sequence[Trajectory] = (),
-    held: Held = NONE_HELD,
+    held: Uncallable = NONE_UNCALLABLE,
 ) -> list[Scored]:
     """Scores of trajectories in order; `rewards` maps rewards to weights.
 
@@ -309,7 +309,7 @@ def score_here(
 
 
 async def _compared(
-    answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: Held
+    answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: Uncallable
 ) -> list[Trajectory]:
     """The episodes with what a reward that compares found of each, kept as what was observed."""
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -338,7 +338,7 @@ async def _scored(
     rewards: Mapping[Reward, float],
     speakers: Sequence[str],
     seats: asyncio.Semaphore,
-    held: Held,
+    held: Uncallable,
 ) -> list[Scored]:
     """The scores of an episode's trajectories, in their order."""
     if answered.ending is Ending.FAILED:

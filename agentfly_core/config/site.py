@@ -51,9 +51,12 @@ def _variable(held: str, example: str) -> AfterValidator:
 _Uri = Annotated[str, _without_secret("MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")]
 
 
-def _counted(workers: T) -> T | dict[str, T]:
-    """`{"count": 2}` for 2."""
-    return {"count": workers} if isinstance(workers, int | str) else workers
+def _counted(workers: T) -> T | JSON:
+    """The number of workers in `{"use": "local", "count": 2}`; others are kept."""
+    match workers:
+        case {"use": "local", "count": int(count)}:
+            return count
+    return workers
 
 
 def _places(site: Mapping[str, Any]) -> int:
@@ -89,16 +92,6 @@ class Endpoint(Section):
     max_answer_bytes: Positive = 1_048_576
     max_requests: Positive = 10_000
     max_tokens: Positive = 10_000_000
-
-
-class Workers(Section):
-    """Processes that play episodes: `{use: local, count: 2}`, short 2.
-
-    With 0 the process of the command plays, where code that blocks ends the command.
-    """
-
-    use: Literal["local"] = "local"
-    count: Annotated[int, Field(ge=0)] = 0
 
 
 class Site(Section):
@@ -137,10 +130,10 @@ class Site(Section):
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
-    workers: Annotated[Workers, BeforeValidator(_counted)] = Field(
-        default=Workers(),
-        description="processes that play episodes, by default 1 for flows and 0 for scripts; "
-        "`agentfly play` uses none",
+    workers: Annotated[int, Field(ge=0), BeforeValidator(_counted)] = Field(
+        default=0,
+        description="processes that play episodes, by default 1 for `train` and `evaluate`; with 0 "
+        "the process of the command plays",
     )
     slots: Positive = Field(
         default=1, description="on a CPU: how many of the runs that workers start work at a time"

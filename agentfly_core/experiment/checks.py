@@ -170,7 +170,7 @@ def check_place(settings: Settings, place: Site) -> None:
 
 def check_workers(settings: Settings, tasks: Mapping[str, Task], place: Site) -> None:
     """Raise ValueError for more workers than environments or the memory of a GPU allow."""
-    count, frozen = place.workers.count, settings.agent.speakers.values()
+    count, frozen = place.workers, settings.agent.speakers.values()
     for limits in (task.limits for task in tasks.values()):
         for kind, limit in limits.items():
             if limit.limit < count:

@@ -16,9 +16,9 @@ from agentfly_core.config.experiment import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.text_encoder import reply_encoder
-from agentfly_core.pipeline.jobs import NO_BLAME, Blame
 from agentfly_core.pipeline.playing import OnEpisode, collect_into, episode_specs, watching
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
+from agentfly_core.pipeline.workers.job import NO_BLAME, Blame
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode

@@ -22,9 +22,9 @@ from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.model_config import require_trainable
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.jobs import Player
-from agentfly_core.pipeline.local_player import LocalPlayer, LocalServices
-from agentfly_core.pipeline.workers import working
+from agentfly_core.pipeline.workers.job import JobPlayer
+from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
+from agentfly_core.pipeline.workers.pool import working
 from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 class RolloutServices:
     """What a session plays with: `RolloutServices(LocalPlayer(...))`."""
 
-    player: Player
+    player: JobPlayer
 
     def rest(self) -> None:
         """Release the GPU memory of samplers for the learner; raises SamplerLost."""
@@ -101,7 +101,7 @@ def rollout_services(
     with sampling as sampler:
         playing = (
             working(experiment, model, sampler, chats, owner, logs)
-            if site.workers.count
+            if site.workers
             else local_player(experiment, model, sampler, chats)
         )
         with playing as player:

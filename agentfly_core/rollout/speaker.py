@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
+from agentfly_core.authoring.author_call import is_cancelled
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
@@ -64,9 +65,9 @@ class EpisodeState:
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request as a task, which `end` can cancel; a `held` reply waits for all open parts.
 
-        Raises EpisodeOver once the episode is over.
+        Raises EpisodeOver once the episode is over or the agent was cancelled.
         """
-        if self.over:
+        if self.over or is_cancelled():
             work.close()
             raise EpisodeOver(Ending.FAILED)
         request = asyncio.create_task(work)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 
 from agentfly_core.config import loading as experiments
-from agentfly_core.config.site import Workers
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import record_of
@@ -32,7 +31,7 @@ def load(
     tasks = checks.check(read.settings)
     place = experiments.site(site, store)
     if "workers" not in place.model_fields_set:
-        place = place.model_copy(update={"workers": Workers(count=workers)})
+        place = place.model_copy(update={"workers": workers})
     checks.check_place(read.settings, place)
     checks.check_workers(read.settings, tasks, place)
     # or DeepSpeed guesses, on the terminal, when it is imported

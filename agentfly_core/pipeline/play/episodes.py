@@ -24,7 +24,6 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.local_player import LocalServices
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
 from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
@@ -37,6 +36,7 @@ from agentfly_core.pipeline.services import (
     sampler_service,
     tokenizer_of,
 )
+from agentfly_core.pipeline.workers.local import LocalServices
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.run_record import ModeName, PlayRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.pipeline.jobs import RolloutJob
+from agentfly_core.pipeline.workers.job import RolloutJob
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.system.progress import Progress

@@ -13,10 +13,10 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
-from agentfly_core.pipeline.jobs import DemonstrationJob
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
+from agentfly_core.pipeline.workers.job import DemonstrationJob
 from agentfly_core.records.dataset import split
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store

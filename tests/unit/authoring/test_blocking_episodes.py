@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,7 +25,7 @@ from agentfly_core.testing.episodes import (
     saying,
     scripted,
 )
-from tests.support.rooms import Room, broken
+from tests.support.rooms import Room
 from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("little_grace")
@@ -95,14 +95,20 @@ def blocking_policy(released: threading.Event) -> Work:
     return lambda: play_all(episode_specs(ADD), rollout_spec(), scripted(policy))
 
 
-def blocking_reset(released: threading.Event) -> Work:
-    async def reset(self: Room, problem: Problem) -> None:
-        released.wait(LIMIT)
+class Sluggish(Room):
+    """Its reset blocks."""
 
-    kind = broken(reset=reset)
+    released: ClassVar[threading.Event]
+
+    async def reset(self, problem: Problem) -> None:
+        self.released.wait(LIMIT)
+
+
+def blocking_reset(released: threading.Event) -> Work:
+    Sluggish.released = released
 
     @tool
-    async def look(*, room: kind) -> str:  # type: ignore[valid-type]
+    async def look(*, room: Sluggish) -> str:
         return "seen"
 
     return lambda: play(["ok"], look)
@@ -124,7 +130,7 @@ def blocking_callback(released: threading.Event) -> Work:
         (blocking_task_of_a_tool, "The tool 'search'"),
         (blocking_agent, "The agent agent"),
         (blocking_policy, "The policy tests.unit.authoring.test_blocking_episodes:blocking_policy"),
-        (blocking_reset, "Broken.reset()"),
+        (blocking_reset, "Sluggish.reset()"),
         (blocking_callback, "Code outside of calls"),
     ],
 )

@@ -19,13 +19,13 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.local_player import LocalPlayer, LocalServices
 from agentfly_core.pipeline.services import (
     RolloutServices,
     chat_services,
     frozen_speakers,
     rollout_services,
 )
+from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer

@@ -15,7 +15,7 @@ from types import TracebackType
 from agentfly_core.authoring import call_table
 from agentfly_core.authoring.call_table import CallRecord
 from agentfly_core.authoring.event_loop import LONGEST
-from agentfly_core.pipeline.messages import FROM_WORKER, FromWorker, Line, table_of
+from agentfly_core.pipeline.workers.messages import FROM_WORKER, FromWorker, MessageLine, table_of
 from agentfly_core.system.service import Service
 
 LOOK = 1.0
@@ -57,7 +57,7 @@ class Connection:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(service.address)
         self._socket.settimeout(LOOK)
-        self.line = Line(self._socket)
+        self.line = MessageLine(self._socket)
         self._service, self._starts = service, service.starts
         self._pid, self._table = 0, mmap.mmap(-1, call_table.ROWS * call_table.ROW)
         self._how, self._blamed = "", list[CallRecord]()

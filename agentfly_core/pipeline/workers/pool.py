@@ -18,10 +18,10 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
-from agentfly_core.pipeline.jobs import Blame, Job, RolloutJob
-from agentfly_core.pipeline.messages import Setup
-from agentfly_core.pipeline.worker_connection import Death
-from agentfly_core.pipeline.worker_process import WorkerDied, WorkerProcess
+from agentfly_core.pipeline.workers.connection import Death
+from agentfly_core.pipeline.workers.job import Blame, Job, RolloutJob
+from agentfly_core.pipeline.workers.messages import Setup
+from agentfly_core.pipeline.workers.process import WorkerDied, WorkerProcess
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import timing
 from agentfly_core.store.store import Store
@@ -107,7 +107,7 @@ class Workers:
             self._idle.put(process)
 
     def do(self, job: Job) -> Artifact:
-        """Have an idle worker do a job; see Player."""
+        """Have an idle worker do a job; see JobPlayer."""
         process = self._idle.get()
         try:
             with self._sampler.loaded(job) as metrics:
@@ -116,7 +116,7 @@ class Workers:
             self._idle.put(process)
 
     def rest(self) -> None:
-        """See Player."""
+        """See JobPlayer."""
         self._sampler.rest()
 
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
@@ -169,7 +169,7 @@ def working(
     budgets = {name: chat.budget for name, chat in chats.items()}
     policies = ServedSampler(sampler, experiment.store) if served else OwnSamplers()
     with ExitStack() as stack:
-        numbers = range(1, experiment.site.workers.count + 1)
+        numbers = range(1, experiment.site.workers + 1)
         services = [stack.enter_context(_supervised(number, owner, logs)) for number in numbers]
         processes = [WorkerProcess(service, setup, budgets) for service in services]
         for process in processes:
@@ -188,7 +188,7 @@ def _address_of(sampler: Sampler, site: Site) -> str:
 
 def _supervised(number: int, owner: str, logs: Path) -> AbstractContextManager[Service]:
     address, log = new_address("worker"), logs / f"worker-{number}.log"
-    command = [sys.executable, "-u", "-m", "agentfly_core.pipeline.worker", str(address)]
+    command = [sys.executable, "-u", "-m", "agentfly_core.pipeline.workers.program", str(address)]
     return supervised("worker", command, {}, address, log, owner, RESTARTS)
 
 

@@ -9,24 +9,24 @@ from contextlib import suppress
 from typing import TypeVar
 
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
-from agentfly_core.pipeline.jobs import Blame, Job
-from agentfly_core.pipeline.messages import (
+from agentfly_core.pipeline.workers.connection import Connection, Death
+from agentfly_core.pipeline.workers.job import Blame, Job
+from agentfly_core.pipeline.workers.messages import (
     ERRORS,
     Allowed,
     Asked,
     Assigned,
-    Done,
     End,
     Failed,
     FromWorker,
-    Held,
+    GivenUp,
+    JobDone,
     Logged,
     Ready,
     Reported,
     Setup,
     Spent,
 )
-from agentfly_core.pipeline.worker_connection import Connection, Death
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats.text import is_first
 from agentfly_core.system.progress import report
@@ -60,7 +60,7 @@ class WorkerProcess:
         try:
             here = self._connection = self._connection or self._connected()
             here.line.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
-            done = self._answer(here, Done)
+            done = self._answer(here, JobDone)
         except (OSError, EOFError):
             raise WorkerDied(self._death()) from None
         except BaseException as error:
@@ -109,7 +109,7 @@ class WorkerProcess:
                     self._budgets[name].spend(tokens)
                 case Failed(error, text):
                     raise _error(error, text)
-                case Held(how, call):
+                case GivenUp(how, call):
                     here.blame(how, *call)
                 case None:
                     here.kill_if_silent()
@@ -133,7 +133,7 @@ class WorkerProcess:
         deadline = time.monotonic() + END_SECONDS
         while time.monotonic() < deadline:
             match here.received():
-                case Failed(kind="failed", error="Cancelled") | Done():
+                case Failed(kind="failed", error="Cancelled") | JobDone():
                     return
                 case Failed(error, text):
                     raise _error(error, text)

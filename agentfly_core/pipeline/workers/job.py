@@ -38,7 +38,7 @@ class DemonstrationJob:
 Job = RolloutJob | DemonstrationJob
 
 
-class Player(Protocol):
+class JobPlayer(Protocol):
     """Does jobs, in this process or in workers."""
 
     def do(self, job: Job) -> Artifact:

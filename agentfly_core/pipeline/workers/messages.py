@@ -15,8 +15,8 @@ from pydantic_core import to_json
 from agentfly_core.authoring.call_table import CallRecord
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import NoReply
-from agentfly_core.pipeline.jobs import DemonstrationJob, RolloutJob
 from agentfly_core.pipeline.stop_conditions import GateClosed
+from agentfly_core.pipeline.workers.job import DemonstrationJob, RolloutJob
 from agentfly_core.rollout.rules import PromptTooLong
 from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.store.artifact import Pointer
@@ -122,7 +122,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class JobDone:
     """The published artifact; a `worn` worker still runs calls that were given up."""
 
     artifact: Pointer
@@ -140,14 +140,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Why the worker ends, and by which call: `Held("held the event loop for more than 30 s: ...",
+class GivenUp:
+    """Why the worker ends, and by which call: `GivenUp("held the event loop ...",
     (CallRecord(...),))`.
     """
 
     how: str
     calls: tuple[CallRecord, ...]
-    kind: Literal["held"] = "held"
+    kind: Literal["given up"] = "given up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Ready:
 
 
 ToWorker = Setup | Assigned | End | Allowed
-FromWorker = Reported | Logged | Asked | Spent | Done | Failed | Held | Ready
+FromWorker = Reported | Logged | Asked | Spent | JobDone | Failed | GivenUp | Ready
 TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])
 FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
     Annotated[FromWorker, Field(discriminator="kind")]
@@ -172,7 +172,7 @@ def table_of(service: Service, pid: int) -> Path:
 
 
 @dataclass(frozen=True)
-class Line:
+class MessageLine:
     """One side of the connection; may be written from any thread, is read by one."""
 
     socket: socket.socket

@@ -12,10 +12,10 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
-from agentfly_core.pipeline.jobs import NO_BLAME, Blame, DemonstrationJob, Job, RolloutJob
 from agentfly_core.pipeline.playing import play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.scoring import check_rewards
+from agentfly_core.pipeline.workers.job import NO_BLAME, Blame, DemonstrationJob, Job, RolloutJob
 from agentfly_core.records.dataset import split
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import Frozen, FrozenPolicy
@@ -62,13 +62,13 @@ class LocalPlayer:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def do(self, job: Job) -> Artifact:
-        """See Player."""
+        """See JobPlayer."""
         with self._turn:
             metrics = self.load(job)
             return self.play(job, NO_BLAME, metrics)
 
     def rest(self) -> None:
-        """See Player."""
+        """See JobPlayer."""
         self.services.rest()
 
     def load(self, job: Job) -> dict[str, float]:

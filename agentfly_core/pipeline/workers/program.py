@@ -1,9 +1,10 @@
 """The program of a worker: plays the jobs of a session, one at a time.
 
-    python -m agentfly_core.pipeline.worker SOCKET
+    python -m agentfly_core.pipeline.workers.program SOCKET
 
 Its calls of authors' functions are in the file `calls-PID` of TMPDIR, which the session reads when
-this process dies or does not answer. SIGUSR1 cancels a job, SIGINT is ignored. See `workers`.
+this process dies or does not answer. SIGUSR1 cancels a job, SIGINT is ignored. `process` is the
+side of the session.
 """
 
 from __future__ import annotations
@@ -30,31 +31,31 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
-from agentfly_core.pipeline.jobs import Blame
-from agentfly_core.pipeline.local_player import LocalPlayer
-from agentfly_core.pipeline.messages import (
-    ERRORS,
-    TO_WORKER,
-    Allowed,
-    Asked,
-    Assigned,
-    Done,
-    Failed,
-    Held,
-    Line,
-    Logged,
-    Ready,
-    Reported,
-    Setup,
-    Spent,
-    table_of,
-)
 from agentfly_core.pipeline.services import (
     chat_services,
     endpoint_of,
     local_sampler,
     local_services,
     vllm_sampler,
+)
+from agentfly_core.pipeline.workers.job import Blame
+from agentfly_core.pipeline.workers.local import LocalPlayer
+from agentfly_core.pipeline.workers.messages import (
+    ERRORS,
+    TO_WORKER,
+    Allowed,
+    Asked,
+    Assigned,
+    Failed,
+    GivenUp,
+    JobDone,
+    Logged,
+    MessageLine,
+    Ready,
+    Reported,
+    Setup,
+    Spent,
+    table_of,
 )
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
@@ -76,12 +77,12 @@ def main(address: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, _cancel)
     faulthandler.enable()
-    call_table.move_to(table_of(Service("worker", address), os.getpid()))
+    call_table.renew(call_table.empty_file(table_of(Service("worker", address), os.getpid())))
     threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(address)
         door.listen(1)
-        line = Line(door.accept()[0])
+        line = MessageLine(door.accept()[0])
     guard_logs()
     logging.getLogger().addHandler(_ToSession(line))
     logging.getLogger().setLevel(logging.INFO)
@@ -89,7 +90,7 @@ def main(address: str) -> None:
         _served(line)
 
 
-def _served(line: Line) -> None:
+def _served(line: MessageLine) -> None:
     """Do jobs until the session ends them. What is wrong before the first job or with the closing
     of environments is raised in the session.
     """
@@ -104,7 +105,7 @@ def _served(line: Line) -> None:
         line.send(_failed(error))
 
 
-def _do(message: Assigned, player: LocalPlayer, sampler: str, line: Line) -> None:
+def _do(message: Assigned, player: LocalPlayer, sampler: str, line: MessageLine) -> None:
     """Do a job, and send its artifact or its error."""
     blame = Blame(message.failed, message.suspects)
     try:
@@ -113,9 +114,9 @@ def _do(message: Assigned, player: LocalPlayer, sampler: str, line: Line) -> Non
         if not sampler:
             player.rest()
         worn = bool(call_table.table.given_up)
-        line.send(Done(Pointer(artifact.uri, artifact.digest), worn))
+        line.send(JobDone(Pointer(artifact.uri, artifact.digest), worn))
     except LoopHeld as held:
-        line.send(Held(held.how, (held.call,) if held.call else ()))
+        line.send(GivenUp(held.how, (held.call,) if held.call else ()))
         os._exit(HELD_EXIT)
     except Cancelled:
         line.send(Failed("Cancelled", ""))
@@ -131,7 +132,7 @@ def _failed(error: Exception) -> Failed:
 
 
 @contextmanager
-def _player(setup: Setup, line: Line) -> Iterator[LocalPlayer]:
+def _player(setup: Setup, line: MessageLine) -> Iterator[LocalPlayer]:
     """Start what plays; the experiment must have the code that the session read."""
     os.chdir(setup.folder)
     sys.path[:] = setup.path
@@ -139,7 +140,7 @@ def _player(setup: Setup, line: Line) -> Iterator[LocalPlayer]:
     store = Store.at(setup.store, Path(setup.cache))
     whole = Experiment.of(setup.name, settings, {}, site, store, setup.pinned)
     _require_same_code(setup, whole)
-    experiment, model = _share(whole, site.workers.count), Pointer(**setup.model)
+    experiment, model = _share(whole, site.workers), Pointer(**setup.model)
     endpoint = endpoint_of(store, model)
     chats = chat_services(store, experiment.site, settings.agent.speakers, endpoint)
     for name, chat in chats.items():
@@ -185,7 +186,7 @@ def _require_same_code(setup: Setup, experiment: Experiment) -> None:
 class _SessionBudget(Budget):
     """The budget of a chat service, which the session counts for all its workers."""
 
-    def __init__(self, name: str, line: Line) -> None:
+    def __init__(self, name: str, line: MessageLine) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)
         self._service, self._line = name, line
 
@@ -205,7 +206,7 @@ class _SessionBudget(Budget):
 class _ToSession(logging.Handler):
     """Sends log records to the session."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: MessageLine) -> None:
         super().__init__()
         self._line = line
 
