@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.pipeline.loop.lookahead import side_by_side
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.runs.summary import Evaluation, Evaluations
-from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,11 @@ class Evaluator:
     ) -> Evaluation:
         """Evaluate the policy of a step on a held-out split."""
         here, stages = self.experiment, self.stages
-        played = [
-            stages.held_out(here, services, policy, self.data, split, shard, step)
-            for shard in here.evaluation_shards(self.data, split)
-        ]
+
+        def play(shard: int) -> Artifact:
+            return stages.held_out(here, services, policy, self.data, split, shard, step)
+
+        shards = here.evaluation_shards(self.data, split)
+        played = side_by_side(here.site.workers, play, shards)
         scored = stages.score(here, played, step, f"{split} after step {step}")
         return Evaluations(here).of(policy, split, played, scored)

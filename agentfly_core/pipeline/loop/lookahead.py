@@ -1,17 +1,20 @@
-"""Rollouts of later steps, within the allowed staleness, in a thread."""
+"""Rollouts in threads: of later steps, within the allowed staleness, and side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from typing import TypeVar
 
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, Pointer
 
+R = TypeVar("R")
+T = TypeVar("T")
 PlayedStep = tuple[list[Artifact], Artifact]
 PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
@@ -24,6 +27,13 @@ def one_thread(name: str) -> Iterator[ThreadPoolExecutor]:
             yield thread
         finally:
             thread.shutdown(cancel_futures=True)
+
+
+def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """The results for items in order, `count` at a time; raises the first error at the end."""
+    with ThreadPoolExecutor(max(1, count), "side by side") as threads:
+        begun = [threads.submit(copy_context().run, function, item) for item in items]
+    return [future.result() for future in begun]
 
 
 @contextmanager

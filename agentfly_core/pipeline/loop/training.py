@@ -16,7 +16,7 @@ from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
-from agentfly_core.pipeline.loop.lookahead import ahead, one_thread
+from agentfly_core.pipeline.loop.lookahead import ahead, one_thread, side_by_side
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.scoring import shard_scores
 from agentfly_core.pipeline.services import TrainingServices, training_services
@@ -123,12 +123,17 @@ def episodes(
 
         def play(sampling_round: SamplingRound) -> None:
             drawn = RoundEpisodes(run, data, sampling_round)
-            for shard in sampling_round.shards:
+
+            def play_shard(shard: int) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
-                played.append(stages.rollout(services, policy, version, drawn, shard))
+                artifact = stages.rollout(services, policy, version, drawn, shard)
                 if not was_there:  # else its scores may be stored, and a reward may ask a model
-                    folder = run.store.open(played[-1])
+                    folder = run.store.open(artifact)
                     begun.append(thread.submit(copy_context().run, grade, folder))
+                return artifact
+
+            workers = run.experiment.site.workers
+            played.extend(side_by_side(workers, play_shard, sampling_round.shards))
 
         def score(name: str, earlier: Artifact | None, number: int) -> Artifact:
             ready = [one for future in begun for one in future.result()]
