@@ -39,6 +39,10 @@ class LoopHeld(RuntimeError):
         super().__init__(f"{call.what if call else 'Code outside of calls'} {self.how}")
 
 
+class Interrupted(BaseException):
+    """Work that another thread interrupted."""
+
+
 class _Loop:
     """A loop in its thread, and when it answered last."""
 
@@ -60,6 +64,12 @@ class _Loop:
 
 _turn = threading.Lock()
 _loops: list[_Loop] = []
+_interrupted = threading.Event()
+
+
+def interrupt() -> None:
+    """Have the work that runs cancelled; `run` raises Interrupted."""
+    _interrupted.set()
 
 
 def run(work: Coroutine[Any, Any, R]) -> R:
@@ -68,6 +78,7 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     Raises LoopHeld; `work` and all other work on that loop is lost then.
     """
     here, tasks = _current(), list[asyncio.Task[R]]()
+    _interrupted.clear()
     try:
         here.loop.call_soon_threadsafe(lambda: tasks.append(here.loop.create_task(work)))
         return _waited(here, _result(tasks))
@@ -98,6 +109,9 @@ def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
     while not concurrent.futures.wait([future], TICK).done:
         here.require_answers()
+        if _interrupted.is_set():
+            _interrupted.clear()
+            raise Interrupted
     return future.result()
 
 

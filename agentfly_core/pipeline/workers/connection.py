@@ -15,7 +15,13 @@ from types import TracebackType
 from agentfly_core.authoring import call_table
 from agentfly_core.authoring.call_table import CallRecord
 from agentfly_core.authoring.event_loop import LONGEST
-from agentfly_core.pipeline.workers.messages import FROM_WORKER, FromWorker, MessageLine, table_of
+from agentfly_core.pipeline.workers.messages import (
+    FROM_WORKER,
+    FromWorker,
+    MessageLine,
+    ToWorker,
+    table_of,
+)
 from agentfly_core.system.service import Service
 
 LOOK = 1.0
@@ -50,6 +56,10 @@ class Death:
         return candidates[0] if self.certain or not episodes.isdisjoint(alone) else None
 
 
+class Disconnected(Exception):
+    """The worker is gone."""
+
+
 class Connection:
     """A connection to the worker of a service, as a block; raises OSError if none listens."""
 
@@ -57,7 +67,7 @@ class Connection:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(service.address)
         self._socket.settimeout(LOOK)
-        self.line = MessageLine(self._socket)
+        self._line = MessageLine(self._socket)
         self._service, self._starts = service, service.starts
         self._pid, self._table = 0, mmap.mmap(-1, call_table.ROWS * call_table.ROW)
         self._how, self._blamed = "", list[CallRecord]()
@@ -79,16 +89,21 @@ class Connection:
         with table_of(self._service, pid).open("rb") as file:
             self._table = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def received(self) -> FromWorker | None:
-        """The next message, or None after LOOK seconds; raises OSError and EOFError."""
+    def send(self, message: ToWorker) -> None:
+        """Send a message; raises Disconnected."""
         try:
-            return FROM_WORKER.validate_json(self.line.receive())
+            self._line.send(message)
+        except OSError as error:
+            raise Disconnected from error
+
+    def received(self) -> FromWorker | None:
+        """The next message, or None after LOOK seconds; raises Disconnected."""
+        try:
+            return FROM_WORKER.validate_json(self._line.receive())
         except TimeoutError:
             return None
-
-    def interrupt(self) -> None:
-        """Cancel the job."""
-        os.kill(self._pid, signal.SIGUSR1)
+        except (OSError, EOFError) as error:
+            raise Disconnected from error
 
     def kill(self) -> None:
         """End the worker; its supervisor ends what it started."""

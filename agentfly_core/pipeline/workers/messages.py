@@ -78,6 +78,13 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """The session wants no result of the job; answered by Cancelled, or by the result."""
+
+    kind: Literal["cancel"] = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
 class Allowed:
     """The answer to Asked; `refusal` says that the budget is spent."""
 
@@ -140,6 +147,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The job was cancelled."""
+
+    kind: Literal["cancelled"] = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
 class GivenUp:
     """Why the worker ends, and by which call: `GivenUp("held the event loop ...",
     (CallRecord(...),))`.
@@ -158,8 +172,8 @@ class Ready:
     kind: Literal["ready"] = "ready"
 
 
-ToWorker = Setup | Assigned | End | Allowed
-FromWorker = Reported | Logged | Asked | Spent | JobDone | Failed | GivenUp | Ready
+ToWorker = Setup | Assigned | Cancel | End | Allowed
+FromWorker = Reported | Logged | Asked | Spent | JobDone | Failed | Cancelled | GivenUp | Ready
 TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])
 FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
     Annotated[FromWorker, Field(discriminator="kind")]

@@ -77,9 +77,7 @@ class ServedSampler(OwnSamplers):
                 self._changed.notify_all()
 
     def rest(self) -> None:
-        with self._turn:
-            self._wait()
-            self._sampler.rest()
+        self._sampler.rest()
 
     def _load(self, policy: Pointer, version: int) -> None:
         if self._loaded != (policy, version):

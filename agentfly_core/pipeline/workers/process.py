@@ -9,13 +9,15 @@ from contextlib import suppress
 from typing import TypeVar
 
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
-from agentfly_core.pipeline.workers.connection import Connection, Death
+from agentfly_core.pipeline.workers.connection import Connection, Death, Disconnected
 from agentfly_core.pipeline.workers.job import Blame, Job
 from agentfly_core.pipeline.workers.messages import (
     ERRORS,
     Allowed,
     Asked,
     Assigned,
+    Cancel,
+    Cancelled,
     End,
     Failed,
     FromWorker,
@@ -34,7 +36,6 @@ from agentfly_core.system.service import Service
 
 A = TypeVar("A", bound=FromWorker)
 END_SECONDS = 30.0
-CANCELLED = "Cancelled"
 
 
 class WorkerDied(Exception):
@@ -59,9 +60,9 @@ class WorkerProcess:
         """Have it do a job; raises what the job raised, and WorkerDied."""
         try:
             here = self._connection = self._connection or self._connected()
-            here.line.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
+            here.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
             done = self._answer(here, JobDone)
-        except (OSError, EOFError):
+        except Disconnected:
             raise WorkerDied(self._death()) from None
         except BaseException as error:
             if not isinstance(error, Exception):  # Ctrl-C, or the end that Prefect asks for
@@ -75,8 +76,8 @@ class WorkerProcess:
         """Have it close its environments and end; raises RuntimeError for environments in use."""
         if here := self._connection:
             self._connection = None
-            with here, suppress(OSError, EOFError):
-                here.line.send(End())
+            with here, suppress(Disconnected):
+                here.send(End())
                 self._wait_for_end(here)
 
     def _connected(self) -> Connection:
@@ -89,13 +90,13 @@ class WorkerProcess:
 
         self._service.wait(connect)
         here = self._connection = made[0]
-        here.line.send(self._setup)
+        here.send(self._setup)
         here.watch(self._answer(here, Ready).pid)
         return here
 
     def _answer(self, here: Connection, wanted: type[A]) -> A:
-        """The next message of a kind; others are handled. Raises OSError and EOFError for a dead
-        worker, and kills one that does not let its threads run.
+        """The next message of a kind; others are handled. Raises Disconnected for a dead worker,
+        and kills one that does not let its threads run.
         """
         while not isinstance(message := here.received(), wanted):
             match message:
@@ -104,7 +105,7 @@ class WorkerProcess:
                 case Logged():
                     _log(message)
                 case Asked(name):
-                    here.line.send(self._allowed(name))
+                    here.send(self._allowed(name))
                 case Spent(name, tokens):
                     self._budgets[name].spend(tokens)
                 case Failed(error, text):
@@ -125,15 +126,15 @@ class WorkerProcess:
     def _cancel(self) -> None:
         """Have it drop its job, or end it after END_SECONDS."""
         if here := self._connection:
-            with suppress(OSError, EOFError):
-                here.interrupt()
+            with suppress(Disconnected):
+                here.send(Cancel())
                 self._wait_for_end(here)
 
     def _wait_for_end(self, here: Connection) -> None:
         deadline = time.monotonic() + END_SECONDS
         while time.monotonic() < deadline:
             match here.received():
-                case Failed(kind="failed", error="Cancelled") | JobDone():
+                case Cancelled() | JobDone():
                     return
                 case Failed(error, text):
                     raise _error(error, text)

@@ -3,8 +3,7 @@
     python -m agentfly_core.pipeline.workers.program SOCKET
 
 Its calls of authors' functions are in the file `calls-PID` of TMPDIR, which the session reads when
-this process dies or does not answer. SIGUSR1 cancels a job, SIGINT is ignored. `process` is the
-side of the session.
+this process dies or does not answer. SIGINT is ignored. `process` is the side of the session.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import queue
 import signal
 import socket
 import sys
@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from agentfly_core.authoring import call_table
-from agentfly_core.authoring.event_loop import LoopHeld
+from agentfly_core.authoring.event_loop import Interrupted, LoopHeld, interrupt
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -46,6 +45,8 @@ from agentfly_core.pipeline.workers.messages import (
     Allowed,
     Asked,
     Assigned,
+    Cancel,
+    Cancelled,
     Failed,
     GivenUp,
     JobDone,
@@ -55,6 +56,7 @@ from agentfly_core.pipeline.workers.messages import (
     Reported,
     Setup,
     Spent,
+    ToWorker,
     table_of,
 )
 from agentfly_core.store.artifact import Pointer
@@ -68,14 +70,9 @@ BEAT = 0.5
 HELD_EXIT = 3
 
 
-class Cancelled(BaseException):
-    """The session wants no result of this job."""
-
-
 def main(address: str) -> None:
     """Serve one session."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR1, _cancel)
     faulthandler.enable()
     call_table.renew(call_table.empty_file(table_of(Service("worker", address), os.getpid())))
     threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
@@ -90,16 +87,37 @@ def main(address: str) -> None:
         _served(line)
 
 
+class _Inbox:
+    """Messages from the session, read in a thread, which interrupts a job that is cancelled."""
+
+    def __init__(self, line: MessageLine) -> None:
+        self._line = line
+        self.messages, self.allowed = queue.Queue[ToWorker](), queue.Queue[Allowed]()
+        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+
+    def _read(self) -> None:
+        with suppress(OSError, EOFError):  # the session is gone, and this process with it
+            while True:
+                match message := TO_WORKER.validate_json(self._line.receive()):
+                    case Cancel():
+                        interrupt()
+                    case Allowed():
+                        self.allowed.put(message)
+                    case _:
+                        self.messages.put(message)
+
+
 def _served(line: MessageLine) -> None:
     """Do jobs until the session ends them. What is wrong before the first job or with the closing
     of environments is raised in the session.
     """
-    setup = TO_WORKER.validate_json(line.receive())
+    inbox = _Inbox(line)
+    setup = inbox.messages.get()
     assert isinstance(setup, Setup)
     try:
-        with _player(setup, line) as player:
+        with _player(setup, line, inbox) as player:
             line.send(Ready(os.getpid()))
-            while isinstance(message := TO_WORKER.validate_json(line.receive()), Assigned):
+            while isinstance(message := inbox.messages.get(), Assigned):
                 _do(message, player, setup.sampler, line)
     except Exception as error:  # raised again in the session
         line.send(_failed(error))
@@ -118,8 +136,8 @@ def _do(message: Assigned, player: LocalPlayer, sampler: str, line: MessageLine)
     except LoopHeld as held:
         line.send(GivenUp(held.how, (held.call,) if held.call else ()))
         os._exit(HELD_EXIT)
-    except Cancelled:
-        line.send(Failed("Cancelled", ""))
+    except Interrupted:
+        line.send(Cancelled())
     except Exception as error:  # raised again in the session
         line.send(_failed(error))
 
@@ -132,7 +150,7 @@ def _failed(error: Exception) -> Failed:
 
 
 @contextmanager
-def _player(setup: Setup, line: MessageLine) -> Iterator[LocalPlayer]:
+def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPlayer]:
     """Start what plays; the experiment must have the code that the session read."""
     os.chdir(setup.folder)
     sys.path[:] = setup.path
@@ -144,7 +162,7 @@ def _player(setup: Setup, line: MessageLine) -> Iterator[LocalPlayer]:
     endpoint = endpoint_of(store, model)
     chats = chat_services(store, experiment.site, settings.agent.speakers, endpoint)
     for name, chat in chats.items():
-        chat.budget = _SessionBudget(name, line)
+        chat.budget = _SessionBudget(name, line, inbox)
     sampler = (
         vllm_sampler(experiment, Service("vllm", setup.sampler))
         if setup.sampler
@@ -186,17 +204,15 @@ def _require_same_code(setup: Setup, experiment: Experiment) -> None:
 class _SessionBudget(Budget):
     """The budget of a chat service, which the session counts for all its workers."""
 
-    def __init__(self, name: str, line: MessageLine) -> None:
+    def __init__(self, name: str, line: MessageLine, inbox: _Inbox) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)
-        self._service, self._line = name, line
+        self._service, self._line, self._inbox = name, line, inbox
 
     def take(self) -> None:
         """Ask the session, which answers at once, so that the event loop can wait."""
         self._line.send(Asked(self._service))
-        answer = TO_WORKER.validate_json(self._line.receive())
-        assert isinstance(answer, Allowed)
-        if answer.refusal:
-            raise BudgetSpent(answer.refusal)
+        if refusal := self._inbox.allowed.get().refusal:
+            raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
         """Tell the session."""
@@ -222,10 +238,6 @@ def _beat() -> None:
     while True:
         call_table.table.beat()
         time.sleep(BEAT)
-
-
-def _cancel(signal: int, frame: FrameType | None) -> None:
-    raise Cancelled
 
 
 if __name__ == "__main__":
