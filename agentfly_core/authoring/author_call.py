@@ -31,8 +31,8 @@ class Overdue(Exception):
 class AuthorCall:
     """A call under way: `AuthorCall("The tool 'search'", 30.0)`.
 
-    Its clock excludes the time for which other calls hold the event loop. It has ended when its
-    thread, or its task and all that it started, have.
+    Its clock excludes the time for which other calls hold the event loop. It lasts until its thread
+    ends, or its task and all tasks started by it.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
@@ -124,9 +124,9 @@ class Steps(Coroutine[Any, Any, R]):
 
 
 async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: str) -> R:
-    """Await `function()` in a task of its own; raises Overdue, or what it raised.
+    """Await `function()` in a task of its own; raises Overdue and errors of the function.
 
-    A call that ends neither in time nor when it is cancelled goes on, and nobody looks at it.
+    After a timeout or a cancellation the task may continue; its result is ignored.
     """
     loop = asyncio.get_running_loop()
     loop.set_task_factory(_of_its_call)
@@ -149,7 +149,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
 
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
-    """The result of `function()` in a thread of its own; raises Overdue, or what it raised."""
+    """The result of `function()` in a thread of its own; raises Overdue and errors of the function."""
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
     # for hung ones.
     call, loop = AuthorCall(what, seconds, in_thread=True), asyncio.get_running_loop()
@@ -179,7 +179,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
 
 
 def harmless(error: BaseException) -> Exception:
-    """What was raised, as an Exception: an author's code cannot end the program (`sys.exit`)."""
+    """An error as an Exception: an author's code cannot end the program (`sys.exit`)."""
     if isinstance(error, Exception):
         return error
     text = f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
@@ -187,7 +187,7 @@ def harmless(error: BaseException) -> Exception:
 
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
-    """A function that gives what the awaited function returned, or raises what it raised."""
+    """The outcome of a function: a function with the same result or error."""
     # a task that raises SystemExit or KeyboardInterrupt would end the loop
     try:
         result = await function()
@@ -195,7 +195,7 @@ async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Ca
         return _giving(result)
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except BaseException as error:  # raised again by who waits for it
+    except BaseException as error:  # raised again by the caller
         return _raising(error)
 
 

@@ -1,7 +1,7 @@
-"""The calls of authors' functions under way, in memory that survives the death of its process.
+"""The running calls of authors' functions, in memory that survives the death of its process.
 
-A call is written down before its function runs, so that another process can read what a dead or
-stuck process was doing, even where one thread held Python's interpreter.
+A call is recorded before its function runs. Another process can read the calls of a dead or stuck
+process, also if a thread held Python's interpreter.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class CallRecord:
 class CallTable:
     """The calls of this process, in `memory`.
 
-    `held` are the seconds that they held the event loop so far, `given_up` the rows of those that
-    still run though nobody waits for them.
+    `held` counts the seconds for which they held the event loop. `given_up` has the rows of running
+    calls that have no caller any more.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -78,12 +78,12 @@ class CallTable:
         self._free.append(row)
 
     def hold(self, row: int) -> None:
-        """A call goes on on the event loop."""
+        """A call continues on the event loop."""
         self._since = time.monotonic()
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 
     def release(self) -> float:
-        """It pauses; returns the seconds for which it held the loop."""
+        """The call pauses; returns the seconds for which it held the loop."""
         now = time.monotonic()
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
         self.held += now - self._since

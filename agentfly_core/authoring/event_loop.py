@@ -85,7 +85,7 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     except LoopHeld:
         _give_up(here)
         raise
-    except BaseException:  # also Ctrl-C and the end that Prefect asks for: it passes on
+    except BaseException:  # also Ctrl-C and a cancelled flow run: it passes on
         _waited(here, _end(tasks))
         raise
 
@@ -98,7 +98,7 @@ def _current() -> _Loop:
 
 
 def _give_up(here: _Loop) -> None:
-    """Have a new loop next time; this one ends when the code that holds it lets go."""
+    """Use a new loop next time; the old one ends after the code that holds it."""
     with _turn:
         _loops.clear()
         call_table.renew()

@@ -33,8 +33,8 @@ MARGIN = 5.0
 class Death:
     """How a worker ended: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`.
 
-    `running` calls may have caused it, `calls` were under way. It is not `certain` that one did
-    after SIGKILL, which comes from outside, too.
+    One of the `running` calls may have caused it; others of `calls` waited. After SIGKILL it is not
+    `certain`, because that signal may come from outside.
     """
 
     how: str
@@ -44,7 +44,7 @@ class Death:
 
     @property
     def suspects(self) -> list[str]:
-        """The ids of the episodes whose calls were under way."""
+        """The ids of the episodes with running calls."""
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
@@ -106,7 +106,7 @@ class Connection:
             raise Disconnected from error
 
     def kill(self) -> None:
-        """End the worker; its supervisor ends what it started."""
+        """End the worker; its supervisor ends all its children."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
 
@@ -115,7 +115,7 @@ class Connection:
         self._how, self._blamed = how, [*calls]
 
     def kill_if_silent(self) -> None:
-        """Kill a worker whose threads did not run for longer than its calls may take."""
+        """Kill a worker if its threads stood still for longer than the limits of its calls."""
         if not self._pid:
             return
         running = call_table.running(self._table)

@@ -63,7 +63,7 @@ class Blame:
 
     @classmethod
     def stored(cls, store: Store, target: ArtifactKey) -> Blame:
-        """What is known of a job from earlier attempts, also of other processes."""
+        """The blame stored by earlier attempts, also in other processes."""
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
 

@@ -1,4 +1,4 @@
-"""Playing jobs in this process: a worker's, or the caller's where there are no workers."""
+"""Playing jobs in this process: in a worker, or in the caller's process without workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalServices:
-    """What plays episodes in this process: `LocalServices(VLLM(...), resources, tokenizer,
+    """Services of an episode in this process: `LocalServices(VLLM(...), resources, tokenizer,
     {"critic": FrozenPolicy(...)})`.
 
     All policies share the tokenizer. `frozen` has the untrained speakers by role.

@@ -40,7 +40,7 @@ ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The first message: what the worker plays. `sampler` is the address of vLLM, or empty.
+    """The first message, with the experiment. `sampler` is the address of vLLM, or empty.
 
     `code` has the digests of the author's modules that play.
     """
@@ -86,7 +86,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The answer to Asked; `refusal` says that the budget is spent."""
+    """The answer to Asked; `refusal` is the error of a spent budget."""
 
     refusal: str = ""
     kind: Literal["allowed"] = "allowed"
@@ -166,7 +166,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker has started what plays."""
+    """The worker is ready for jobs."""
 
     pid: int
     kind: Literal["ready"] = "ready"

@@ -156,7 +156,7 @@ def working(
     owner: str,
     logs: Path,
 ) -> Iterator[Workers]:
-    """Start the site's workers beside a sampler; `owner` is the uid of their run.
+    """Start the workers of a site; `owner` is the uid of their run.
 
     Raises ValueError for a frozen speaker that changed, and RuntimeError for an environment still
     in use at the end of the block.

@@ -57,7 +57,7 @@ class WorkerProcess:
         self._connection: Connection | None = None
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
-        """Have it do a job; raises what the job raised, and WorkerDied."""
+        """Do a job; raises the errors of the job, and WorkerDied."""
         try:
             here = self._connection = self._connection or self._connected()
             here.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
@@ -65,7 +65,7 @@ class WorkerProcess:
         except Disconnected:
             raise WorkerDied(self._death()) from None
         except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C, or the end that Prefect asks for
+            if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
                 self._cancel()
             raise
         if done.worn:
@@ -95,8 +95,9 @@ class WorkerProcess:
         return here
 
     def _answer(self, here: Connection, wanted: type[A]) -> A:
-        """The next message of a kind; others are handled. Raises Disconnected for a dead worker,
-        and kills one that does not let its threads run.
+        """The next message of a kind; others are handled. Kills a worker whose threads do not run.
+
+        Raises Disconnected for a dead worker.
         """
         while not isinstance(message := here.received(), wanted):
             match message:
@@ -152,12 +153,12 @@ class WorkerProcess:
 
 
 def _error(name: str, text: str) -> Exception:
-    """An error of the worker; one that is of no known kind has its traceback as text."""
+    """An error of the worker; other kinds have their traceback as text."""
     kind = ERRORS.get(name, RuntimeError)
     return kind.__new__(kind, text)
 
 
 def _log(logged: Logged) -> None:
-    """Log what the worker logs; a warning that is given once, once in this process."""
+    """Log a record of the worker; a warning with `once` only the first time."""
     if not logged.once or is_first(logged.once):
         logging.getLogger(logged.logger).log(logged.level, "%s", logged.text)

@@ -108,8 +108,8 @@ class _Inbox:
 
 
 def _served(line: MessageLine) -> None:
-    """Do jobs until the session ends them. What is wrong before the first job or with the closing
-    of environments is raised in the session.
+    """Do jobs until the session ends them. Errors of the setup and of closing environments are
+    raised in the session.
     """
     inbox = _Inbox(line)
     setup = inbox.messages.get()
@@ -151,7 +151,7 @@ def _failed(error: Exception) -> Failed:
 
 @contextmanager
 def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPlayer]:
-    """Start what plays; the experiment must have the code that the session read."""
+    """Start the player; raises ValueError for edited code."""
     os.chdir(setup.folder)
     sys.path[:] = setup.path
     settings, site = Settings.model_validate(setup.settings), Site.model_validate(setup.site)
@@ -175,7 +175,7 @@ def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPla
 def _share(experiment: Experiment, workers: int) -> Experiment:
     """The experiment with one worker's share of environments and requests to the sampler.
 
-    All shares are equal, so that the result does not depend on which worker plays a shard.
+    Shares are equal: the result must not depend on the worker that plays a shard.
     """
 
     def shared(task: Task) -> Task:
@@ -209,7 +209,7 @@ class _SessionBudget(Budget):
         self._service, self._line, self._inbox = name, line, inbox
 
     def take(self) -> None:
-        """Ask the session, which answers at once, so that the event loop can wait."""
+        """Ask the session. It answers at once, so the event loop can wait."""
         self._line.send(Asked(self._service))
         if refusal := self._inbox.allowed.get().refusal:
             raise BudgetSpent(refusal)
