@@ -149,7 +149,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
 
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
-    """The result of `function()` in a thread of its own; raises Overdue and errors of the function."""
+    """The result of `function()` in a thread of its own; raises Overdue and its errors."""
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
     # for hung ones.
     call, loop = AuthorCall(what, seconds, in_thread=True), asyncio.get_running_loop()
