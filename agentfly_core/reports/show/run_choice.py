@@ -63,5 +63,6 @@ def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
             continue
         figures = {name: getattr(run, name) for name in FIGURES}
         more = {"owner": run.owner or None, "tags": list(run.tags), "changed": dict(run.changed)}
+        more["edited"] = list(run.edited)
         rows.append({**figures, **more, "differs": differing[run.name]})
     return {"runs": rows}
