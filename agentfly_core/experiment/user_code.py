@@ -9,16 +9,15 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import run_step
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.own_modules import parts_of, sources, spec_of, top_of
 from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.experiment.task import Task
 from agentfly_core.records.run_record import AcceptedCode, RunRecord
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
@@ -28,6 +27,10 @@ from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.module_search import importable_here
 from agentfly_core.system.revision import revision
+
+if TYPE_CHECKING:
+    from agentfly_core.authoring.reward import Reward
+    from agentfly_core.experiment.task import Task
 
 Code = Mapping[str, Mapping[str, str]]
 """By stage, 16 hex digits for each of the author's modules, as in `Settings.code`:
