@@ -33,6 +33,8 @@ from agentfly_core.system.formats.text import clip, fault
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
+FIELDS = ("tag", "experiment", "state", "name")
+"""What `agentfly list --filter KEY=VALUE` finds beside settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,15 @@ class Listed:
 
     def has(self, key: str, value: JSON) -> bool:
         """Whether it has this tag, experiment, state, name or setting."""
+        return (str(value) if key in FIELDS else value) in self.values(key)
+
+    def values(self, key: str) -> Sequence[JSON]:
+        """Its tags, or its one experiment, state, name or value of a setting; empty without any."""
         if key == "tag":
-            return str(value) in self.tags
-        if key in ("experiment", "state", "name"):
-            return str(getattr(self, key)) == str(value)
-        return key in self.settings and self.settings[key] == value
+            return self.tags
+        if key in FIELDS:
+            return [str(getattr(self, key))]
+        return [self.settings[key]] if key in self.settings else []
 
 
 @dataclass(frozen=True, slots=True)
