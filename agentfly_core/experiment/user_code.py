@@ -5,24 +5,19 @@ A changed digest changes the keys of the stages that run the module, and the nam
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import sys
-import sysconfig
+import os
 import time
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.machinery import ModuleSpec
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import run_step
 from agentfly_core.config.tasks import datasets
+from agentfly_core.experiment.own_modules import parts_of, sources, spec_of, top_of
 from agentfly_core.experiment.run_layout import RunLayout, record_of
-from agentfly_core.experiment.task import Task
 from agentfly_core.records.run_record import AcceptedCode, RunRecord
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
@@ -30,20 +25,22 @@ from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.file_shapes import CodeRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
-from agentfly_core.system.module_search import INSTALLED, OURS
+from agentfly_core.system.module_search import importable_here
 from agentfly_core.system.revision import revision
+
+if TYPE_CHECKING:
+    from agentfly_core.authoring.reward import Reward
+    from agentfly_core.experiment.task import Task
 
 Code = Mapping[str, Mapping[str, str]]
 """By stage, 16 hex digits for each of the author's modules, as in `Settings.code`:
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
 CODE = TypeAdapter(dict[str, dict[str, str]])
+DATA_FILES = TypeAdapter(list[str])
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
 """Stages whose keys contain an author's code."""
 BEFORE_STEPS = ("prepare", "demonstrate")
 """Stages whose outputs a run keeps after its first step."""
-IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
-LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
-SUFFIXES = (".py", ".so", ".pyd")
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
@@ -53,14 +50,18 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
     """
     if missing := [name for name in settings.code_files if not Path(name).is_file()]:
         raise ValueError(f"code_files: {missing[0]!r} is missing in {Path.cwd()}.")
-    data = {name: sha256(Path(name)) for name in settings.code_files}
+    data = _digests(settings.code_files)
     code = {}
     for stage, paths in _paths(settings, tasks).items():
-        modules = {path.partition(":")[0] for path in paths}
-        files = {module: sources(module) for module in sorted(modules)}
-        if own := {name: digest({**each, **data})[:16] for name, each in files.items() if each}:
+        modules = sorted({path.partition(":")[0] for path in paths})
+        if own := {name: _module(name, data) for name in modules if sources(name)}:
             code[stage] = own
     return code
+
+
+def _module(name: str, data: Mapping[str, str]) -> str:
+    """The digest of a module with all that it depends on."""
+    return digest({**sources(name), **data})[:16]
 
 
 def _paths(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, list[str]]:
@@ -88,86 +89,60 @@ def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
             yield part.use or name, reward
 
 
-def sources(module: str) -> dict[str, str]:
-    """Return the sha256 of each file of a module's top-level package, and of its imports that are
-    not installed. Empty for AgentFly's modules and the standard library.
-    """
-    top = module.partition(".")[0]
-    if top in OURS or top in sys.stdlib_module_names:
-        return {}
-    if (spec := _spec(top)) is None:
-        raise ValueError(
-            f"{module} has no source file. Move it to a module such as {top}.py, for example from "
-            "a notebook."
-        )
-    files, done, waiting = dict[str, str](), set[str](), {top}
-    while waiting := waiting - done:
-        done.add(name := waiting.pop())
-        if name == top or ((spec := _spec(name)) and not _is_installed(spec)):
-            of_package, imports = _package(name)
-            files |= of_package
-            waiting |= imports
-    return files
-
-
-def _spec(top: str) -> ModuleSpec | None:
-    """The import spec of a top-level module, or None without a file."""
-    try:
-        spec = importlib.util.find_spec(top)
-    except ValueError:  # the main module of a notebook
-        return None
-    return spec if spec and (spec.has_location or spec.submodule_search_locations) else None
-
-
-def _is_installed(spec: ModuleSpec) -> bool:
-    path = _roots(spec)[0].resolve()
-    return not {*INSTALLED}.isdisjoint(path.parts) or path.is_relative_to(LIBRARY)
-
-
-def _roots(spec: ModuleSpec) -> list[Path]:
-    """The folders of a package, or the file of a module."""
-    return [Path(root) for root in spec.submodule_search_locations or [str(spec.origin)]]
-
-
-@cache  # a process runs the code that it imported first
-def _package(name: str) -> tuple[dict[str, str], set[str]]:
-    """The files of a top-level module or package, and the top-level names that they import."""
-    spec = _spec(name)
-    assert spec, f"{name} has no file"
-    files, imports = dict[str, str](), set[str]()
-    for root in _roots(spec):
-        inside = sorted(root.rglob("*")) if root.is_dir() else [root]
-        for path in (path for path in inside if path.suffix in SUFFIXES and path.is_file()):
-            files[path.relative_to(root.parent).as_posix()] = sha256(path)
-            imports.update(_imports(path) if path.suffix == ".py" else ())
-    return files, imports
-
-
-def _imports(path: Path) -> set[str]:
-    """The top-level names that a source imports. Text may look like an import, so a name counts
-    only if a module of this name exists.
-    """
-    tops = set[str]()
-    for package, modules in IMPORT.findall(path.read_bytes()):
-        for name in (package, *modules.split(b",")):
-            tops.update(first.decode() for first in re.findall(rb"^\s*(\w+)", name))
-    return {top for top in tops if top not in OURS and top not in sys.stdlib_module_names}
-
-
 def modules_of(code: Code) -> dict[str, str]:
     """The digest of each of the author's modules: `{"my_tools": "9f2c51aa03be7d10"}`."""
     return {module: own for stage in code.values() for module, own in stage.items()}
 
 
-def recorded(code: Code) -> CodeRecord:
+def recorded(code: Code, data_files: Iterable[str]) -> CodeRecord:
     """Code as run.json has it, with the revision of the working directory."""
-    return {"modules": modules_of(code), "repository": revision(Path.cwd())}
+    modules = modules_of(code)
+    parts = parts_of(modules, _digests(data_files))
+    return {"modules": modules, "parts": parts, "repository": revision(Path.cwd())}
+
+
+def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeRecord:
+    """The recorded code of a run that continues, perhaps with more modules."""
+    now = recorded(code, data_files)
+    return {
+        "modules": {**before["modules"], **now["modules"]},
+        "parts": {**before.get("parts", {}), **now.get("parts", {})},
+        "repository": before["repository"],
+    }
 
 
 def changed(record: RunRecord, code: Code) -> list[str]:
     """The modules of a run and of `code` that differ: `["my_shop"]`."""
     before, now = record["code"]["modules"], modules_of(code)
     return sorted(name for name in before if now.get(name, before[name]) != before[name])
+
+
+def edited(record: RunRecord) -> list[str]:
+    """The functions and classes of a run that differ in the working directory, `["my_shop.price"]`.
+
+    A module's name stands for its other lines. Modules that are missing here are skipped.
+    """
+    importable_here()
+    data = _digests(filter(os.path.isfile, _data_files(record)))
+    modules = [
+        name
+        for name, own in record["code"]["modules"].items()
+        if spec_of(top_of(name)) and _module(name, data) != own
+    ]
+    before, now = record["code"].get("parts"), parts_of(modules, data)
+    if before is None:
+        return sorted(modules)
+    tops = {top_of(name) for name in now}
+    names = {name for name in {*before, *now} if top_of(name) in tops}
+    return sorted(name for name in names if before.get(name) != now.get(name))
+
+
+def _digests(data_files: Iterable[str]) -> dict[str, str]:
+    return {name: sha256(Path(name)) for name in data_files}
+
+
+def _data_files(record: RunRecord) -> list[str]:
+    return DATA_FILES.validate_python(record["settings"].get("code_files", []))
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
@@ -180,10 +155,11 @@ def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
 
 
 def refuse_other_code(record: RunRecord, code: Code) -> None:
-    """Raise ValueError with the changed modules for a run with other code of its author."""
+    """Raise ValueError with the changed functions for a run with other code of its author."""
     if modules := changed(record, code):
+        names = ", ".join(edited(record) or modules)
         raise ValueError(
-            f"The run {record['name']!r} works under other code of {', '.join(modules)}. Put it "
+            f"The run {record['name']!r} works under other code of {names}. Put it "
             "back, or start another run without --run. A run with steps left continues under this "
             "code with --accept-code (recorded in run.json)."
         )
@@ -207,6 +183,6 @@ def accept_code(store: Store, name: str, code: Code) -> None:
         }
         after = continued(code, record) if store.read_json(layout.start) else code
         record["settings"] = {**record["settings"], "code": as_json(after)}
-        record["code"] = recorded(code)
+        record["code"] = recorded(code, _data_files(record))
         record["accepted_code"] = [*record.get("accepted_code", []), entry]
         store.write_json(layout.record, as_json(record))

@@ -20,6 +20,7 @@ from agentfly_core.experiment.run_layout import (
     record_of,
     run_records,
 )
+from agentfly_core.experiment.user_code import edited
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.store.lease import leaseholder
@@ -32,18 +33,21 @@ from agentfly_core.system.formats.text import clip, fault
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
+FIELDS = ("tag", "experiment", "state", "name")
+"""What `agentfly list --filter KEY=VALUE` finds beside settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """State of a run. `step` is the last step with a published policy, `success` the held-out
-    success of a finished run, and `changed` are the settings that differ from the file's.
+    success of a finished run, `changed` are the settings that differ from the file's, and `edited`
+    the functions that differ in the working directory.
 
         Listed(
             "quickstart-1f2e3d4c", "stopped", "", 7, 15, None,
             "agentfly train quickstart seed=1 --run quickstart-1f2e3d4c", experiment="quickstart",
             created_ms=1763740000000, tags=("baseline",), changed={"seed": 1},
-            settings={"seed": 1, "update.learning_rate": 3e-4, ...},
+            settings={"seed": 1, "update.learning_rate": 3e-4, ...}, edited=("my_shop.price",),
         )
     """
 
@@ -59,6 +63,7 @@ class Listed:
     tags: tuple[str, ...]
     changed: Mapping[str, JSON]
     settings: Mapping[str, JSON]
+    edited: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, store: Store, name: str, record: RunRecord) -> Listed:
@@ -86,6 +91,7 @@ class Listed:
             tags=tags_of(store, name),
             changed=_changed(record),
             settings=loading.flat(record["settings"]),
+            edited=tuple(edited(record)),
         )
 
     @property
@@ -97,11 +103,15 @@ class Listed:
 
     def has(self, key: str, value: JSON) -> bool:
         """Whether it has this tag, experiment, state, name or setting."""
+        return (str(value) if key in FIELDS else value) in self.values(key)
+
+    def values(self, key: str) -> Sequence[JSON]:
+        """Its tags, or its one experiment, state, name or value of a setting; empty without any."""
         if key == "tag":
-            return str(value) in self.tags
-        if key in ("experiment", "state", "name"):
-            return str(getattr(self, key)) == str(value)
-        return key in self.settings and self.settings[key] == value
+            return self.tags
+        if key in FIELDS:
+            return [str(getattr(self, key))]
+        return [self.settings[key]] if key in self.settings else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +178,8 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
         line.append(f"  step {run.step}/{run.steps}{success}{owner}")
         for word in settled(differing[run.name]):
             line.append(f"  {clip(word, LONGEST_WORD)}", "cyan")
+        if run.edited:
+            line.append(f"  {clip(', '.join(run.edited), LONGEST_WORD)} changed", "yellow")
         for tag in run.tags:
             line.append(f"  #{tag}", "magenta")
         shown += [line, Text(f"  {run.command}", "dim")]

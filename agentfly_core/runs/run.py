@@ -292,8 +292,8 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
             refuse_other_settings(record, experiment.settings)
             user_code.refuse_other_code(record, code)
             require_continuable(store, record, experiment.settings.steps)
-            modules = {**record["code"]["modules"], **user_code.modules_of(code)}
-            record["code"] = {**record["code"], "modules": modules}
+            files = experiment.settings.code_files
+            record["code"] = user_code.extended(record["code"], code, files)
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
         settings = experiment.settings.with_code(user_code.continued(code, record))
@@ -355,7 +355,7 @@ def _record(experiment: Experiment, name: str) -> RunRecord:
         "settings": experiment.settings.model_dump(mode="json"),
         "settings_digest": experiment.settings.digest,
         "site": site,
-        "code": user_code.recorded(experiment.settings.code),
+        "code": user_code.recorded(experiment.settings.code, experiment.settings.code_files),
     }
     if files := StageKeys(experiment.settings).model_digest():
         record["model_digest"] = files

@@ -10,7 +10,13 @@ from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import finished_summary, record_of, run_records
-from agentfly_core.experiment.user_code import accept_code, changed, continued, refuse_other_code
+from agentfly_core.experiment.user_code import (
+    accept_code,
+    changed,
+    continued,
+    edited,
+    refuse_other_code,
+)
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.runs.run import known_run
 from agentfly_core.store.store import Store
@@ -46,11 +52,12 @@ class RunRequest:
         if (other := similar_run(store, settings.model_dump(mode="json"))) is None:
             return
         old, steps = other["name"], other["settings"]["steps"]
-        edited = ", ".join(changed(other, settings.code))
-        but = f"other code of {edited}" if edited else f"steps={steps}"
+        modules = changed(other, settings.code)
+        names = ", ".join(edited(other) or modules)
+        but = f"other code of {names}" if modules else f"steps={steps}"
         yield f"Another run begins, {self.name}. {old} has these settings and {but}."
         if finished_summary(store, old, settings.steps) is None:
-            accept = " --accept-code" if edited else ""
+            accept = " --accept-code" if modules else ""
             yield f"This continues {old}:\n  {command} --run {old}{accept}"
 
     def finished(self) -> Summary | None:

@@ -37,6 +37,12 @@ def import_ours() -> None:
             spec.loader.exec_module(module)
 
 
+def importable_here() -> None:
+    """Let modules of the working directory be imported, after all others of their names."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # last, since libraries are imported from elsewhere
+
+
 def finding_ours() -> dict[str, str]:
     """Environment variables with which Python finds this AgentFly, in any working directory."""
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, Group, Parameter
 
 from flows.cli.arguments import ARGUMENTS
+from flows.cli.completion import add_installation
 
 WITHOUT_OPTIONS = {"help_flags": (), "end_of_options_delimiter": ""}
 COMMANDS = """
@@ -78,5 +79,5 @@ def agentfly(words: Sequence[str]) -> App:
             sort_key=order,
             **(WITHOUT_OPTIONS if name == "prefect" else {}),
         )
-    app.register_install_completion_command(help="Install completion for bash, zsh or fish.")
+    add_installation(app)
     return app

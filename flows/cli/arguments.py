@@ -1,53 +1,22 @@
-"""Arguments that several commands share, and their completion in bash, zsh and fish."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
-from cyclopts.completion import CompletionContext
+
+from flows.cli.completion import complete_files, complete_runs, complete_settings
 
 if TYPE_CHECKING:
     from agentfly_core.experiment.experiment import Experiment
 
 typed: ContextVar[str] = ContextVar("typed", default="agentfly")
 """The command as typed: `agentfly train quickstart seed=1`."""
-
-
-def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
-    """Names of the experiments in ./conf, or of the sites in ./conf/site."""
-    return sorted(path.stem for path in Path(folder).glob("*.yaml"))
-
-
-def complete_runs(context: CompletionContext) -> list[str]:
-    """Runs of the store."""
-    from agentfly_core.config.reference import NAME
-    from flows.store import store_at
-
-    names = store_at(_given(context, "--store")).names("runs")
-    return [name for name in names if re.fullmatch(NAME, name)]  # the shell prints them
-
-
-def complete_settings(context: CompletionContext) -> list[str]:
-    """Settings of the experiment, or the common ones: `update.learning_rate=`."""
-    from agentfly_core.config import loading
-
-    try:
-        values = loading.read(_given(context, "EXPERIMENT")).settings
-    except ValueError:
-        return [f"{key}=" for key in loading.settings()]
-    return [f"{key}=" for key in loading.flat(values.model_dump(mode="json"))]
-
-
-def _given(context: CompletionContext, name: str) -> str:
-    value = context.get(name)
-    return (value.raw or "") if value else ""
 
 
 WHERE = Group("Where", sort_key=8)

@@ -37,7 +37,9 @@ def show(
     steps: Annotated[bool, Parameter(group=(SOURCE, ORDER))] = False,
     worst: Annotated[PositiveInt | None, Parameter(group=ORDER)] = None,
     best: Annotated[PositiveInt | None, Parameter(group=ORDER)] = None,
-    conditions: Annotated[Conditions, Parameter(name="*", group=ONLY)] = ALL,
+    conditions: Annotated[
+        Conditions, Parameter(name="*", group=ONLY, name_transform=str.lower)
+    ] = ALL,
     against: str | None = None,
     as_json: AsJson = False,
     store_uri: StoreArg = "",

@@ -85,13 +85,13 @@ def _serve(place: MlflowStore, ports: tuple[int, int]) -> int:
         signal.signal(number, signal.default_int_handler)
     try:
         with only_one(place.state), ExitStack() as stack:
-            deployed = serving.deployable()
+            deployments = serving.Deployments(place.state / LOG, serving.deployable())
             services = serving.start(place, ports, stack)
             if SYSTEMD.is_dir():
                 path = shlex.quote(str(write_unit(Path.cwd(), ports)))
                 print(f"At each boot: systemctl --user enable --now {path}")
             show_status(place)
-            serving.keep(services, place.state / LOG, deployed)
+            serving.keep(services, deployments)
     except KeyboardInterrupt:
         print("Ended.")
     return 0

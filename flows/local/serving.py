@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,8 +19,10 @@ import httpx
 import psutil
 
 from agentfly_core.config import loading
+from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import redact
 from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.process import Owner
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.tracking.mlflow_client import MlflowStore
@@ -39,7 +43,9 @@ TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Hold the project's lock; raises ValueError while another process has it."""
+    """Hold the project's lock with the identity of this process in it; raises ValueError while
+    another process has it.
+    """
     with (state / LOCK).open("a") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,15 +53,29 @@ def only_one(state: Path) -> Iterator[None]:
             raise ValueError(
                 "`agentfly up` runs in this folder already; see agentfly up --status, agentfly down"
             ) from None
+        lock.truncate(0)
+        lock.write(json.dumps(Owner.current().to_json()))
+        lock.flush()
         yield
 
 
 def keeper(state: Path) -> int:
-    """The id of the other process that holds the project's lock; 0 without one."""
-    with (state / LOCK).open("a") as lock:
+    """The id of the other process that holds the project's lock; 0 without one.
+
+    Raises ValueError for a holder that is not the living process whose identity the lock contains:
+    another program, or a process of another machine that shares the folder.
+    """
+    path = state / LOCK
+    with path.open("a") as lock:
         query = struct.pack(FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
         kind, *_, pid = struct.unpack(FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, query))
-    return 0 if kind == fcntl.F_UNLCK else int(pid)
+    if kind == fcntl.F_UNLCK:
+        return 0
+    with suppress(ValueError):
+        owner = Owner.of(strict_json.parse(path.read_text()))
+        if owner.pid == pid and owner.here and owner.alive:
+            return int(pid)
+    raise ValueError(f"Process {pid} holds {path}, but may not be `agentfly up`. End it yourself.")
 
 
 def worker_answers(api: Mapping[str, str]) -> bool:
@@ -124,19 +144,46 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
     return [prefect, *of_mlflow, working]
 
 
-def keep(services: list[Service], log: Path, deployed: list[object]) -> NoReturn:
-    """Deploy again after each change; raises ServiceLost for a program that stays dead."""
+def keep(services: list[Service], deployments: Deployments) -> NoReturn:
+    """Keep the deployments current; raises ServiceLost for a program that stays dead."""
     while True:
         time.sleep(LOOK_SECONDS)
         for service in services:
             if fault := service.fault():
                 raise service.lost(fault)
-        before, deployed = deployed, deployable()
-        if deployed != before:
-            try:
-                deploy(log)
-            except ValueError as refusal:
-                print(f"The deployments stay as they are. {refusal}", flush=True)
+        deployments.renew()
+
+
+@dataclass
+class Deployments:
+    """The deployments of a project: `Deployments(state / LOG, deployable())`.
+
+    `inputs` are those of the last attempt, `looks` the calls of `renew` since then.
+    """
+
+    log: Path
+    inputs: list[object]
+    failures: int = 0
+    looks: int = 0
+
+    def renew(self) -> None:
+        """Deploy after a change. A failure is repeated at the next look, then after 2, 4, ... 64,
+        since an attempt computes for seconds.
+        """
+        before, self.inputs = self.inputs, deployable()
+        if self.inputs != before:
+            self.failures = 0
+        else:
+            self.looks += 1
+            if not self.failures or self.looks < 2 ** min(self.failures - 1, 6):
+                return
+        self.looks = 0
+        try:
+            deploy(self.log)
+            self.failures = 0
+        except ValueError as refusal:
+            self.failures += 1
+            print(f"The deployments stay as they are. {refusal}", flush=True)
 
 
 def deployable() -> list[object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.run_layout import summary_of
 from agentfly_core.experiment.task import import_tasks
-from agentfly_core.experiment.user_code import changed, code_of
+from agentfly_core.experiment.user_code import changed, code_of, edited
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.runs.sharing import copy_origins
@@ -54,9 +54,10 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
     refuse_other_stages(name, record)
-    if edited := changed(record, code_of(settings, import_tasks(settings))):
+    if modules := changed(record, code_of(settings, import_tasks(settings))):
         commit = record["code"]["repository"]["commit"]
-        raise ValueError(f"{name} has other code of {', '.join(edited)}: restore commit {commit}.")
+        names = ", ".join(edited(record) or modules)
+        raise ValueError(f"{name} has other code of {names}: restore commit {commit}.")
 
 
 def _checkout(record: RunRecord, into: Path) -> Path:

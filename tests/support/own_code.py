@@ -4,7 +4,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 
-from agentfly_core.experiment import user_code
+from agentfly_core.experiment import own_modules, user_code
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from tests.support.experiments import experiment
@@ -49,7 +49,7 @@ def forget():
     """Remove the modules of the folder from the import cache."""
     for name in [name for name in sys.modules if name.startswith("own_")]:
         del sys.modules[name]
-    user_code._package.cache_clear()
+    own_modules._package.cache_clear()
     importlib.invalidate_caches()
 
 

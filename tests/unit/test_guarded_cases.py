@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from agentfly_core.sandbox.attacks import ATTACKS
 from tests.support.project import ROOT
 
 CASES: dict[str, dict[str, list[str]]] = yaml.safe_load(
@@ -21,6 +22,25 @@ def test_every_guarded_case_has_tests_that_exist():
     cases = {case: tests for group in CASES.values() for case, tests in group.items()}
     assert [case for case, tests in cases.items() if not tests] == []
     assert [test for tests in cases.values() for test in tests if not exists(test)] == []
+
+
+def test_every_attack_fuzz_test_and_kill_is_guarded():
+    assert [*CASES["attacks on the sandbox"]] == [attack.name for attack in ATTACKS]
+    guarded = {
+        test.partition("[")[0]
+        for group in CASES.values()
+        for tests in group.values()
+        for test in tests
+    }
+    files = [*ROOT.glob("tests/fuzz/test_*.py"), *ROOT.glob("tests/faults/test_kill*.py")]
+    written = {
+        f"{path.relative_to(ROOT)}::{name}"
+        for path in files
+        for name in content(path)[0]
+        if name.startswith("test_")
+    }
+    assert written
+    assert written - guarded == set()
 
 
 def test_a_missing_test_or_value_is_noticed():

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from agentfly_core.experiment.own_modules import top_of
 from agentfly_core.reports.compare.seed_intervals import Estimate, difference, success
-from agentfly_core.reports.compare.tried_policy import TriedPolicy
+from agentfly_core.reports.compare.tried_policy import CODE, TriedPolicy
 from agentfly_core.runs.listing import typed
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.json_value import JSON
@@ -113,18 +114,48 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
         [{problem: policy.solved[problem] for problem in common} for policy in group]
         for group in groups
     ]
-    differing = _differing([group[0].settings for group in groups])
+    named = _named([group[0] for group in groups])
+    differing = _differing(named)
     made = tuple(
         SeedGroup(
-            {key: group[0].settings.get(key) for key in differing},
+            {key: settings.get(key) for key in differing},
             tuple(group),
             success(each),
             None if each is solved[0] else difference(solved[0], each),
         )
-        for group, each in zip(groups, solved, strict=True)
+        for group, settings, each in zip(groups, named, solved, strict=True)
     )
     every = {problem for policy in policies for problem in policy.solved}
     return RunComparison(made, len(common), len(every) - len(common))
+
+
+def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
+    """Settings of policies, with changed functions by name instead of digests of shared modules."""
+    shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
+    versions = {
+        key: list(dict.fromkeys(policy.code.get(key) for policy in policies))
+        for key in sorted({key for policy in policies for key in policy.code})
+        if top_of(key) in shared
+    }
+    kept = [
+        {
+            key: value
+            for key, value in policy.settings.items()
+            if not (key.startswith(CODE) and top_of(key.removeprefix(CODE)) in shared)
+        }
+        for policy in policies
+    ]
+    changes = [
+        {f"{CODE}{key}": _change(each, policy.code.get(key)) for key, each in versions.items()}
+        for policy in policies
+    ]
+    return [settings | change for settings, change in zip(kept, changes, strict=True)]
+
+
+def _change(versions: Sequence[str | None], version: str | None) -> str:
+    """A version of a function, counted from the base: unchanged, changed, version 3."""
+    number = versions.index(version)
+    return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:

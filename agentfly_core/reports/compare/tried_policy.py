@@ -23,6 +23,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 
 STEP = "step"
+CODE = "code."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class TriedPolicy:
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
     `settings` exclude the seeds of run and data. `problems` is the digest of their file, `goal` the
-    reward of solved problems, `solved` each problem's share; empty for a planned policy.
+    reward of solved problems, `solved` each problem's share; empty for a planned policy. `code` has
+    digests of the author's functions and classes, `{"my_shop.price": "77b0c2a1"}`.
     """
 
     run: str
@@ -44,6 +46,7 @@ class TriedPolicy:
     problems: str
     goal: str
     solved: Solved = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -73,7 +76,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     without = planned(settings, run, step, problems_digest(store, data, part))
-    return replace(without, solved=solved)
+    return replace(without, solved=solved, code=record["code"].get("parts", {}))
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
@@ -97,8 +100,7 @@ def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPoli
     # compared policies have the same held-out problems, whatever the seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
-    # an edit is shown as code.my_shop=9f2c1b3a
-    code = {f"code.{name}": digest[:8] for name, digest in modules_of(settings.code).items()}
+    code = {f"{CODE}{name}": digest[:8] for name, digest in modules_of(settings.code).items()}
     kept = {
         key: value
         for key, value in entries.items()

@@ -9,8 +9,9 @@ from typing import Literal
 
 from agentfly_core.records.messages import texts
 from agentfly_core.records.speakers import episode_numbers, episode_reward
-from agentfly_core.records.trajectory import ToolCall, Trajectory
+from agentfly_core.records.trajectory import Ending, ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
+from agentfly_core.system.formats.text import did_you_mean
 
 SortOrder = Literal["worst", "best"]
 
@@ -53,7 +54,7 @@ class Conditions:
 
     problem: str | None = None
     chain: int | None = None
-    ending: str | None = None
+    ending: Ending | None = None
     below: float | None = None
     above: float | None = None
     tool: str | None = None
@@ -67,7 +68,7 @@ class Conditions:
         return (
             self.problem in (None, trajectory.problem.id)
             and self.chain in (None, trajectory.chain)
-            and self.ending in (None, trajectory.ending.value)
+            and self.ending in (None, trajectory.ending)
             and (self.below is None or (reward is not None and reward < self.below))
             and (self.above is None or (reward is not None and reward > self.above))
             and (self.tool is None or self.tool in _tools(trajectory))
@@ -77,7 +78,20 @@ class Conditions:
 
 
 def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
-    """The episodes with a conversation that meets the conditions."""
+    """The episodes with a conversation that meets the conditions.
+
+    Raises ValueError for a problem or a called tool that none of the episodes has.
+    """
+    trajectories = [trajectory for trajectory, _ in stored.pairs]
+    existing = {
+        "problem": {trajectory.problem.id for trajectory in trajectories},
+        "tool": {name for trajectory in trajectories for name in _tools(trajectory)},
+    }
+    for option, names in existing.items():
+        name = getattr(conditions, option)
+        if name not in (None, *names):
+            hint = did_you_mean(name, sorted(names))
+            raise ValueError(f"--{option}: {stored.title} has no {option} {name!r}.{hint}")
     episodes = by_episode(stored.pairs)
     return [each for each in episodes if any(map(conditions.hold, each.conversations))]
 

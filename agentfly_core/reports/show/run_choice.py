@@ -8,8 +8,9 @@ from operator import attrgetter
 from typing import Literal
 
 from agentfly_core.config.loading import override
-from agentfly_core.runs.listing import Listed, Unreadable, differences
+from agentfly_core.runs.listing import FIELDS, STYLES, Listed, Unreadable, differences, typed
 from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean
 
 Sorting = Literal["name", "time", "success", "step"]
 ListedRun = Listed | Unreadable
@@ -26,15 +27,29 @@ FIGURES = (
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
-    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text."""
-    kept = list(runs)
+    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text.
+
+    Raises ValueError for a key or a value that none of the runs has.
+    """
+    kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:
         if "=" in condition:
             key, value = override(condition)
+            _require_existing(readable, key, value)
             kept = [run for run in kept if isinstance(run, Listed) and run.has(key, value)]
         else:
             kept = [run for run in kept if condition.casefold() in run.words.casefold()]
     return kept
+
+
+def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
+    if not runs or (key == "state" and value in STYLES) or any(run.has(key, value) for run in runs):
+        return
+    if values := {typed(value) for run in runs for value in run.values(key)}:
+        hint = did_you_mean(typed(value), sorted(values))
+        raise ValueError(f"--filter: no run has {key}={typed(value)}.{hint}")
+    keys = sorted({*FIELDS, *(key for run in runs for key in run.settings)})
+    raise ValueError(f"--filter: no run has {key!r}.{did_you_mean(key, keys)}")
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
@@ -63,5 +78,6 @@ def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
             continue
         figures = {name: getattr(run, name) for name in FIGURES}
         more = {"owner": run.owner or None, "tags": list(run.tags), "changed": dict(run.changed)}
+        more["edited"] = list(run.edited)
         rows.append({**figures, **more, "differs": differing[run.name]})
     return {"runs": rows}

@@ -91,11 +91,13 @@ class StartRecord(ArtifactRecord):
 
 
 class CodeRecord(TypedDict):
-    """A run's code: digests of its modules, `{"my_tools": "9f2c..."}`, and the state of its
-    repository, `{"commit": "4f0c...", "dirty": ""}`.
+    """A run's code: digests of its modules, `{"my_tools": "9f2c..."}`, of their functions, classes
+    and files, `{"my_tools.look_up": "77b0c2a1"}`, and the state of its repository, `{"commit":
+    "4f0c...", "dirty": ""}`.
     """
 
     modules: Mapping[str, str]
+    parts: NotRequired[Mapping[str, str]]
     repository: Mapping[str, str]
 
 

@@ -63,12 +63,16 @@ def test_steps_of_a_run_are_shown_instead_of_episodes(
     assert "There is no run 'mine@2'" in errors
 
 
-def test_a_missing_step_is_an_error_and_a_missing_tool_matches_nothing(
+def test_a_missing_step_tool_or_ending_is_an_error_with_those_that_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["show", "demo@9"]) == 2
     error = capsys.readouterr().err
     assert "lacks episodes of step 9 in " in error
     assert "Steps with episodes: 6 to 7." in error
-    assert main(["show", "demo@6", "--tool", "calculater", "--problem", "add-41-5"]) == 0
+    assert main(["show", "demo@6", "--problem", "add-41-5"]) == 2
+    assert "has no problem 'add-41-5'. Did you mean 'add-41-58'?" in capsys.readouterr().err
+    assert main(["show", "demo@6", "--ending", "no_tool_cals"]) == 2
+    assert 'Did you mean "no_tool_calls"?' in capsys.readouterr().err
+    assert main(["show", "demo@6", "--ending", "agent_error"]) == 0
     assert ", 0 matching\n" in capsys.readouterr().out

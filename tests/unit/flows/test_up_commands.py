@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentfly_core.system.process import Owner
 from flows import deploy
 from flows.__main__ import main
 from flows.local import prefect_server
@@ -111,6 +114,35 @@ def test_down_ends_no_process_without_the_lock(
         (project / ".agentfly/up.lock").write_text(str(stranger.pid))
         assert main(["down"]) == 0
         assert capsys.readouterr().out.startswith("Nothing of `agentfly up` runs here")
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+LOCKS = """
+import fcntl, sys
+with open(sys.argv[1], "a") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("written", ["", "another", "itself before it began"])
+def test_down_ends_no_process_that_another_one_may_be(
+    project: Path, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    main(["down"])
+    capsys.readouterr()
+    path = project / ".agentfly/up.lock"
+    words = [sys.executable, "-c", LOCKS, str(path)]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, text=True) as stranger:
+        assert stranger.stdout and stranger.stdout.readline() == "held\n"
+        me = Owner.current()
+        owner = me if written == "another" else replace(me, pid=stranger.pid)
+        path.write_text(json.dumps(owner.to_json()) if written else "")
+        assert main(["down"]) == 2
+        error = capsys.readouterr().err
+        assert f"Process {stranger.pid} holds {path}, but may not be `agentfly up`." in error
         assert stranger.poll() is None
         stranger.kill()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config.credentials import SecretGiven
-from agentfly_core.experiment import user_code
+from agentfly_core.experiment import own_modules
 from agentfly_core.pipeline.rescoring import RescoredStep, new_reward, new_rewards, rescored
 from agentfly_core.records.parquet import write_scores
 from agentfly_core.records.trajectory import Unscored
@@ -93,7 +93,7 @@ def edit(module: str, text: str) -> None:
     Path(f"{module}.py").write_text(text)
     for name in [name for name in sys.modules if name.startswith(("rewards_", "others_"))]:
         del sys.modules[name]
-    user_code._package.cache_clear()
+    own_modules._package.cache_clear()
     importlib.invalidate_caches()
 
 

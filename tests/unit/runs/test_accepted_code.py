@@ -56,7 +56,7 @@ def test_notes_name_the_command_that_continues_an_unfinished_run(project):
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     notes = "\n".join(RunRequest(here(project), "new").notes("agentfly train own"))
-    begins = "Another run begins, new. old has these settings and other code of own_tools."
+    begins = "Another run begins, new. old has these settings and other code of own_prices."
     assert notes == (f"{begins}\nThis continues old:\n  agentfly train own --run old --accept-code")
     run.store.write_json(run.layout.summary, {"steps": 2})
     assert [*RunRequest(here(project), "new").notes("agentfly train own")] == [begins]
@@ -67,7 +67,7 @@ def test_a_finished_run_does_not_continue_with_other_code(project):
         run.store.write_json(run.layout.summary, {"steps": 2})
     RunRequest(here(project), "demo").check(accept=True)
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    with pytest.raises(ValueError, match=r"'demo' works under other code of own_tools\. .*"):
+    with pytest.raises(ValueError, match=r"'demo' works under other code of own_prices\. .*"):
         RunRequest(here(project), "demo").check(accept=True)
     assert "accepted_code" not in run.record
     RunRequest(here(project, steps=3), "demo").check(accept=True)

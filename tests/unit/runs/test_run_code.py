@@ -1,13 +1,17 @@
 """A run and its code: keys that an edit changes, refusals and messages."""
 
+import io
 import subprocess
 
 import pytest
+from rich.console import Console
 
 from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.user_code import changed, code_of, continued
+from agentfly_core.experiment.user_code import changed, code_of, continued, edited
+from agentfly_core.reports.show.run_choice import as_json
+from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_request import similar_run
 from agentfly_core.store.artifact import Pointer
@@ -123,7 +127,7 @@ def test_an_edit_of_a_named_run_is_refused_with_the_module(project):
     with opened(here(project), "demo"):
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    with pytest.raises(ValueError, match=r"other code of own_tools\. .*--accept-code"):
+    with pytest.raises(ValueError, match=r"other code of own_prices\. .*--accept-code"):
         with opened(here(project), "demo"):
             pass
 
@@ -194,3 +198,52 @@ def test_a_fork_plays_its_origins_data_after_a_code_edit(project):
     assert StageKeys(another.settings).prepare() != StageKeys(old.settings).prepare()
     fork = load_experiment("shop.yaml", ["steps=3", "fork={run: old, step: 1}"], *there)
     assert StageKeys(fork.settings).prepare() == StageKeys(old.settings).prepare()
+
+
+def test_edited_functions_of_a_run_are_named(project):
+    with opened(here(project), "demo") as run:
+        pass
+    assert edited(run.record) == []
+    edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
+    edit("own_prices", "PRICES = {'tea': '4'}\n\ndef price(key):\n    return PRICES[key]\n")
+    edit("own_rewards", "from agentfly_core import Trajectory, reward\n")
+    names = ["own_prices", "own_prices.price", "own_rewards", "own_rewards.brief"]
+    assert edited(run.record) == [*names, "own_tools.lookup"]
+
+
+def test_a_data_file_is_named_when_it_was_edited(project):
+    (project / "prices.csv").write_text("tea,3\n")
+    with opened(here(project, code_files=["prices.csv"]), "demo") as run:
+        pass
+    (project / "prices.csv").write_text("tea,4\n")
+    assert edited(run.record) == ["prices.csv"]
+
+
+def test_a_run_recorded_without_functions_names_its_modules(project):
+    with opened(here(project), "demo") as run:
+        record = run.record
+    del record["code"]["parts"]
+    edit("own_prices", "PRICES = {'tea': '4'}\n")
+    assert edited(record) == ["own_tools"]
+
+
+def test_modules_that_are_missing_in_this_folder_are_not_called_edited(project):
+    with opened(here(project), "demo") as run:
+        record = run.record
+    for name in PROJECT:
+        (project / f"{name}.py").unlink()
+    edit("own_tools", PROJECT["own_tools"])
+    (project / "own_tools.py").unlink()
+    assert edited(record) == []
+
+
+def test_the_list_names_an_edited_function(project):
+    now = here(project)
+    with opened(now, "demo"):
+        pass
+    edit("own_tools", PROJECT["own_tools"].replace("return PRICES[key]", "return '0'"))
+    (run,) = listed(now.store)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view([run], now.store))
+    assert "  own_tools.lookup changed" in console.file.getvalue()
+    assert as_json([run])["runs"][0]["edited"] == ["own_tools.lookup"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,30 +27,52 @@ def test_a_program_that_cannot_start_is_named_with_its_log(
         serving.start(MlflowStore.choose(tmp_path), (1, 2), stack)
 
 
-class Enough(Exception):
-    """Ends the endless loop."""
+class Inputs:
+    """What is deployed, and how often; `refusals` are the outcomes of attempts."""
 
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *refusals: str) -> None:
+        self.now: list[object] = ["market"]
+        self.attempts = 0
+        self._refusals = iter(refusals)
+        monkeypatch.setattr(serving, "deployable", lambda: [*self.now])
+        monkeypatch.setattr(serving, "deploy", self._deploy)
 
-def test_a_failed_deployment_is_printed_and_repeated_after_the_next_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    turns: Iterator[None] = iter([None] * 4)
-
-    def turn(seconds: float) -> None:
-        if next(turns, Enough) is Enough:
-            raise Enough
-
-    states = iter([["market"], ["market", "stall"], ["market", "stall"], ["stall"]])
-    outcomes = iter(["The server is busy.", ""])
-
-    def deploy(log: Path) -> None:
-        if refusal := next(outcomes):
+    def _deploy(self, log: Path) -> None:
+        self.attempts += 1
+        if refusal := next(self._refusals, ""):
             raise ValueError(refusal)
 
-    monkeypatch.setattr(serving.time, "sleep", turn)
-    monkeypatch.setattr(serving, "deployable", lambda: next(states))
-    monkeypatch.setattr(serving, "deploy", deploy)
-    with pytest.raises(Enough):
-        serving.keep([], tmp_path / "up.log", ["market"])
+    def looks(self, count: int, deployments: serving.Deployments) -> list[int]:
+        """The attempts after each of several looks."""
+        attempts = []
+        for _ in range(count):
+            deployments.renew()
+            attempts.append(self.attempts)
+        return attempts
+
+
+def test_a_change_is_deployed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = Inputs(monkeypatch)
+    deployments = serving.Deployments(tmp_path / "up.log", ["market"])
+    assert inputs.looks(2, deployments) == [0, 0]
+    inputs.now.append("stall")
+    assert inputs.looks(3, deployments) == [1, 1, 1]
+
+
+def test_a_failed_deployment_is_printed_and_repeated_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = Inputs(monkeypatch, "The server is busy.")
+    deployments = serving.Deployments(tmp_path / "up.log", [])
+    assert inputs.looks(4, deployments) == [1, 2, 2, 2]
     assert capsys.readouterr().out == "The deployments stay as they are. The server is busy.\n"
-    assert list(outcomes) == []
+
+
+def test_a_deployment_that_stays_refused_is_repeated_ever_more_rarely_until_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = Inputs(monkeypatch, *["prefect.yaml is invalid."] * 5)
+    deployments = serving.Deployments(tmp_path / "up.log", [])
+    assert inputs.looks(8, deployments) == [1, 2, 2, 3, 3, 3, 3, 4]
+    inputs.now.append("stall")
+    assert inputs.looks(3, deployments) == [5, 6, 6]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.reports.compare.run_comparison import RunComparison, compared, shown
-from agentfly_core.reports.compare.tried_policy import tried
+from agentfly_core.reports.compare.tried_policy import TriedPolicy, tried
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
 from tests.support.tried_runs import (
@@ -207,3 +207,38 @@ def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> No
     message = r"--evaluation: got 'hard', two has test, validation\."
     with pytest.raises(ValueError, match=message):
         tried(store, "two", "hard")
+
+
+def edited(run: str, module: str, **functions: str) -> TriedPolicy:
+    """A policy of a run with this digest of my_quiz, and of its functions."""
+    code = {f"my_quiz.{name}": digest for name, digest in functions.items()}
+    settings = {"code.my_quiz": module, "step": 2}
+    solved = {"one": 1.0, "two": 0.0}
+    return TriedPolicy(run, 2, 0, 0, settings, "f491", "exact", solved, {"my_quiz": "0", **code})
+
+
+def test_changed_code_is_named_by_function() -> None:
+    runs = [
+        edited("first", "9f2c", look_up="a", answer="x"),
+        edited("second", "77b0", look_up="b", answer="x"),
+        edited("third", "51aa", look_up="c", answer="x"),
+        edited("fourth", "be7d", look_up="a", answer="x", hint="n"),
+    ]
+    assert [group.differs for group in compared(runs).groups] == [
+        {"code.my_quiz.hint": "unchanged", "code.my_quiz.look_up": "unchanged"},
+        {"code.my_quiz.hint": "unchanged", "code.my_quiz.look_up": "changed"},
+        {"code.my_quiz.hint": "unchanged", "code.my_quiz.look_up": "version 3"},
+        {"code.my_quiz.hint": "changed", "code.my_quiz.look_up": "unchanged"},
+    ]
+    assert compared(runs[:2]).sentence.startswith(
+        "code.my_quiz.look_up=changed solves 0.0 points more than unchanged"
+    )
+
+
+def test_changed_code_recorded_without_functions_has_its_digest() -> None:
+    old = replace(edited("old", "9f2c"), code={})
+    new = edited("new", "77b0", look_up="a")
+    assert [group.differs for group in compared([old, new]).groups] == [
+        {"code.my_quiz": "9f2c"},
+        {"code.my_quiz": "77b0"},
+    ]

@@ -12,7 +12,7 @@ import pytest
 from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.reference import RunPolicy
-from agentfly_core.experiment import user_code
+from agentfly_core.experiment import own_modules
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.pipeline.retention import NoSpace
@@ -287,7 +287,7 @@ def test_an_unfinished_night_with_edited_code_is_given_up(
         nights(work).run("nightly-2026-11-20")
     (tmp_path / "night_problems.py").write_text(text.replace("own(*splits)", "own(*all)"))
     monkeypatch.delitem(sys.modules, "night_problems", raising=False)
-    user_code._package.cache_clear()
+    own_modules._package.cache_clear()
     work.fate = lambda _: None
     nights(work).run("nightly-2026-11-21")
     (given_up,) = (entry for entry in work.reported if entry.event == "given_up")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,7 +67,7 @@ def names(episodes: Sequence[StoredEpisode]) -> list[str]:
         (Conditions(problem="1+1"), ["1+1"]),
         (Conditions(chain=0), ["41+58", "1+1", "2+2"]),
         (Conditions(chain=1), []),
-        (Conditions(ending="terminal"), ["41+58"]),
+        (Conditions(ending=Ending.TERMINAL), ["41+58"]),
         (Conditions(below=0.5), ["1+1"]),
         (Conditions(below=0.25), []),
         (Conditions(above=0.25), ["41+58"]),
@@ -80,6 +81,21 @@ def names(episodes: Sequence[StoredEpisode]) -> list[str]:
 )
 def test_all_conditions_must_hold_for_an_episode(conditions: Conditions, left: list[str]) -> None:
     assert names(matching(STORED, conditions)) == left
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        (Conditions(tool="calculater"), "has no tool 'calculater'. Did you mean 'calculator'?"),
+        (Conditions(tool="search"), "has no tool 'search'. Known: calculator."),
+        (Conditions(problem="3+3", tool="calculator"), "has no problem '3+3'."),
+    ],
+)
+def test_a_problem_or_tool_that_no_episode_has_is_refused(
+    conditions: Conditions, message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        matching(STORED, conditions)
 
 
 def test_the_worst_or_best_come_first_and_no_reward_is_worst() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,31 @@ RUNS = [A, B, C, Unreadable("bad", "run.json is damaged")]
         (["BASE"], ["a"]),
         (["damaged"], ["bad"]),
         (["seed: 1"], []),
-        (["update.lerning_rate=1"], []),
+        (["state=running"], []),
+        (["seed=0", "state=stopped"], []),
     ],
 )
 def test_all_conditions_must_hold_for_a_run(conditions: list[str], left: list[str]) -> None:
     assert [each.name for each in only(RUNS, conditions)] == left
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (
+            "update.lerning_rate=1",
+            "no run has 'update.lerning_rate'. Did you mean 'update.learning_rate'?",
+        ),
+        ("state=stoped", "no run has state=stoped. Did you mean 'stopped'?"),
+        ("tag=baselin", "no run has tag=baselin. Did you mean 'baseline'?"),
+        ("experiment=quiz", "no run has experiment=quiz. Known: shop."),
+        ("seed=7", "no run has seed=7. Known: 0, 1, 2."),
+    ],
+)
+def test_a_key_or_value_that_no_run_has_is_refused(condition: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"--filter: {message}")):
+        only(RUNS, [condition])
+    assert only([], [condition]) == []
 
 
 @pytest.mark.parametrize(

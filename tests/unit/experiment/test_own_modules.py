@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentfly_core.experiment import user_code
+from agentfly_core.experiment import own_modules
 
 PROJECT = {
     "found_tools.py": '"""Tools of a shop."""\nimport json, found_units as units\n\n'
@@ -37,8 +37,8 @@ def project(tmp_path, monkeypatch):
 
 def sources(module):
     """The files of a module, as another process reads them."""
-    user_code._package.cache_clear()
-    return user_code.sources(module)
+    own_modules._package.cache_clear()
+    return own_modules.sources(module)
 
 
 def test_a_module_depends_on_its_package_and_own_imports(project):
@@ -77,7 +77,7 @@ def test_an_installed_package_counts_if_it_is_named():
 def test_a_process_reads_a_module_once(project):
     before = sources("found_deep.steps")
     (project / "found_deep/steps.py").write_text("STEP = 6\n")
-    assert user_code.sources("found_deep.steps") == before
+    assert own_modules.sources("found_deep.steps") == before
     assert sources("found_deep.steps") != before
 
 

@@ -1,0 +1,123 @@
+"""The files, functions and classes of an author's own modules, and of what these import."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from agentfly_core.experiment.definitions import definitions
+from agentfly_core.system.files import sha256
+from agentfly_core.system.formats.hashing import digest
+from agentfly_core.system.module_search import INSTALLED, OURS
+
+IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
+LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
+SUFFIXES = (".py", ".so", ".pyd")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A top-level module or package: sha256 of its files, digests of its functions and classes, and
+    the top-level names that it imports.
+
+        Package({"my_shop.py": "9f2c..."}, {"my_shop.price": "77b0c2a1", ...}, {"my_units"})
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+
+
+def sources(module: str) -> dict[str, str]:
+    """Return the sha256 of each file of a module's top-level package, and of its imports that are
+    not installed. Empty for AgentFly's modules and the standard library.
+    """
+    return {name: own for package in _reached(module) for name, own in package.files.items()}
+
+
+def _reached(module: str) -> list[Package]:
+    """The packages whose sources count for a module, its own first."""
+    top = module.partition(".")[0]
+    if top in OURS or top in sys.stdlib_module_names:
+        return []
+    if spec_of(top) is None:
+        raise ValueError(
+            f"{module} has no source file. Move it to a module such as {top}.py, for example from "
+            "a notebook."
+        )
+    packages, done, waiting = list[Package](), set[str](), {top}
+    while waiting := waiting - done:
+        done.add(name := waiting.pop())
+        if name == top or ((spec := spec_of(name)) and not _is_installed(spec)):
+            packages.append(package := _package(name))
+            waiting |= package.imports
+    return packages
+
+
+def spec_of(top: str) -> ModuleSpec | None:
+    """The import spec of a top-level module, or None without a file."""
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # the main module of a notebook
+        return None
+    return spec if spec and (spec.has_location or spec.submodule_search_locations) else None
+
+
+def _is_installed(spec: ModuleSpec) -> bool:
+    path = _roots(spec)[0].resolve()
+    return not {*INSTALLED}.isdisjoint(path.parts) or path.is_relative_to(LIBRARY)
+
+
+def _roots(spec: ModuleSpec) -> list[Path]:
+    """The folders of a package, or the file of a module."""
+    return [Path(root) for root in spec.submodule_search_locations or [str(spec.origin)]]
+
+
+@cache  # a process runs the code that it imported first
+def _package(name: str) -> Package:
+    spec = spec_of(name)
+    assert spec, f"{name} has no file"
+    package = Package()
+    for root in _roots(spec):
+        inside = sorted(root.rglob("*")) if root.is_dir() else [root]
+        for path in (path for path in inside if path.suffix in SUFFIXES and path.is_file()):
+            relative = path.relative_to(root.parent)
+            package.files[relative.as_posix()] = own = sha256(path)
+            if path.suffix == ".py":
+                package.imports.update(_imports(source := path.read_bytes()))
+                package.parts.update(definitions(relative, source))
+            else:
+                package.parts[relative.as_posix()] = own[:8]
+    if _is_installed(spec):  # it may be large, and nobody edits it
+        return replace(package, parts={name: digest(package.files)[:8]})
+    return package
+
+
+def _imports(source: bytes) -> set[str]:
+    """The top-level names that a source imports. Text may look like an import, so a name counts
+    only if a module of this name exists.
+    """
+    tops = set[str]()
+    for package, modules in IMPORT.findall(source):
+        for name in (package, *modules.split(b",")):
+            tops.update(first.decode() for first in re.findall(rb"^\s*(\w+)", name))
+    return {top for top in tops if top not in OURS and top not in sys.stdlib_module_names}
+
+
+def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
+    """Digests of the functions, classes and files that these modules depend on."""
+    packages = (package for module in modules for package in _reached(module))
+    own = {name: part for package in packages for name, part in package.parts.items()}
+    return own | {name: file[:8] for name, file in data.items()}
+
+
+def top_of(name: str) -> str:
+    """The top-level module of a function, class or file: `my_shop`."""
+    return re.split("[./]", name)[0]
