@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.injection import kinds_needed
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -24,7 +25,14 @@ from agentfly_core.models.model_config import require_trainable
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
-from agentfly_core.pipeline.workers.pool import working
+from agentfly_core.pipeline.workers.pool import (
+    OwnSamplers,
+    ServedSampler,
+    WorkerPool,
+    address_of,
+    setup_of,
+    worker_processes,
+)
 from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
@@ -89,38 +97,31 @@ def rollout_services(
     With `scripted` the sampler is in the process that plays. Raises ValueError for a frozen speaker
     that is missing or has other tokens.
     """
-    store, site = experiment.store, experiment.divided_site
-    chats = chat_services(
-        store, site, experiment.settings.agent.speakers, endpoint_of(store, model)
-    )
+    store, settings, site = experiment.store, experiment.settings, experiment.divided_site
+    chats = chat_services(store, site, settings.agent.speakers, endpoint_of(store, model))
     sampling: AbstractContextManager[Sampler] = (
-        nullcontext(local_sampler(experiment, model, chats))
+        nullcontext(local_sampler(store, settings, site, model, chats))
         if scripted
         else sampler_service(experiment, model, owner, logs, chats)
     )
-    with sampling as sampler:
-        playing = (
-            working(experiment, model, sampler, chats, owner, logs)
-            if site.workers
-            else local_player(experiment, model, sampler, chats)
-        )
-        with playing as player:
+    with sampling as sampler, ExitStack() as stack:
+        if not site.workers:
+            player = stack.enter_context(local_player(experiment, model, sampler, chats))
             yield RolloutServices(player)
+            return
+        experiment.require_speakers_unchanged()
+        address = address_of(sampler, site)
+        setup = setup_of(experiment, model, address)
+        policies = ServedSampler(sampler, store) if address else OwnSamplers()
+        budgets = {name: chat.budget for name, chat in chats.items()}
+        processes = stack.enter_context(worker_processes(setup, site.workers, budgets, owner, logs))
+        yield RolloutServices(WorkerPool(store, policies, processes))
 
 
 @contextmanager
 def local_player(
     experiment: Experiment, model: Pointer, sampler: Sampler, chats: Mapping[str, ChatService]
 ) -> Iterator[LocalPlayer]:
-    """Start what plays in this process, beside a sampler."""
-    with local_services(experiment, model, sampler, chats) as services:
-        yield LocalPlayer(experiment, services)
-
-
-@contextmanager
-def local_services(
-    experiment: Experiment, model: Pointer, sampler: Sampler, chats: Mapping[str, ChatService]
-) -> Iterator[LocalServices]:
     """Start environments and frozen speakers in this process, beside a sampler."""
     store, settings, site = experiment.store, experiment.settings, experiment.divided_site
     with environments_here(experiment.whole) as resources:
@@ -128,7 +129,7 @@ def local_services(
         experiment.require_speakers_unchanged()
         speakers = settings.agent.speakers
         frozen = frozen_speakers(store, speakers, site, settings.dtype, tokenizer, chats)
-        yield LocalServices(sampler, resources, tokenizer, frozen)
+        yield LocalPlayer(experiment, LocalServices(sampler, resources, tokenizer, frozen))
 
 
 @contextmanager
@@ -137,7 +138,8 @@ def sampler_service(
 ) -> Iterator[Sampler]:
     """Start the sampler of the site, or use the chat service of `model`."""
     if endpoint_of(experiment.store, model) or experiment.site.sampler == "transformers":
-        yield local_sampler(experiment, model, chats)
+        store, settings = experiment.store, experiment.settings
+        yield local_sampler(store, settings, experiment.divided_site, model, chats)
         return
     from agentfly_core.inference import vllm_server
 
@@ -149,28 +151,26 @@ def sampler_service(
         address, base or folder, settings.dtype, settings.agent, site, rank
     )
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
-        yield vllm_sampler(experiment, service)
+        yield vllm_sampler(service, settings.dtype, experiment.site)
 
 
-def vllm_sampler(experiment: Experiment, service: Service) -> VLLM:
+def vllm_sampler(service: Service, dtype: str, site: Site) -> VLLM:
     """The sampler of a vLLM server."""
     from agentfly_core.inference.vllm_client import VLLM  # loads aiohttp
 
-    site = experiment.site
-    dtype = experiment.settings.dtype
     return VLLM(service, dtype, site.concurrency, takes_turns=site.shares_gpus)
 
 
 def local_sampler(
-    experiment: Experiment, model: Pointer, chats: Mapping[str, ChatService]
+    store: Store, settings: Settings, site: Site, model: Pointer, chats: Mapping[str, ChatService]
 ) -> Sampler:
     """The sampler without a server, or of the chat service that is used as `model`."""
-    if not (name := endpoint_of(experiment.store, model)):
-        return in_process(experiment.divided_site, experiment.settings.dtype)
+    if not (name := endpoint_of(store, model)):
+        return in_process(site, settings.dtype)
     from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
-    tokenizer = tokenizer_of(experiment.store, model)
-    stop = template_of(experiment.settings.template, tokenizer).stop_tokens[0]
+    tokenizer = tokenizer_of(store, model)
+    stop = template_of(settings.template, tokenizer).stop_tokens[0]
     return EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.user_code import code_of
+from agentfly_core.inference.endpoints.budget import Budget
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.workers.connection import Death
@@ -28,7 +29,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.service import Service, new_address, supervised
 
 if TYPE_CHECKING:
-    from agentfly_core.inference.endpoints.chat_service import ChatService
+    pass
 
 MOST_DEATHS = 3
 RESTARTS = 1_000_000
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLost(RuntimeError):
-    """Workers died again and again, and no episode could be blamed."""
+    """WorkerPool died again and again, and no episode could be blamed."""
 
 
 class OwnSamplers:
@@ -91,8 +92,8 @@ class ServedSampler(OwnSamplers):
             self._changed.wait_for(lambda: not self._playing)
 
 
-class Workers:
-    """Plays jobs in workers, as many at a time as there are: `Workers(store, ServedSampler(...),
+class WorkerPool:
+    """Plays jobs in workers, as many at a time as there are: `WorkerPool(store, ServedSampler(...),
     [WorkerProcess(...)]).do(job)`.
     """
 
@@ -148,34 +149,23 @@ def _lost(death: Death) -> str:
 
 
 @contextmanager
-def working(
-    experiment: Experiment,
-    model: Pointer,
-    sampler: Sampler,
-    chats: Mapping[str, ChatService],
-    owner: str,
-    logs: Path,
-) -> Iterator[Workers]:
-    """Start the workers of a site; `owner` is the uid of their run.
+def worker_processes(
+    setup: Setup, count: int, budgets: Mapping[str, Budget], owner: str, logs: Path
+) -> Iterator[Sequence[WorkerProcess]]:
+    """Start workers; `owner` is the uid of their run.
 
-    Raises ValueError for a frozen speaker that changed, and RuntimeError for an environment still
-    in use at the end of the block.
+    Raises RuntimeError for an environment still in use at the end of the block.
     """
-    experiment.require_speakers_unchanged()
-    served = _address_of(sampler, experiment.site)
-    setup = _setup(experiment, model, served)
-    budgets = {name: chat.budget for name, chat in chats.items()}
-    policies = ServedSampler(sampler, experiment.store) if served else OwnSamplers()
     with ExitStack() as stack:
-        numbers = range(1, experiment.site.workers + 1)
+        numbers = range(1, count + 1)
         services = [stack.enter_context(_supervised(number, owner, logs)) for number in numbers]
         processes = [WorkerProcess(service, setup, budgets) for service in services]
         for process in processes:
             stack.callback(process.end)
-        yield Workers(experiment.store, policies, processes)
+        yield processes
 
 
-def _address_of(sampler: Sampler, site: Site) -> str:
+def address_of(sampler: Sampler, site: Site) -> str:
     """The address of a vLLM server; empty for samplers in the process that plays."""
     if site.sampler != "vllm":
         return ""
@@ -190,7 +180,8 @@ def _supervised(number: int, owner: str, logs: Path) -> AbstractContextManager[S
     return supervised("worker", command, {}, address, log, owner, RESTARTS)
 
 
-def _setup(experiment: Experiment, model: Pointer, sampler: str) -> Setup:
+def setup_of(experiment: Experiment, model: Pointer, sampler: str) -> Setup:
+    """What workers need to know; `sampler` is the address of vLLM, or empty."""
     settings, site, store = experiment.settings, experiment.site, experiment.store
     return Setup(
         name=experiment.name,

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +27,14 @@ from agentfly_core.authoring.event_loop import Interrupted, LoopHeld, interrupt
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.task import Task
+from agentfly_core.experiment.task import Task, import_tasks
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
 from agentfly_core.pipeline.services import (
     chat_services,
     endpoint_of,
+    local_player,
     local_sampler,
-    local_services,
     vllm_sampler,
 )
 from agentfly_core.pipeline.workers.job import Blame
@@ -156,44 +156,40 @@ def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPla
     sys.path[:] = setup.path
     settings, site = Settings.model_validate(setup.settings), Site.model_validate(setup.site)
     store = Store.at(setup.store, Path(setup.cache))
-    whole = Experiment.of(setup.name, settings, {}, site, store, setup.pinned)
-    _require_same_code(setup, whole)
-    experiment, model = _share(whole, site.workers), Pointer(**setup.model)
-    endpoint = endpoint_of(store, model)
-    chats = chat_services(store, experiment.site, settings.agent.speakers, endpoint)
+    tasks = import_tasks(settings)
+    _require_same_code(setup, code_of(settings, tasks).get("rollout", {}))
+    shares = {name: _share(task, site.workers) for name, task in tasks.items()}
+    requests = {"concurrency": max(1, site.concurrency // site.workers)}
+    experiment = Experiment.of(
+        setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares
+    )
+    model, dtype = Pointer(**setup.model), settings.dtype
+    endpoint, divided = endpoint_of(store, model), experiment.divided_site
+    chats = chat_services(store, divided, settings.agent.speakers, endpoint)
     for name, chat in chats.items():
         chat.budget = _SessionBudget(name, line, inbox)
     sampler = (
-        vllm_sampler(experiment, Service("vllm", setup.sampler))
+        vllm_sampler(Service("vllm", setup.sampler), dtype, experiment.site)
         if setup.sampler
-        else local_sampler(experiment, model, chats)
+        else local_sampler(store, settings, divided, model, chats)
     )
-    with local_services(experiment, model, sampler, chats) as services:
-        yield LocalPlayer(experiment, services)
+    with local_player(experiment, model, sampler, chats) as player:
+        yield player
 
 
-def _share(experiment: Experiment, workers: int) -> Experiment:
-    """The experiment with one worker's share of environments and requests to the sampler.
+def _share(task: Task, workers: int) -> Task:
+    """A task with one worker's share of environments.
 
     Shares are equal: the result must not depend on the worker that plays a shard.
     """
-
-    def shared(task: Task) -> Task:
-        limits = {
-            kind: replace(limit, limit=limit.limit // workers)
-            for kind, limit in task.limits.items()
-        }
-        return replace(task, limits=limits)
-
-    tasks = {name: shared(task) for name, task in experiment.tasks.items()}
-    requests = max(1, experiment.site.concurrency // workers)
-    site = experiment.site.model_copy(update={"concurrency": requests})
-    return replace(experiment, whole=shared(experiment.whole), tasks=tasks, site=site)
+    limits = {
+        kind: replace(limit, limit=limit.limit // workers) for kind, limit in task.limits.items()
+    }
+    return replace(task, limits=limits)
 
 
-def _require_same_code(setup: Setup, experiment: Experiment) -> None:
+def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
     """Raise ValueError for files that were edited since the session began."""
-    code = code_of(experiment.settings, experiment.tasks).get("rollout", {})
     if edited := [name for name, digest in setup.code.items() if code.get(name) != digest]:
         raise ValueError(
             f"{', '.join(edited)} was edited while the command works. Put it back, or start the "
