@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
@@ -17,6 +17,7 @@ from agentfly_core.config.reference import (
     LocalModel,
     OwnNano,
     RunPolicy,
+    SpeakerReference,
     model_reference,
     run_step,
 )
@@ -168,9 +169,11 @@ def check_place(settings: Settings, place: Site) -> None:
         )
 
 
-def check_workers(settings: Settings, tasks: Mapping[str, Task], place: Site) -> None:
+def check_workers(
+    frozen: Iterable[SpeakerReference], tasks: Mapping[str, Task], place: Site
+) -> None:
     """Raise ValueError for more workers than environments or the memory of a GPU allow."""
-    count, frozen = place.workers, settings.agent.speakers.values()
+    count = place.workers
     for limits in (task.limits for task in tasks.values()):
         for kind, limit in limits.items():
             if limit.limit < count:

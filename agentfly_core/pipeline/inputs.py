@@ -76,7 +76,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
         from agentfly_core.models import own_nano  # loads torch, which takes seconds
 
         reads_bytes, training = own_nano.byte_tokenizer(), split(store.open(data), "train")
-        spec = rollout_spec(experiment, reads_bytes)
+        spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes)
         if warm_start := settings.warm_start:
             # without limits of length or a seed; the script also speaks for frozen speakers
             rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed

@@ -14,7 +14,6 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.task import Task
 from agentfly_core.inference.sampler import Sampler
@@ -43,15 +42,17 @@ Seeds = tuple[int | str, ...]
 
 
 def rollout_spec(
-    experiment: Experiment, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen] = {}
+    whole: Task,
+    mixture: Mapping[str, Task],
+    tokenizer: PreTrainedTokenizerBase,
+    frozen: Mapping[str, Frozen] = {},
 ) -> RolloutSpec:
     """Collect the rules by which episodes are played with a model of this tokenizer.
 
     The policy speaks for all roles outside of `frozen`.
     """
-    spec = _task_spec(experiment.whole, tokenizer, frozen)
-    mixture = experiment.mixture.items()
-    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in mixture}
+    spec = _task_spec(whole, tokenizer, frozen)
+    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in mixture.items()}
     return replace(spec, tasks=tasks)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.injection import kinds_needed
-from agentfly_core.config.experiment import Settings
+from agentfly_core.config.parts import Part
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -100,7 +100,7 @@ def rollout_services(
     store, settings, site = experiment.store, experiment.settings, experiment.divided_site
     chats = chat_services(store, site, settings.agent.speakers, endpoint_of(store, model))
     sampling: AbstractContextManager[Sampler] = (
-        nullcontext(local_sampler(store, settings, site, model, chats))
+        nullcontext(local_sampler(store, settings.template, settings.dtype, site, model, chats))
         if scripted
         else sampler_service(experiment, model, owner, logs, chats)
     )
@@ -139,7 +139,8 @@ def sampler_service(
     """Start the sampler of the site, or use the chat service of `model`."""
     if endpoint_of(experiment.store, model) or experiment.site.sampler == "transformers":
         store, settings = experiment.store, experiment.settings
-        yield local_sampler(store, settings, experiment.divided_site, model, chats)
+        site, template = experiment.divided_site, settings.template
+        yield local_sampler(store, template, settings.dtype, site, model, chats)
         return
     from agentfly_core.inference import vllm_server
 
@@ -162,15 +163,20 @@ def vllm_sampler(service: Service, dtype: str, site: Site) -> VLLM:
 
 
 def local_sampler(
-    store: Store, settings: Settings, site: Site, model: Pointer, chats: Mapping[str, ChatService]
+    store: Store,
+    template: Part,
+    dtype: str,
+    site: Site,
+    model: Pointer,
+    chats: Mapping[str, ChatService],
 ) -> Sampler:
     """The sampler without a server, or of the chat service that is used as `model`."""
     if not (name := endpoint_of(store, model)):
-        return in_process(site, settings.dtype)
+        return in_process(site, dtype)
     from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
     tokenizer = tokenizer_of(store, model)
-    stop = template_of(settings.template, tokenizer).stop_tokens[0]
+    stop = template_of(template, tokenizer).stop_tokens[0]
     return EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
 
 

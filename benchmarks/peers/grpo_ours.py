@@ -71,7 +71,7 @@ def main() -> None:
     scratch = Path(given["scratch"])
     experiment = Experiment.of("grpo", settings, {}, site, Store.at(str(scratch), scratch))
     policies = [Path(given["model"])]
-    spec = rollout_spec(experiment, harness.tokenizer_of(policies[0]))
+    spec = rollout_spec(experiment.whole, experiment.mixture, harness.tokenizer_of(policies[0]))
     with ExitStack() as stack:
         serving = harness.vllm_sampler(settings, site, policies[0], given["group"], scratch)
         sampler = stack.enter_context(serving)

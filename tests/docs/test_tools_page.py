@@ -47,7 +47,7 @@ async def test_the_quiz_of_the_page_is_valid_and_solvable(settings, nano):
     checks.check(settings)
     problems = dataset.build(settings.data, settings.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    rules = rollout_spec(experiment_of(settings), tokenizer)
+    rules = rollout_spec(experiment_of(settings).whole, {}, tokenizer)
     policy = policy_at(settings.warm_start.demonstrations, {}, problems, 0)
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, rules.template.stop_tokens[0], policy)

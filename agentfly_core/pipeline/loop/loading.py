@@ -33,7 +33,7 @@ def load(
     if "workers" not in place.model_fields_set:
         place = place.model_copy(update={"workers": workers})
     checks.check_place(read.settings, place)
-    checks.check_workers(read.settings, tasks, place)
+    checks.check_workers(read.settings.agent.speakers.values(), tasks, place)
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)

@@ -129,7 +129,7 @@ class PreparedPlay:
             changed = replace(
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
-            spec = mode.rules(rollout_spec(here, ready.tokenizer, ready.frozen))
+            spec = mode.rules(rollout_spec(here.whole, here.mixture, ready.tokenizer, ready.frozen))
             name = self._take_name(mode.name)
             layout = PlayLayout(name)
             try:

@@ -87,7 +87,9 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
         specs = of_split(temperature, seed, sample, "trial", len(sample))
         tokenizer, policies = byte_tokenizer(), {"oracle": knowing, "idle": idle}
-        spec = _without_judges(boundless(rollout_spec(experiment, tokenizer)))
+        spec = _without_judges(
+            boundless(rollout_spec(experiment.whole, experiment.mixture, tokenizer))
+        )
         played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
         return report + _report(experiment.name, played["oracle"], played["idle"])
     except Exception as error:  # code of the author's, which a run reports with its place

@@ -17,6 +17,7 @@ from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.scoring import check_rewards
 from agentfly_core.pipeline.workers.job import NO_BLAME, Blame, DemonstrationJob, Job, RolloutJob
 from agentfly_core.records.dataset import split
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import Frozen, FrozenPolicy
 from agentfly_core.store.artifact import Artifact, Pointer
@@ -89,12 +90,16 @@ class LocalPlayer:
 
         return produce(self.experiment.store, job.target, make)
 
+    @property
+    def _rules(self) -> RolloutSpec:
+        whole, mixture, here = self.experiment.whole, self.experiment.mixture, self.services
+        return rollout_spec(whole, mixture, here.tokenizer, here.frozen)
+
     def _play_shard(self, job: RolloutJob, blame: Blame, folder: Path) -> Mapping[str, float]:
         here, progress = self.services, job.progress
-        spec = rollout_spec(self.experiment, here.tokenizer, here.frozen)
         watch = watching(progress.stage, progress.step, progress.done, progress.total)
         gates, episodes = self.experiment.settings.gates, blame.mark(job.episodes)
-        return play_shard(spec, gates, here.sampler, episodes, folder, watch, here.resources)
+        return play_shard(self._rules, gates, here.sampler, episodes, folder, watch, here.resources)
 
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
         """Play demonstrations, after the rewards have scored some."""
@@ -102,7 +107,7 @@ class LocalPlayer:
         warm_start, gates = settings.warm_start, settings.gates
         assert warm_start is not None
         shown = DemonstrationPlayer(
-            rollout_spec(self.experiment, here.tokenizer, here.frozen),
+            self._rules,
             here.tokenizer,
             split(self.experiment.store.open(job.data), "train"),
             warm_start,

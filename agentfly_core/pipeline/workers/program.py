@@ -171,7 +171,7 @@ def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPla
     sampler = (
         vllm_sampler(Service("vllm", setup.sampler), dtype, experiment.site)
         if setup.sampler
-        else local_sampler(store, settings, divided, model, chats)
+        else local_sampler(store, settings.template, dtype, divided, model, chats)
     )
     with local_player(experiment, model, sampler, chats) as player:
         yield player

@@ -44,7 +44,7 @@ class Played:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(demonstrations, "HEARD", 64)  # an eighth of the time, the same form
             self.tokenizer, _ = inputs.tokenizer(experiment)
-        self.spec = playing.rollout_spec(experiment, self.tokenizer)
+        self.spec = playing.rollout_spec(experiment.whole, experiment.mixture, self.tokenizer)
         assert settings.warm_start is not None
         self.shown = partial(policy_at, settings.warm_start.demonstrations)
         self.max_model_len = settings.agent.max_model_len

@@ -107,7 +107,7 @@ def played(
         experiment = experiment_of(rules)
         episodes = of_step(rules.rollout, rules.seeds_of(1), problems, 1, experiment.greedy)
         play_shard(
-            rollout_spec(experiment, tokenizer, frozen),
+            rollout_spec(experiment.whole, experiment.mixture, tokenizer, frozen),
             rules.gates,
             sampler,
             episodes,
@@ -199,7 +199,10 @@ def test_a_shard_without_environment_rewards_is_discarded(tokenizer: Any, tmp_pa
 
 
 def player_of(experiment: Experiment, tokenizer: Any) -> DemonstrationPlayer:
-    spec, settings = rollout_spec(experiment, tokenizer), experiment.settings
+    spec, settings = (
+        rollout_spec(experiment.whole, experiment.mixture, tokenizer),
+        experiment.settings,
+    )
     of = (settings.warm_start, settings.quotas, settings.seed, settings.gates.failed)
     return DemonstrationPlayer(spec, tokenizer, PROBLEMS, *of)
 

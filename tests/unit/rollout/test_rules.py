@@ -48,7 +48,7 @@ def settings_with(**changes: Any) -> Settings:
 
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
-    spec = rollout_spec(experiment_of(settings_with()), TOKENIZER)
+    spec = rollout_spec(experiment_of(settings_with()).whole, {}, TOKENIZER)
     assert (spec.tools, spec.agent, spec.limits) == (
         (search, checkout),
         tool_loop,
@@ -67,7 +67,7 @@ def test_a_playbook_is_read_from_the_experiment() -> None:
 
 
 def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
-    assert rollout_spec(experiment_of(settings_with()), TOKENIZER).rewards == (bought,)
+    assert rollout_spec(experiment_of(settings_with()).whole, {}, TOKENIZER).rewards == (bought,)
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
