@@ -42,6 +42,7 @@ import flows.cli.stages
 import flows.cli.training
 import flows.orchestration
 import flows.train  # noqa: F401
+from agentfly_core.pipeline.workers.pool import PROGRAM
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent
 from flows.__main__ import main as agentfly
@@ -52,9 +53,10 @@ class Life:
     """Moments in the life of a command so far, and the moment of its death.
 
     A moment is a publication (`publish runs/tiny-5f0e2b7c/steps/000001/policy`) or progress
-    (`update 1 2`: two optimizer steps of step 1 are done). A death is `{"at": moment}`, with
-    `"time": 2` for its second occurrence, or `{"opening": n}` for the n-th opened file. It kills
-    the command, or with `"of"` its "learner", its "sampler" or a process.
+    (`update 1 2`: two optimizer steps of step 1 are done). A death is `{"at": moment}` or
+    `{"at": [moment, ...]}`, with `"time": 2` for its second occurrence, or `{"opening": n}` for the
+    n-th opened file. It kills the command, or with `"of"` its "learner", its "sampler", its
+    "workers" or a process.
     """
 
     def __init__(self, folder: Path, death: dict[str, Any]) -> None:
@@ -79,23 +81,27 @@ class Life:
     def _live(self, moment: str) -> None:
         self.moments.append(moment)
         times = self.moments.count(moment)
-        self._die(moment == self.death.get("at") and times == self.death.get("time", 1))
+        at = self.death.get("at", [])
+        dies = moment == at if isinstance(at, str) else moment in at
+        self._die(dies and times == self.death.get("time", 1))
 
     def _die(self, now: bool) -> None:
         if now:
             of = self.death.get("of", os.getpid())
-            self.death = {}
-            os.kill(of if isinstance(of, int) else heart(of), signal.SIGKILL)
+            for process in [of] if isinstance(of, int) else hearts(of):
+                os.kill(process, signal.SIGKILL)
 
 
-def heart(service: str) -> int:
-    """The process that does a service's work: the learner's first rank, the engine of the sampler's
-    server.
+def hearts(service: str) -> list[int]:
+    """The processes that do a service's work: the learner's first rank, the engine of the sampler's
+    server, the processes that play.
     """
     children = psutil.Process().children(recursive=True)
     if service == "learner":
-        return next(child.pid for child in children if child.environ().get("RANK") == "0")
-    return next(child.pid for child in children if child.name().startswith("VLLM::Engine"))
+        return [child.pid for child in children if child.environ().get("RANK") == "0"][:1]
+    if service == "workers":
+        return [child.pid for child in children if PROGRAM in child.cmdline()[2:5]]
+    return [child.pid for child in children if child.name().startswith("VLLM::Engine")][:1]
 
 
 def live(order: dict[str, Any], notes: int) -> int:

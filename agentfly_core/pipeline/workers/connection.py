@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from types import TracebackType
 
 from agentfly_core.authoring import call_table
@@ -27,6 +28,8 @@ from agentfly_core.system.service import Service
 LOOK = 1.0
 MARGIN = 5.0
 """Seconds that a silent worker has beyond the limits of its calls."""
+STACKS_SECONDS = 0.5
+"""Seconds that it has to write its stacks into its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,15 @@ class Death:
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """The call that caused it, if only one can have; `alone` are episodes played alone."""
+        """The call that caused it, if only one episode's can have; `alone` are played alone."""
         candidates = self.running or self.calls
         episodes = {call.episode for call in candidates}
         if len(episodes) != 1 or "" in episodes:
             return None
-        return candidates[0] if self.certain or not episodes.isdisjoint(alone) else None
+        if not self.certain and episodes.isdisjoint(alone):
+            return None
+        # the call of a tool begins within that of its agent
+        return max(candidates, key=attrgetter("since"))
 
 
 class Disconnected(Exception):
@@ -122,6 +128,9 @@ class Connection:
         longest = max((call.longest for call in running), default=LONGEST)
         if time.monotonic() - call_table.heartbeat(self._table) > longest + MARGIN:
             self.blame(f"kept its process from running for more than {longest:g} s", *running)
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGUSR1)
+            time.sleep(STACKS_SECONDS)
             self.kill()
 
     def death(self) -> Death:

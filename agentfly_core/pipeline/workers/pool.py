@@ -31,6 +31,7 @@ from agentfly_core.system.service import Service, new_address, supervised
 if TYPE_CHECKING:
     pass
 
+PROGRAM = "agentfly_core.pipeline.workers.program"
 MOST_DEATHS = 3
 RESTARTS = 1_000_000
 logger = logging.getLogger(__name__)
@@ -176,7 +177,7 @@ def address_of(sampler: Sampler, site: Site) -> str:
 
 def _supervised(number: int, owner: str, logs: Path) -> AbstractContextManager[Service]:
     address, log = new_address("worker"), logs / f"worker-{number}.log"
-    command = [sys.executable, "-u", "-m", "agentfly_core.pipeline.workers.program", str(address)]
+    command = [sys.executable, "-u", "-m", PROGRAM, str(address)]
     return supervised("worker", command, {}, address, log, owner, RESTARTS)
 
 

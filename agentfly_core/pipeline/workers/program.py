@@ -3,7 +3,8 @@
     python -m agentfly_core.pipeline.workers.program SOCKET
 
 Its calls of authors' functions are in the file `calls-PID` of TMPDIR, which the session reads when
-this process dies or does not answer. SIGINT is ignored. `process` is the side of the session.
+this process dies or does not answer. SIGINT is ignored, and SIGUSR1 writes the stacks of all
+threads. `process` is the side of the session.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def main(address: str) -> None:
     """Serve one session."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)
     call_table.renew(call_table.empty_file(table_of(Service("worker", address), os.getpid())))
     threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
     with socket.socket(socket.AF_UNIX) as door:
@@ -85,6 +87,7 @@ def main(address: str) -> None:
     logging.getLogger().setLevel(logging.INFO)
     with listening(lambda progress: line.send(Reported(progress))):
         _served(line)
+    os._exit(0)  # the interpreter would wait for threads that authors' code left behind
 
 
 class _Inbox:
@@ -134,6 +137,7 @@ def _do(message: Assigned, player: LocalPlayer, sampler: str, line: MessageLine)
         worn = bool(call_table.table.given_up)
         line.send(JobDone(Pointer(artifact.uri, artifact.digest), worn))
     except LoopHeld as held:
+        faulthandler.dump_traceback()
         line.send(GivenUp(held.how, (held.call,) if held.call else ()))
         os._exit(HELD_EXIT)
     except Interrupted:

@@ -1,0 +1,269 @@
+"""Code that misbehaves in a worker fails at most its own episode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.config.experiment import Settings
+from agentfly_core.config.site import Site
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.services import rollout_services
+from agentfly_core.pipeline.workers import connection, pool
+from agentfly_core.pipeline.workers.job import RolloutJob
+from agentfly_core.pipeline.workers.pool import WorkerLost
+from agentfly_core.records.parquet import EPISODES, read_trajectories
+from agentfly_core.records.trajectory import Ending, Problem, Trajectory
+from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.store.artifact import ArtifactKey
+from agentfly_core.store.store import Store
+from agentfly_core.system.progress import Progress
+from tests.support.hasty_worker import SECONDS
+from tests.support.processes import processes_of
+from tests.support.unruly import LATE
+
+HERE = "tests.support.unruly"
+SHARD, AFFECTED = 6, 2
+WITHOUT_ENVIRONMENT = {
+    "model": "nano:calculator",
+    "template": {"use": "agentfly_core.inference.templates.chatml:Hermes", "show_tools": False},
+    "data": {"use": "tests.support.problems:clean", "train": 8, "test": 4},
+    "agent": {"use": f"{HERE}:agent", "max_turns": 2, "max_tokens": 8, "max_model_len": 160},
+    "tools": [f"{HERE}:calm", f"{HERE}:bend", f"{HERE}:press"],
+    "rewards": {f"{HERE}:even": 1.0},
+    "gates": {"failed": 1.0, "unscored": 1.0},
+    "steps": 1,
+}
+WITH_ENVIRONMENT = {
+    "tools": [f"{HERE}:calm", f"{HERE}:look"],
+    "rewards": {f"{HERE}:even": 1.0, f"{HERE}:judge": 1.0},
+    "environments": {f"{HERE}:Unruly": SHARD},
+    "evaluate": {"goal": f"{HERE}:even"},
+}
+HELD = "held the event loop for more than"
+SILENT = "kept its process from running for more than"
+OVERDUE = "no result within 0.5 s"
+Play = Callable[..., list[Trajectory]]
+
+
+@contextmanager
+def session(folder: Path, **changes: Any) -> Iterator[Play]:
+    """Play shards with a warm worker: `play("bend", "sleeps")` has one episode that misbehaves."""
+    site = Site(sampler="transformers", threads=1, workers=1)
+    store = Store.at(str(folder), folder / "cache")
+    settings = Settings.model_validate({**WITHOUT_ENVIRONMENT, **changes})
+    experiment = Experiment.of("unruly", settings, {}, site, store)
+    policy = inputs.base_model(experiment)
+
+    def play(place: str = "no", deed: str = "deed") -> list[Trajectory]:
+        target = ArtifactKey(f"runs/unruly/{place}-{deed}", "rollout", f"{place}-{deed}", {})
+        job = RolloutJob(target, policy, 0, shard(place, deed), Progress("rollout", 1, 0, SHARD))
+        return read_trajectories(store.open(services.player.do(job)) / EPISODES)
+
+    with rollout_services(experiment, policy, str(folder), folder / "logs") as services:
+        yield play
+
+
+def shard(place: str, deed: str) -> tuple[EpisodeSpec, ...]:
+    facts = {AFFECTED: {"place": place, "deed": deed}}
+    problems = [Problem(f"p{n}", f"What is {n}?", facts.get(n, {})) for n in range(SHARD)]
+    return tuple(
+        EpisodeSpec(problem, 0, 1, "train", 1.0, seed) for seed, problem in enumerate(problems)
+    )
+
+
+def tokens(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
+    """The tokens of all episodes but the one that misbehaves."""
+    return {
+        one.problem.id: [(turn.given.tokens, turn.sampled[0].tokens) for turn in one.turns]
+        for number, one in enumerate(trajectories)
+        if number != AFFECTED
+    }
+
+
+def read(trajectory: Trajectory) -> list[str]:
+    """The contents of what the model read after its first reply."""
+    return [item.content for turn in trajectory.turns[1:] for item in turn.read]
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Play]]:
+    """Start sessions; they leave no process behind."""
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(pool, "PROGRAM", "tests.support.hasty_worker")
+        patch.setattr(connection, "MARGIN", 1.0)
+        patch.setattr(connection, "LONGEST", SECONDS)
+        folders = list[Path]()
+
+        def start(**changes: Any) -> Play:
+            folders.append(tmp_path_factory.mktemp("session"))
+            return stack.enter_context(session(folders[-1], **changes))
+
+        yield start
+    assert [command for folder in folders for command in processes_of(str(folder))] == []
+
+
+@pytest.fixture(scope="module")
+def play(sessions: Callable[..., Play]) -> Play:
+    """A session without environments."""
+    return sessions()
+
+
+@pytest.fixture(scope="module")
+def calm(play: Play) -> list[Trajectory]:
+    """The shard in which nobody misbehaves."""
+    return play()
+
+
+@pytest.fixture(scope="module")
+def play_in(sessions: Callable[..., Play]) -> Play:
+    """A session with environments."""
+    return sessions(**WITH_ENVIRONMENT)
+
+
+@pytest.fixture(scope="module")
+def calm_in(play_in: Play) -> list[Trajectory]:
+    """The shard with environments in which nobody misbehaves."""
+    return play_in()
+
+
+def test_a_shard_is_calm(calm: list[Trajectory]) -> None:
+    assert [one.ending for one in calm] == [Ending.NO_TOOL_CALLS] * SHARD
+    assert [read(one) for one in calm] == [[f"Seen p{n}."] for n in range(SHARD)]
+
+
+def test_unusual_results_are_answers(play: Play, calm: list[Trajectory]) -> None:
+    """Covers a memory limit, endless recursion, a lot of output, and threads left behind."""
+    answers = {}
+    for deed in ("allocates", "recurses", "floods", "leaves_threads"):
+        played = play("press", deed)
+        assert tokens(played) == tokens(calm), deed
+        (answers[deed],) = read(played[AFFECTED])
+    assert answers == {
+        "allocates": "MemoryError, without a message",
+        "recurses": "RecursionError: maximum recursion depth exceeded",
+        "floods": "None",
+        "leaves_threads": "None",
+    }
+
+
+def test_an_agent_that_exits_ends_its_episode(play: Play, calm: list[Trajectory]) -> None:
+    played = play("agent", "leaves")
+    assert tokens(played) == tokens(calm)
+    assert played[AFFECTED].ending is Ending.AGENT_ERROR
+    assert "it called exit('enough')" in str(played[AFFECTED].error)
+
+
+def kind(name: str, *values: str, long: bool = True) -> Any:
+    """A kind of misbehaviour: place, deed and, if it fails its episode, the error."""
+    return pytest.param(*values, id=name, marks=[pytest.mark.long] if long else [])
+
+
+@pytest.mark.parametrize(
+    ("place", "deed"),
+    [
+        kind("a sync tool that returns late", "press", "is_late", long=False),
+        kind("a sync tool that never returns", "press", "sleeps"),
+        kind("swallowed cancellation", "bend", "ignores_cancelling"),
+    ],
+)
+def test_an_overdue_call_is_abandoned(
+    play: Play, calm: list[Trajectory], place: str, deed: str
+) -> None:
+    played = play(place, deed)
+    assert tokens(played) == tokens(calm)
+    assert read(played[AFFECTED]) == [OVERDUE]
+    assert LATE not in repr(played)
+
+
+EXIT = "ended its process: exit code 7"
+CRASH = "ended its process: SIGSEGV"
+TOOL_OR_AGENT = "The (tool '(bend|press)'|agent agent)"
+"""A call can return before all threads of its process are stopped."""
+
+
+@pytest.mark.parametrize(
+    ("place", "deed", "error"),
+    [
+        kind("sleep in async code", "bend", "sleeps", f"The tool 'bend' {HELD} 0.5 s", long=False),
+        kind("infinite regex", "press", "matches", f"The tool 'press' {SILENT}", long=False),
+        kind("SIGSEGV in a thread", "press", "crashes", f"The tool 'press' {CRASH}", long=False),
+        kind("GIL held on the loop", "bend", "holds_gil", f"The tool 'bend' {SILENT}"),
+        kind("GIL held in a thread", "press", "holds_gil", f"The tool 'press' {SILENT}"),
+        kind("os._exit on the loop", "bend", "exits", f"The tool 'bend' {EXIT}"),
+        kind("os._exit in a thread", "press", "exits", f"The tool 'press' {EXIT}"),
+        kind("SIGSEGV on the loop", "bend", "crashes", f"The tool 'bend' {CRASH}"),
+        kind("SIGKILL", "press", "is_killed", "The tool 'press' ended its process: SIGKILL"),
+        kind("SIGSTOP on the loop", "bend", "stops", f"{TOOL_OR_AGENT} {SILENT}"),
+        kind("SIGSTOP in a thread", "press", "stops", f"{TOOL_OR_AGENT} {SILENT}"),
+        kind("blocking agent", "agent", "sleeps", f"The agent agent {HELD} 3 s"),
+        kind("blocking callback", "bend", "calls_back", f"The tool 'bend' {HELD} 3 s"),
+    ],
+)
+def test_code_that_ends_its_worker_fails_its_episode(
+    play: Play, calm: list[Trajectory], place: str, deed: str, error: str
+) -> None:
+    played = play(place, deed)
+    assert tokens(played) == tokens(calm)
+    affected = played[AFFECTED]
+    assert (affected.ending, affected.turns) == (Ending.FAILED, ())
+    assert re.match(error, str(affected.error))
+
+
+@pytest.mark.parametrize(
+    ("place", "deed", "error"),
+    [
+        kind("blocking reward", "judge", "sleeps", f"The reward 'judge' {HELD} 0.5 s"),
+        kind("blocking reset", "reset", "sleeps", rf"Unruly.reset\(\) {HELD} 3 s"),
+        kind("deaf reset", "reset", "ignores_cancelling", "ServiceFailure: Unruly is not ready"),
+    ],
+)
+def test_an_environment_that_misbehaves_fails_its_episode(
+    play_in: Play, calm_in: list[Trajectory], place: str, deed: str, error: str
+) -> None:
+    played = play_in(place, deed)
+    assert tokens(played) == tokens(calm_in)
+    affected = played[AFFECTED]
+    assert (affected.ending, affected.turns) == (Ending.FAILED, ())
+    assert re.match(error, str(affected.error))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("deed", ["sleeps", "ignores_cancelling"])
+def test_close_that_misbehaves(play_in: Play, calm_in: list[Trajectory], deed: str) -> None:
+    played = play_in("close", deed)
+    print(played[AFFECTED].ending, played[AFFECTED].error)
+    assert tokens(played) == tokens(calm_in)
+
+
+@pytest.mark.long
+def test_an_environment_that_cannot_be_made_once_is_made_again(
+    sessions: Callable[..., Play], calm_in: list[Trajectory], tmp_path: Path
+) -> None:
+    environments = {f"{HERE}:Unruly": {"limit": SHARD, "mark": str(tmp_path / "mark")}}
+    play = sessions(**{**WITH_ENVIRONMENT, "environments": environments})
+    assert tokens(play()) == tokens(calm_in)
+
+
+@pytest.mark.long
+def test_an_environment_that_can_never_be_made_is_named(
+    sessions: Callable[..., Play], calm_in: list[Trajectory], tmp_path: Path
+) -> None:
+    environments = {f"{HERE}:Unruly": {"limit": SHARD, "mark": str(tmp_path / "none/mark")}}
+    play = sessions(**{**WITH_ENVIRONMENT, "environments": environments})
+    with pytest.raises(WorkerLost, match=r"Under way were: Unruly\(\)"):
+        play()
+
+
+def test_processes_of_a_tool_end_with_the_session(tmp_path: Path) -> None:
+    with session(tmp_path) as play:
+        for deed in ("forks", "leaves_threads"):
+            play("press", deed)
+        assert len(processes_of(str(tmp_path))) > 2
+    assert processes_of(str(tmp_path)) == []

@@ -1,0 +1,80 @@
+"""Workers die, alone, together and with their session; runs end with the bytes of `workers: 0`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.lives import (
+    KILLED,
+    TRAIN,
+    Lives,
+    Whole,
+    digests,
+    ledger,
+    summary,
+    survivors,
+)
+from tests.support.waiting import until
+
+ONE, TWO = {"AGENTFLY_WORKERS": "1"}, {"AGENTFLY_WORKERS": "2"}
+
+
+def assert_same(folder: Path, whole: Whole) -> None:
+    assert digests(folder) == digests(whole.folder)
+    assert ledger(folder).equals(ledger(whole.folder))
+    assert summary(folder) == summary(whole.folder)
+    assert not survivors(folder)
+
+
+def deaths(folder: Path) -> list[int]:
+    """How often each worker was killed."""
+    logs = sorted(folder.rglob("worker-*.log"))
+    return [log.read_text().count(f"exit code {KILLED}\n") for log in logs]
+
+
+def test_a_worker_killed_at_three_moments_leaves_equal_bytes(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
+    moments = ["rollout 1 2", "rollout 2 8", "update 3 1"]
+    end = lives.run(begun, *TRAIN, env=ONE, at=moments, of="workers")
+    assert end.code == 0, end.printed
+    assert deaths(begun) == [len(moments)]
+    assert_same(begun, whole)
+
+
+def test_two_workers_killed_at_once_leave_equal_bytes(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
+    end = lives.run(begun, *TRAIN, env=TWO, at="rollout 2 3", of="workers")
+    assert end.code == 0, end.printed
+    assert deaths(begun) == [1, 1]
+    assert_same(begun, whole)
+
+
+def test_a_session_killed_with_its_worker_leaves_equal_bytes(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
+    end = lives.run(begun, *TRAIN, env=ONE, at="rollout 2 3")
+    assert end.code == KILLED, end.printed
+    until(lambda: not survivors(begun))
+    end = lives.run(begun, *TRAIN, env=TWO)
+    assert end.code == 0, end.printed
+    assert_same(begun, whole)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
+def test_workers_killed_at_random_moments_leave_equal_bytes(
+    begun: Path, lives: Lives, whole: Whole, seed: int
+) -> None:
+    """Three moments each, one a step, since a shard is played at most three times."""
+    draw = random.Random(seed)
+    moments = [f"rollout {step} {draw.randint(1, 8)}" for step in (1, 2, 3)]
+    env = draw.choice([ONE, TWO])
+    end = lives.run(begun, *TRAIN, env=env, at=moments, of="workers")
+    assert end.code == 0, end.printed
+    assert set(deaths(begun)) == {len(moments)}
+    assert_same(begun, whole)
