@@ -48,18 +48,18 @@ class _Loop:
 
     def __init__(self) -> None:
         self.loop, _ = background_loop.started("authors")
-        self._answered = time.monotonic()
+        self.answered = 0.0
 
     def require_answers(self) -> None:
         """Raise LoopHeld for a loop that code holds for too long."""
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
-        silent = time.monotonic() - self._answered > LONGEST
+        silent = time.monotonic() - self.answered > LONGEST
         if (holder and holder.overdue) or (silent and not holder):
             raise LoopHeld(holder)
 
     def _answer(self) -> None:
-        self._answered = time.monotonic()
+        self.answered = time.monotonic()
 
 
 _turn = threading.Lock()
@@ -106,6 +106,7 @@ def _give_up(here: _Loop) -> None:
 
 
 def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
+    here.answered = time.monotonic()  # nobody has asked it since the last work
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
     while not concurrent.futures.wait([future], TICK).done:
         here.require_answers()

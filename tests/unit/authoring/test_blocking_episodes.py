@@ -149,6 +149,17 @@ def test_code_that_holds_the_loop_is_named_and_later_work_has_another_loop(
     assert run(play(["99"])).ending is Ending.NO_TOOL_CALLS
 
 
+def test_a_loop_that_was_idle_for_long_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    run(asyncio.sleep(0))
+    monkeypatch.setattr(event_loop, "TICK", 0.001)
+    monkeypatch.setattr(event_loop._loops[-1], "answered", -1e9)
+
+    async def takes_some_ticks() -> str:
+        return await asyncio.to_thread(lambda: str(threading.Event().wait(0.05)))
+
+    assert run(takes_some_ticks()) == "False"
+
+
 def test_a_reward_that_holds_the_loop_is_unscored_and_others_are_scored(
     released: threading.Event,
 ) -> None:
