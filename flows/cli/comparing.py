@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from agentfly_core.reports.compare.comparison_view import Curves, draw, view
-from agentfly_core.reports.compare.learning_curves import curve
-from agentfly_core.reports.compare.run_comparison import RunComparison, compared
-from agentfly_core.reports.compare.sweep import PREFIX, is_finished, runs_named
-from agentfly_core.reports.compare.tried_policy import tried
-from agentfly_core.runs.listing import in_store, run_named
-from agentfly_core.store.store import Store
+from agentfly_core.reports.compare.comparison_view import draw, view
+from agentfly_core.reports.compare.named_runs import compared_runs
+from agentfly_core.reports.compare.sweep import PREFIX, is_finished
+from agentfly_core.runs.listing import in_store
 from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where, typed
 from flows.local.terminal import VisibleConsole, output
 from flows.store import store_at
@@ -41,7 +37,7 @@ def compare(
         split: which problems: test, validation, or one of evaluate.datasets
         png: write a picture as well
     """
-    comparison, curves = _compared(store_at(store_uri), policies, split, against)
+    comparison, curves = compared_runs(store_at(store_uri), policies, split, against)
     if png:
         draw(comparison, curves, split, png)
     learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
@@ -49,24 +45,6 @@ def compare(
     output(document, view(comparison, curves, split), as_json)
     if png and not as_json:
         print(f"The picture is {png}")
-
-
-def _compared(
-    store: Store, references: Sequence[str], split: str, against: str
-) -> tuple[RunComparison, Curves]:
-    names = [run_named(store, name) for name in runs_named(store, references)]
-    if against:
-        base = run_named(store, against)
-        first = [name for name in names if base in (name, name.partition("@")[0])]
-        if not first:
-            raise ValueError(f"--against: got {against!r}, expected one of {', '.join(names)}.")
-        names = list(dict.fromkeys([*first, *names]))
-    comparison = compared([tried(store, name, split) for name in names])
-    curves = {
-        group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
-        for group in comparison.groups
-    }
-    return comparison, curves
 
 
 def sweep(
@@ -94,7 +72,9 @@ def sweep(
     if failed:
         print(f"Correct the causes, then continue: {typed.get()}", file=sys.stderr)
     if done := [run for run in made.settings if is_finished(store, run)]:
-        VisibleConsole().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
+        VisibleConsole().print(
+            view(*compared_runs(store, done, "test", ""), "test"), soft_wrap=True
+        )
     if not failed:
         print("The same again:", in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}"))
     return int(bool(failed))

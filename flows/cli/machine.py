@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,10 +19,10 @@ from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
+from flows.new_project import create
 from flows.nights import alarms
 
-SHIPPED = Path(__file__).resolve().parents[1]
-TEMPLATE, LISTS = SHIPPED / "project_template", SHIPPED / "requirements"
+LISTS = Path(__file__).resolve().parents[1] / "requirements"
 
 
 def doctor(*, sandbox: bool = False) -> int:
@@ -76,26 +74,9 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     Args:
         folder: where; made if missing
     """
-    files = template()
-    if there := [name for name in files if (folder / name).exists()]:
-        raise ValueError(f"{folder} has {', '.join(there)} already, and nothing was written.")
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    if shutil.which("git"):
-        inside = ["git", "rev-parse", "--is-inside-work-tree"]
-        if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
-            subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    print(f"{folder} has {', '.join(sorted(files))}. Read its README.md, then, in it:")
+    files = create(folder)
+    print(f"{folder} has {', '.join(files)}. Read its README.md, then, in it:")
     print("agentfly train market")
-
-
-def template() -> dict[str, str]:
-    """Return the files of a new project by path; shipped files end in .txt, `dot-` is a dot."""
-    return {
-        str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
-        for path in sorted(TEMPLATE.rglob("*.txt"))
-    }
 
 
 def requirements(machine: Literal["cpu", "gpu"], /) -> None:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from agentfly_core.config.experiment import Fork
-from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.pipeline.forking import forked, require_origin
-from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.listing import continuing, experiment_of, run_named
-from agentfly_core.runs.run import known_run, links_of, refuse_if_open
+from agentfly_core.pipeline.forking import require_origin
+from agentfly_core.runs.listing import run_named
+from agentfly_core.runs.run import known_run
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.run_tags import change_tags, tags_of
-from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows import dvc_outputs
 from flows.cli.arguments import (
     HERE,
@@ -40,16 +28,10 @@ from flows.cli.arguments import (
     typed,
 )
 from flows.experiments import load_experiment
-from flows.local.display import show_places, show_summary
-from flows.local.mlflow_ui import open_run
-from flows.local.prefect_server import open_flow_run
-from flows.local.state_dirs import settle
-from flows.orchestration import orchestrated
-from flows.reporting import report_again
+from flows.local.display import show_summary
+from flows.local.open_page import Ui, open_page
+from flows.run_command import forked_run, reported, trained
 from flows.store import store_at
-
-logger = logging.getLogger(__name__)
-IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 @Parameter(name="*", group=Group("Run", sort_key=1))
@@ -94,40 +76,10 @@ def train(
     store, settings = experiment.store, experiment.settings
     if options.tag:
         change_tags(store, name, options.tag, [])
-    if summary := request.finished():
-        try:
-            report_again(request)
-        except Damaged as damage:
-            logger.warning("%s The run repeats the damaged stages.", damage)
-            summary = None
-    if summary is None:
-        summary = _trained(request, arguments)
+    summary = reported(request) or trained(request, arguments, typed.get)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(store, settings.own_steps, summary)
     show_summary(store, summary)
-
-
-def _trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
-    """Run the flow; returns the summary of a run that ended before Prefect failed, too."""
-    name, store, site = request.name, request.experiment.store, request.experiment.site
-    refuse_if_open(store, name)
-    with orchestrated(name, partial(_continuing, store, name)) as places:
-        from flows.train import train as flow
-
-        show_places(places, site.mlflow_tracking_uri)
-        try:
-            summary: Summary = flow(**arguments, run=name)
-        except Exception as error:  # Prefect's own, after the end of the run
-            if (stored := request.finished()) is None:
-                raise
-            logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
-            summary = stored
-    return summary
-
-
-def _continuing(store: Store, name: str) -> str:
-    record = record_of(store, name)
-    return continuing(store, name, record) if record else typed.get()
 
 
 def fork(
@@ -150,21 +102,12 @@ def fork(
         site: a file in ./conf/site (default: where the run was)
     """
     store = store_at(store_uri)
-    policy = run_step(f"run:{run_named(store, origin)}")
-    if policy is None or policy.step == 0:
-        raise ValueError(
-            f"Got {origin!r}, expected RUN@STEP with a step of 1 or more, such as "
-            "quickstart-1f2e3d4c@7."
-        )
-    record = known_run(store, policy.run)
-    of_run(store, policy, "RUN@STEP")
-    experiment, own = experiment_of(record)
-    fork = Fork(run=policy.run, step=policy.step)
-    settings = (*own, *forked(fork, overrides))
-    where = Where(site or record["site"]["name"], store_uri)
+    experiment, settings, at = forked_run(store, origin, overrides)
+    where = Where(site or at, store_uri)
     loaded = load_experiment(**flow_arguments(experiment, settings, where))
-    if record_of(store, loaded.run_name(options.run, options.new)) is None:
-        require_origin(store, loaded.settings, loaded.settings.fork or fork)
+    begins = record_of(store, loaded.run_name(options.run, options.new)) is None
+    if begins and loaded.settings.fork:
+        require_origin(store, loaded.settings, loaded.settings.fork)
     train(experiment, *settings, where=where, options=options)
 
 
@@ -190,19 +133,10 @@ def tag(
     print(f"{run}: {' '.join(tags)}" if tags else f"{run} has no tags.")
 
 
-def open_ui(ui: Literal["mlflow", "prefect"], run: RunArg, /, *, store_uri: StoreArg = "") -> None:
+def open_ui(ui: Ui, run: RunArg, /, *, store_uri: StoreArg = "") -> None:
     """Open a run in the MLflow or Prefect UI.
 
     For example `agentfly open mlflow mine`.
     """
     store = store_at(store_uri)
-    record = known_run(store, run := run_named(store, run))
-    ids = links_of(store, run).get(IDS[ui])
-    if not ids:
-        again = continuing(store, run, record)
-        raise ValueError(f"{ui} was not reached while {run} was at work. To send the run: {again}")
-    places = settle(Path.cwd())
-    if ui == "prefect":
-        open_flow_run(places, ids[-1])
-    else:
-        open_run(MlflowStore.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])
+    open_page(store, run_named(store, run), ui)

@@ -160,7 +160,7 @@ def test_a_finished_run_of_other_data_is_refused(
     def refuse(*_: object) -> None:
         raise ValueError("the flow compares the data")
 
-    monkeypatch.setattr("flows.cli.training._trained", refuse)
+    monkeypatch.setattr("flows.cli.training.trained", refuse)
     assert main(["train", "tiny", "--run", "base"]) == 2
     assert "the flow compares the data" in capsys.readouterr().err
 

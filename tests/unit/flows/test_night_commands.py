@@ -13,8 +13,8 @@ from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import ArtifactKey
 from flows.__main__ import main
-from flows.cli import nights
 from flows.experiments import load_experiment
+from flows.nights import by_person
 
 TINY = """
 model: nano:calculator
@@ -31,7 +31,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(nights, "report_aliases", lambda *_: None)
+    monkeypatch.setattr(by_person, "report_aliases", lambda *_: None)
     experiment = load_experiment("tiny", [], "local", "")
     with opened(experiment, RUN) as run:
         for step in (1, 2):

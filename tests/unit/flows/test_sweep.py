@@ -217,7 +217,7 @@ def test_failed_runs_are_reported_even_without_a_comparison(
         raise ValueError("The dataset is not there.")
 
     train({2: 1})
-    monkeypatch.setattr(comparing, "_compared", lost)
+    monkeypatch.setattr(comparing, "compared_runs", lost)
     assert main(COMMAND) == 2
     errors = capsys.readouterr().err.splitlines()
     assert "failed: update.learning_rate=3e-5 seed=0" in errors[0]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.up import write_unit
 from flows.local.serving import GRACE
+from flows.local.up import write_unit
 
 
 def sections(text: str) -> configparser.ConfigParser:

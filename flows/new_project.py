@@ -1,0 +1,35 @@
+"""The files of a new project, for `agentfly init`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+TEMPLATE = Path(__file__).with_name("project_template")
+
+
+def create(folder: Path) -> list[str]:
+    """Write a new project into a folder, as a git repository; returns its files.
+
+    Raises ValueError if one of them exists.
+    """
+    files = template()
+    if there := [name for name in files if (folder / name).exists()]:
+        raise ValueError(f"{folder} has {', '.join(there)} already, and nothing was written.")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    if shutil.which("git"):
+        inside = ["git", "rev-parse", "--is-inside-work-tree"]
+        if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
+            subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    return sorted(files)
+
+
+def template() -> dict[str, str]:
+    """Return the files of a new project by path; shipped files end in .txt, `dot-` is a dot."""
+    return {
+        str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
+        for path in sorted(TEMPLATE.rglob("*.txt"))
+    }
