@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from flows.cli.completion import complete_files, complete_runs, complete_settings
-
-if TYPE_CHECKING:
-    from agentfly_core.experiment.experiment import Experiment
 
 typed: ContextVar[str] = ContextVar("typed", default="agentfly")
 """The command as typed: `agentfly train quickstart seed=1`."""
@@ -76,13 +73,3 @@ def flow_arguments(experiment: str, overrides: Sequence[str], where: Where) -> d
 
     overrides = [*dvc_outputs.overrides(experiment), *overrides]
     return {"experiment": experiment, "overrides": overrides, **asdict(where)}
-
-
-def load_checked(arguments: Mapping[str, Any]) -> Experiment:
-    """Load an experiment, and check its model and data files; raises ValueError."""
-    from agentfly_core.experiment.checks import check_inputs
-    from flows.experiments import load_experiment
-
-    experiment = load_experiment(**arguments)
-    check_inputs(experiment.settings)
-    return experiment

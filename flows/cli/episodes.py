@@ -11,11 +11,9 @@ from cyclopts.validators import mutually_exclusive
 from agentfly_core.pipeline.rescoring import new_rewards, rescored
 from agentfly_core.reports.compare.run_steps import run_steps, view
 from agentfly_core.reports.show import choice, rescored_view
-from agentfly_core.reports.show.as_json import both_json, episodes_json
 from agentfly_core.reports.show.choice import Conditions
-from agentfly_core.reports.show.printed import show as printed
+from agentfly_core.reports.show.chosen import Chosen
 from agentfly_core.reports.show.rescored_view import Second, judged
-from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
 from flows.cli.arguments import RUNS, AsJson, StoreArg
@@ -68,18 +66,14 @@ def show(
         return
     named = reference(run_named(store, what))
     stored = read(store, named, evaluation, demonstrations)
-    matching = choice.matching(stored, conditions)
-    order: tuple[choice.SortOrder, int] = ("best", best) if best else ("worst", worst or 3)
+    order: choice.SortOrder = "best" if best else "worst"
+    chosen = Chosen(stored, conditions, order, best or worst or 3)
     if against is None:
-        shown = choice.first(matching, *order)
-        episodes = printed(stored, len(matching), shown)
-        output(episodes_json(stored, len(matching), shown), episodes, as_json, wrap=True)
-        return
-    other = read(store, against_of(against, named, store), evaluation, demonstrations)
-    twice = played_twice(matching, other, stored.title)
-    changed = most_changed(twice, *order)
-    pairs = show_both(stored, other, twice, len(matching), changed)
-    output(both_json(stored, other, len(matching), changed), pairs, as_json, wrap=True)
+        shown = chosen.alone()
+    else:
+        other = read(store, against_of(against, named, store), evaluation, demonstrations)
+        shown = chosen.beside(other)
+    output(*shown, as_json, wrap=True)
 
 
 def score(

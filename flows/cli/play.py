@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict, replace
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import mutually_exclusive
 
-from agentfly_core.pipeline.play.chat import Chat
-from agentfly_core.pipeline.play.episodes import PlayRequest, prepare
-from agentfly_core.pipeline.play.live import Live
-from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.play.players import described
+from agentfly_core.pipeline.play.episodes import PlayRequest
 from agentfly_core.pipeline.play.summary import figures
+from agentfly_core.records.run_record import ModeName
 from agentfly_core.runs.listing import in_store
 from flows.cli.arguments import (
     HERE,
@@ -25,11 +19,10 @@ from flows.cli.arguments import (
     Override,
     Where,
     flow_arguments,
-    load_checked,
     typed,
 )
-from flows.local.display import logging_to, stage_bar
-from flows.local.state_dirs import settle
+from flows.experiments import load_checked
+from flows.local.playing import played_on_terminal
 from flows.local.terminal import VisibleConsole, print_json
 
 MODE = Group("Mode (one of)", sort_key=1, validator=mutually_exclusive)
@@ -66,23 +59,12 @@ def play(
         as_json: print one JSON document
     """
     experiment = load_checked(flow_arguments(target, overrides, where))
-    logs, console = settle(Path.cwd()).state / "logs" / "play", VisibleConsole(stderr=as_json)
-    show, mode = partial(console.print, soft_wrap=True), Mode()
-    with logging_to(logs / "play.log"):
-        request = PlayRequest(policy, split, 1 if chat else episodes, problem, typed.get())
-        prepared = prepare(experiment, request, 1 if live else experiment.settings.rollout.shard)
-        show(f"{described(prepared.player, experiment.settings.model)} plays.")
-        if live:
-            mode = Live(show)
-        elif chat:
-            chosen = prepared.episodes[0].problem
-            show(f"problem {chosen.id}: {chosen.prompt}\nAn empty line ends the chat.")
-            if not (first := _ask()):
-                show("The chat is empty and was not stored.")
-                return
-            mode = Chat(first, _ask, show)
-        with nullcontext() if live or chat else stage_bar(console):
-            played = prepared.play(logs, mode)
+    request = PlayRequest(policy, split, 1 if chat else episodes, problem, typed.get())
+    mode: ModeName = "live" if live else "chat" if chat else "experiment"
+    played = played_on_terminal(experiment, request, mode, VisibleConsole(stderr=as_json))
+    if played is None:
+        print("The chat is empty and was not stored.")
+        return
     totals = figures(played, experiment.whole.goal)
     if chat:
         # there was no attempt at the problem
@@ -92,12 +74,3 @@ def play(
         return
     print(*totals.lines(), sep="\n")
     print(f"Read them: {in_store(experiment.store, 'agentfly', 'show', f'play:{played.name}')}")
-
-
-def _ask() -> str:
-    """Return a line of input; empty at the end."""
-    try:
-        return input("you>    ").strip()
-    except EOFError:
-        print()
-        return ""

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Column, Table
 
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.runs import versioning
@@ -84,10 +83,7 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     run = run_named(store, run)
     into = main_workspace(Path.cwd()) / STATE / "verify" / run
     differences = verification.verify(store, run, into)
-    table = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)
-    for uri, difference in differences.items():
-        table.add_row(uri, difference or "agrees")
-    VisibleConsole().print(table)
+    VisibleConsole().print(verification.table(differences))
     same = [*differences.values()].count("")
     print(f"{same} of {len(differences)} artifacts of {run} agree to the byte, see {into}.")
     return int(same < len(differences))

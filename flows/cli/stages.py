@@ -26,10 +26,9 @@ from flows.cli.arguments import (
     Override,
     Where,
     flow_arguments,
-    load_checked,
     typed,
 )
-from flows.experiments import load_experiment
+from flows.experiments import load_checked, load_experiment
 from flows.local.display import rates_table
 from flows.local.terminal import VisibleConsole, output, print_json
 from flows.orchestration import orchestrated

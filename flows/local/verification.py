@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+from rich.table import Column, Table
 
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.run_layout import summary_of
@@ -83,3 +86,11 @@ def _difference(first: Artifact | None, second: Artifact) -> str:
     old, new = ({n: e["sha256"] for n, e in a.manifest["files"].items()} for a in (first, second))
     other = sorted(name for name, _ in old.items() ^ new.items() if name not in OUTSIDE_DIGEST)
     return f"differs in {', '.join(dict.fromkeys(other))}" if other else ""
+
+
+def table(differences: Mapping[str, str]) -> Table:
+    """A row for each artifact with its difference."""
+    rows = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)
+    for uri, difference in differences.items():
+        rows.add_row(uri, difference or "agrees")
+    return rows

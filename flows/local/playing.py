@@ -1,0 +1,48 @@
+"""Episodes of `agentfly play` on a terminal: with a bar, turn by turn, or in a chat."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.pipeline.play.chat import Chat
+from agentfly_core.pipeline.play.episodes import Played, PlayRequest, prepare
+from agentfly_core.pipeline.play.live import Live
+from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.play.players import described
+from agentfly_core.records.run_record import ModeName
+from flows.local.display import logging_to, stage_bar
+from flows.local.state_dirs import settle
+
+
+def played_on_terminal(
+    experiment: Experiment, request: PlayRequest, name: ModeName, console: Console
+) -> Played | None:
+    """Play and store the episodes of a request; None for an empty chat."""
+    logs, show = settle(Path.cwd()).state / "logs" / "play", partial(console.print, soft_wrap=True)
+    with logging_to(logs / "play.log"):
+        at_once = 1 if name == "live" else experiment.settings.rollout.shard
+        prepared = prepare(experiment, request, at_once)
+        show(f"{described(prepared.player, experiment.settings.model)} plays.")
+        mode = Live(show) if name == "live" else Mode()
+        if name == "chat":
+            problem = prepared.episodes[0].problem
+            show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
+            if not (first := _line()):
+                return None
+            mode = Chat(first, _line, show)
+        with stage_bar(console) if name == "experiment" else nullcontext():
+            return prepared.play(logs, mode)
+
+
+def _line() -> str:
+    """Return a line of input; empty at the end."""
+    try:
+        return input("you>    ").strip()
+    except EOFError:
+        print()
+        return ""
