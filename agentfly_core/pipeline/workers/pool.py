@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -27,9 +26,6 @@ from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import timing
 from agentfly_core.store.store import Store
 from agentfly_core.system.service import Service, new_address, supervised
-
-if TYPE_CHECKING:
-    pass
 
 PROGRAM = "agentfly_core.pipeline.workers.program"
 MOST_DEATHS = 3
