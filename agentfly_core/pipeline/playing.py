@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Seeds = tuple[int | str, ...]
+REPORTS = 100
 
 
 def rollout_spec(
@@ -162,11 +163,14 @@ OnEpisode = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
-    """Return a listener that reports finished episodes as progress; `done` were played before."""
-    played = count(done + 1)
+    """Return a listener that reports finished episodes as progress, up to REPORTS times a stage;
+    `done` were played before.
+    """
+    played, every = count(done + 1), max(1, total // REPORTS)
 
     def watch(_: Trajectory) -> None:
-        report(Progress(stage, step, next(played), total))
+        if (number := next(played)) % every == 0 or number == total:
+            report(Progress(stage, step, number, total))
 
     return watch
 
