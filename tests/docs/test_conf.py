@@ -11,6 +11,7 @@ from tests.support.project import ROOT
 
 EXPERIMENTS = loading.names(ROOT / "conf")
 CALCULATOR = "agentfly_core.tools.calculator:calculator"
+SHOP_SEARCH = "agentfly_core.recipes.shop.tools:search"
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +95,10 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
             "algorithm.use=agentfly_core.datasets.arithmetic:arithmetic",
             "arithmetic is not an algorithm",
         ),
-        ("tools=[agentfly_core.tools.shop:search]", "needs a Shop, but its limit is missing"),
+        (
+            f"tools=[{SHOP_SEARCH}]",
+            "needs a Shop, but its limit is missing",
+        ),
         (f"tools=[{CALCULATOR}, {CALCULATOR}]", "2 tools are called 'calculator'"),
         ("data.operators=7", r"arithmetic: operators: Input should be a valid string \(got 7\)"),
         (

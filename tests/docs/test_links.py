@@ -17,7 +17,7 @@ FILES = [
     for path in (ROOT / top).rglob("*")
     if path.is_file()
 ]
-READY_MADE = "agents|algorithms|datasets|environments|rewards|templates|tools"
+READY_MADE = "agents|algorithms|datasets|environments|recipes|rewards|templates|tools"
 
 
 def anchors(page: Path) -> set[str]:

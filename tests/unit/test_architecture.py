@@ -36,6 +36,7 @@ LAYERS = [
     ["pipeline.play", "reports.show", "testing"],
     ["reports.compare", "reports.nights", "pipeline.stages"],
     ["pipeline.loop"],
+    ["recipes"],
     ["tasks", "flows.local"],
     ["flows"],
 ]
@@ -43,6 +44,7 @@ LAYERS = [
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 DOORS = ("agentfly_core", "agentfly_core.rl", "agentfly_core.sandbox")
 READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "tools"}
+RECIPES = ROOT / "agentfly_core/recipes"
 SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
 ONLY = {
     "mlflow": ("tracking/",),
@@ -128,6 +130,8 @@ def test_a_room_of_the_core_has_3_to_13_modules():
         core,
         core / "reports",
         *(core / name for name in READY_MADE),
+        RECIPES,
+        *RECIPES.iterdir(),
     }
     sizes = {
         str(f.relative_to(core)): len([*f.glob("*.py")]) - (f / "__init__.py").exists()
@@ -193,7 +197,8 @@ SHOWN = [
     ROOT / "data/README.md",
     *sorted((ROOT / "flows/project_template").rglob("*.txt")),
 ]
-READY_MADE_PARTS = tuple(f"agentfly_core.{name}." for name in (*READY_MADE, "inference.templates"))
+WITH_PARTS = (*READY_MADE, "recipes", "inference.templates")
+READY_MADE_PARTS = tuple(f"agentfly_core.{name}." for name in WITH_PARTS)
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)

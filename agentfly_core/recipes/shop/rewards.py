@@ -1,0 +1,16 @@
+"""Reward of an order in the shop."""
+
+from __future__ import annotations
+
+from agentfly_core.authoring.reward import reward
+from agentfly_core.recipes.shop.environment import Shop
+from agentfly_core.records.trajectory import Problem, Score
+
+
+@reward
+async def bought(shop: Shop, problem: Problem) -> Score:
+    """1 if the order is `problem.facts["order"]`, else 0; part `lines`: share of right lines."""
+    wanted: dict[str, int] = problem.facts["order"]
+    order = shop.order or {}
+    lines = sum(order.get(key) == count for key, count in wanted.items()) / len(wanted)
+    return Score(float(order == wanted), parts={"lines": lines})
