@@ -36,7 +36,7 @@ def observed(conversation: Conversation) -> list[str]:
     return [item.content for item in conversation.messages if isinstance(item, Observation)]
 
 
-def filled(prompt: str, texts: Mapping[str, str], recipe: str) -> tuple[str, dict[str, str]]:
+def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, dict[str, str]]:
     """The text that a prompt fills, and its fields: `("rename", {"old": "amber-mills", ...})`.
 
     Raises ValueError for another prompt.
@@ -45,4 +45,4 @@ def filled(prompt: str, texts: Mapping[str, str], recipe: str) -> tuple[str, dic
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w -]+)", re.escape(text))
         if match := re.fullmatch(pattern, prompt):
             return kind, match.groupdict()
-    raise ValueError(f"Got {prompt!r}, expected a prompt of recipes.{recipe}.")
+    raise ValueError(f"Got {prompt!r}, expected a prompt of {dataset}.")

@@ -53,7 +53,7 @@ def test_the_file_can_be_generated_again() -> None:
 
 def test_the_second_page_has_the_answer() -> None:
     for problem in SPLITS["train"]:
-        kind, fields = filled(problem.prompt, QUESTIONS, "search")
+        kind, fields = filled(problem.prompt, QUESTIONS, "recipes.search")
         about, person = (PAGES[page] for page in problem.facts["pages"])
         assert (about["title"], about[fields["role"]]) == (fields["title"], person["title"])
         assert person["title"] in about["text"]
@@ -135,4 +135,4 @@ async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> 
 
 async def test_an_unknown_question_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of recipes.search"):
-        filled("Who?", QUESTIONS, "search")
+        filled("Who?", QUESTIONS, "recipes.search")

@@ -67,7 +67,7 @@ def test_two_of_ten_families_are_held_out() -> None:
 
 def test_a_prompt_describes_its_family() -> None:
     for problem in HUNDRED[:10]:
-        family, values = filled(problem.prompt, PROMPTS, "terminal")
+        family, values = filled(problem.prompt, PROMPTS, "recipes.terminal")
         assert PROMPTS[family].format(**values) == problem.prompt
         assert family == problem.facts["family"]
 
@@ -165,7 +165,7 @@ async def test_the_oracle_ends_after_an_unexpected_output(printed: str) -> None:
 
 async def test_a_prompt_without_a_family_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Got 'Do it\.', expected a prompt of recipes.terminal"):
-        filled("Do it.", PROMPTS, "terminal")
+        filled("Do it.", PROMPTS, "recipes.terminal")
 
 
 @pytest.mark.parametrize(

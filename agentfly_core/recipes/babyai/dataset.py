@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
+from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import shares
 from agentfly_core.recipes.babyai.demonstrations import COLORS, PORTABLE, named, solvable
 from agentfly_core.recipes.babyai.environment import level, mission, view_text
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
 
 LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
 _MOST_SEEDS = 1000

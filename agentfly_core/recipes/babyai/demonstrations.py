@@ -11,12 +11,10 @@ from functools import partial
 from itertools import product, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.players import Demonstrator, called, mistake, observed
 from agentfly_core.recipes.babyai.environment import ACTIONS, view_text
 from agentfly_core.recipes.babyai.tools import DONE, OVER
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
 
 if TYPE_CHECKING:
     from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel

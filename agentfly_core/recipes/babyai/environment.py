@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from agentfly_core.authoring.environment import Environment
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
-from agentfly_core.system.module_search import require_package
+from agentfly_core import Environment, Problem, digest, require_package
 
 if TYPE_CHECKING:
     from minigrid.core.world_object import WorldObj
@@ -57,7 +54,7 @@ class BabyAI(Environment):
         """Digest of the grid with the player, the carried thing and `over`."""
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
-        return hashing.digest([self._grid.hash(64), held, self.over])
+        return digest([self._grid.hash(64), held, self.over])
 
     async def snapshot(self) -> bytes:
         """The numbers of all actions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.authoring.reward import reward
+from agentfly_core import reward
 from agentfly_core.recipes.babyai.environment import BabyAI
 
 

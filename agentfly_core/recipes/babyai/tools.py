@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.authoring.tool import ToolError, tool
+from agentfly_core import ToolError, tool
 from agentfly_core.recipes.babyai.environment import BabyAI
 
 Action = Literal["turn left", "turn right", "go forward", "pick up", "drop", "open or close"]

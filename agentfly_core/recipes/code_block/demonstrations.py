@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from agentfly_core import Problem
 from agentfly_core.datasets.demonstrations import PROGRAM_MISTAKES, programming, replying, use_tool
 from agentfly_core.datasets.players import Demonstrator
-from agentfly_core.records.trajectory import Problem
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:

@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 
+from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import shares
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
 
 NUMBERS, ENTRIES = range(10, 100), range(10, 100)
 LedgerPage = tuple[int, int]

@@ -6,11 +6,9 @@ import random
 import re
 from collections.abc import Sequence
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Message, Problem, call_text
 from agentfly_core.datasets.demonstrations import replying, slip
 from agentfly_core.datasets.players import Demonstrator
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Message, Problem
 
 _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.authoring.tool import ToolError, tool
-from agentfly_core.records.trajectory import Problem
+from agentfly_core import Problem, ToolError, tool
 
 
 @tool

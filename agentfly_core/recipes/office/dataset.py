@@ -6,10 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from agentfly_core import Problem, digest, generated
 from agentfly_core.datasets.names import companies, people
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
 
 CITIES = (
     *("Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa"),
@@ -77,7 +75,7 @@ def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequen
     ]
     script = _TABLES + "\n".join(filled)
     facts = {"answer": str(values[kind]), "kind": kind, "steps": steps, "database": script}
-    return Problem(f"{kind}-{hashing.short(prompt, script)}", prompt, facts)
+    return Problem(f"{kind}-{digest([prompt, script])[:16]}", prompt, facts)
 
 
 def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> Tables:

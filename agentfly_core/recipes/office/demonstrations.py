@@ -7,13 +7,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.names import companies, people
 from agentfly_core.datasets.players import Demonstrator, another, filled, mistake, observed
 from agentfly_core.recipes.office.dataset import CITIES, KINDS
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats.json_value import JSON
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
@@ -31,8 +28,8 @@ class Lookup:
     takes: str = ""
 
     def call(self, value: str) -> str:
-        where: dict[str, JSON] = {"table": self.table} if self.tool != "total" else {}
-        wanted: JSON = int(value) if value.isdigit() else value
+        where = {"table": self.table} if self.tool != "total" else {}
+        wanted = int(value) if value.isdigit() else value
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
@@ -116,7 +113,9 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 
 def understood(prompt: str) -> tuple[str, str]:
     """The kind of a question, and its order or person; raises ValueError for another prompt."""
-    kind, fields = filled(prompt, {kind: text for kind, (text, _) in KINDS.items()}, "office")
+    kind, fields = filled(
+        prompt, {kind: text for kind, (text, _) in KINDS.items()}, "recipes.office"
+    )
     [value] = fields.values()
     return kind, value
 

@@ -6,9 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 
-from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.tool import ToolError
-from agentfly_core.records.trajectory import Problem
+from agentfly_core import Environment, Problem, ToolError
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "orders": ("number", "person", "amount"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentfly_core.authoring.tool import tool
+from agentfly_core import tool
 from agentfly_core.recipes.office.environment import Office, TableRow
 
 TableName = Literal["orders", "people", "companies", "cities"]

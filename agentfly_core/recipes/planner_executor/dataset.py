@@ -6,10 +6,9 @@ import random
 from collections.abc import Iterator
 from itertools import combinations, permutations
 
+from agentfly_core import Problem, generated
 from agentfly_core.datasets.arithmetic import NUMBERS
 from agentfly_core.datasets.splitting import sampled
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
 from agentfly_core.tools.calculator import evaluate, written
 
 SIGNS = {"plus": "+", "minus": "-", "times": "*"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from agentfly_core import Problem
 from agentfly_core.datasets.demonstrations import (
     PROGRAM_MISTAKES,
     answering,
@@ -14,7 +15,6 @@ from agentfly_core.datasets.demonstrations import (
     use_tool,
 )
 from agentfly_core.datasets.players import Demonstrator
-from agentfly_core.records.trajectory import Problem
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:

@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping
 from itertools import product
 
+from agentfly_core import Problem
 from agentfly_core.datasets.names import people
 from agentfly_core.datasets.splitting import sample
-from agentfly_core.records.trajectory import Problem
 from agentfly_core.tools.search import rows
 
 COUNTRIES = (

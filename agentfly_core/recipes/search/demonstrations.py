@@ -6,11 +6,9 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.players import Demonstrator, another, filled, mistake, observed
 from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS, QUESTIONS
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
@@ -35,7 +33,7 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
     async def policy(conversation: Conversation) -> str:
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
-        kind, fields = filled(conversation.problem.prompt, QUESTIONS, "search")
+        kind, fields = filled(conversation.problem.prompt, QUESTIONS, "recipes.search")
         role, value = fields["role"], fields["title"]
         if role not in STATED:
             raise ValueError(f"The question asks for {role!r}, expected founder or author.")

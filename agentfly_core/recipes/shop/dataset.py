@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import permutations, product
 from typing import Any
 
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
+from agentfly_core import Problem, generated
 
 COLOURS = ("red", "blue", "green", "black", "white", "pink")
 THINGS = ("cup", "pen", "hat", "box", "bag", "jar")

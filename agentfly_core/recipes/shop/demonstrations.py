@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.demonstrations import replying, slip
 from agentfly_core.datasets.players import Demonstrator
 from agentfly_core.recipes.shop.dataset import COUNTS
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:

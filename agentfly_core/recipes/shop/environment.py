@@ -6,10 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.tool import ToolError
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
+from agentfly_core import Environment, Problem, ToolError, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class Shop(Environment):
         return sum(self.products[key].price * count for key, count in self.order.items())
 
     def state_key(self) -> str:
-        return hashing.digest([list(self.page), self.cart, self.order])
+        return digest([list(self.page), self.cart, self.order])
 
     async def snapshot(self) -> bytes:
         return json.dumps([list(self.page), self.cart, self.order]).encode()

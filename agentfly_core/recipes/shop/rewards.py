@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from agentfly_core.authoring.reward import reward
+from agentfly_core import Problem, Score, reward
 from agentfly_core.recipes.shop.environment import Shop
-from agentfly_core.records.trajectory import Problem, Score
 
 
 @reward

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.authoring.tool import tool
+from agentfly_core import tool
 from agentfly_core.recipes.shop.environment import Product, Shop
 
 

@@ -6,9 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
+from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sample, shares
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
 
 KINDS = {
     "an animal": "camel cat cow dog donkey elephant fox frog goat horse lion monkey mouse pig "

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentfly_core import Problem, digest, generated
 from agentfly_core.datasets.names import Names, companies, people
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
 
 ENDINGS = ("csv", "dat", "ini", "json", "log", "md", "tex", "txt")
 LEVELS = ("debug", "error", "info", "warn")
@@ -209,7 +207,7 @@ def _problem(family: str, words: Words) -> Problem:
     prompt = PROMPTS[family].format(**fields)
     expected = {name: text for name, text in {**files, **changes}.items() if text is not None}
     facts: dict[str, Any] = {"family": family, "files": files, "expected": expected}
-    return Problem(f"{family}-{hashing.digest([prompt, facts])[:16]}", prompt, facts)
+    return Problem(f"{family}-{digest([prompt, facts])[:16]}", prompt, facts)
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -7,12 +7,10 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.names import ADJECTIVES, TRADES
 from agentfly_core.datasets.players import Demonstrator, filled, mistake, observed
 from agentfly_core.recipes.terminal.dataset import ENDINGS, KEYS, LEVELS, PROMPTS
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
 
 MISTAKES = ("stop early", "miscopy")
 DONE = "Done."
@@ -92,7 +90,7 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
     async def policy(conversation: Conversation) -> str:
         wrong = mistake(conversation, seed, spoilt, MISTAKES)
-        family, fields = filled(conversation.problem.prompt, PROMPTS, "terminal")
+        family, fields = filled(conversation.problem.prompt, PROMPTS, "recipes.terminal")
         plan, printed = PLANS[family](fields), iter(observed(conversation))
         try:
             command = next(plan)

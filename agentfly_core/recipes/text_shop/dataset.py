@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from agentfly_core import Problem, generated
 from agentfly_core.datasets.names import SHARES
 from agentfly_core.datasets.splitting import sample, shares
 from agentfly_core.recipes.text_shop.environment import (
@@ -19,8 +20,6 @@ from agentfly_core.recipes.text_shop.environment import (
     catalogue,
 )
 from agentfly_core.recipes.text_shop.rewards import Wish
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
 
 WishKind = tuple[str, ...]
 """A category and wanted attributes: `("shirt", "cotton", "slim")`."""

@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.players import Demonstrator, mistake, observed
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
 
 MISTAKES = ("walk out", "take another", "mistake the option")
 GIVES_UP = "Nothing fits."

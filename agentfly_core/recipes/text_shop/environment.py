@@ -15,10 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.tool import ToolError
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
+from agentfly_core import Environment, Problem, ToolError, digest
 
 NOTHING = "Nothing was found."
 
@@ -185,9 +182,9 @@ class TextShop(Environment):
 
     def state_key(self) -> str:
         if self.purchase is None:
-            return hashing.digest([self.page])
+            return digest([self.page])
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
-        return hashing.digest([self.page, bought])
+        return digest([self.page, bought])
 
     async def snapshot(self) -> bytes:
         bought = self.purchase and [self.purchase.product.id, self.purchase.options]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.authoring.reward import reward
+from agentfly_core import Problem, Score, reward
 from agentfly_core.recipes.text_shop.environment import CATEGORIES, Purchase, TextShop
-from agentfly_core.records.trajectory import Problem, Score
 
 
 @dataclass(frozen=True, slots=True)

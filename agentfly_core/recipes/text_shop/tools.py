@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.authoring.tool import tool
+from agentfly_core import tool
 from agentfly_core.recipes.text_shop.environment import TextShop
 
 

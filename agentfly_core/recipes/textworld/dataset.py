@@ -12,10 +12,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from agentfly_core import Problem, generated
+from agentfly_core.datasets.splitting import split_of
 from agentfly_core.recipes.textworld.environment import World
-from agentfly_core.records.generated_dataset import generated
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
 """The split of each tenth of the things."""
@@ -79,7 +78,7 @@ def textworld(
             hunt
             for world in among
             for hunt in hunts(world, moves)
-            if SPLITS[hashing.seed("textworld", hunt.thing) % len(SPLITS)] == split
+            if split_of("textworld", hunt.thing, SPLITS) == split
         ]
         if len(candidates) < size:
             raise ValueError(

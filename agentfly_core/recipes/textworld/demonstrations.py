@@ -8,11 +8,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.players import Demonstrator, called, mistake, observed
 from agentfly_core.recipes.textworld.dataset import hunted
-from agentfly_core.records.messages import call_text
-from agentfly_core.records.trajectory import Problem
 
 BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
 MISTAKES = ("wander", "give up")

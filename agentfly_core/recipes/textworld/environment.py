@@ -16,10 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.tool import ToolError
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.module_search import require_package
+from agentfly_core import Environment, Problem, ToolError, require_package
 
 GAMES = Path(".agentfly/textworld")
 """The folder of compiled games."""

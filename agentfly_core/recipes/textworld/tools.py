@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.authoring.tool import StepResult, ToolError, tool
+from agentfly_core import StepResult, ToolError, tool
 from agentfly_core.recipes.textworld.environment import TextWorld
 
 OVER = "The game is over; nothing can be done any more."
