@@ -208,6 +208,7 @@ SHOWN = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "conf").rglob("*.yaml")),
     ROOT / "data/README.md",
+    *sorted(RECIPES.glob("*/README.md")),
     *sorted((ROOT / "flows/project_template").rglob("*.txt")),
 ]
 WITH_PARTS = (*READY_MADE, "recipes", "inference.templates")
