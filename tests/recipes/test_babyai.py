@@ -153,12 +153,12 @@ def test_a_view_lists_rows_walls_and_the_carried_object() -> None:
 
 
 def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(ValueError, match="Got the level 'GoTo', expected one of BabyAI-Action"):
+    with pytest.raises(ValueError, match=r"'GoTo', .*BabyAI-Action"):
         babyai(0, 1, 1, 1, levels=["GoTo"])
 
 
 def test_missions_without_an_object_of_the_split_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"such as 'go to (a|the) red ball', names only "):
+    with pytest.raises(ValueError, match=r"'go to (a|the) red ball'"):
         babyai(0, 0, 1, 0, levels=["BabyAI-GoToRedBall-v0"])
 
 
@@ -166,7 +166,7 @@ async def test_problems_of_another_minigrid_version_are_refused(
     hundred: list[Problem],
 ) -> None:
     problem = replace(hundred[0], facts={**hundred[0].facts, "mission": "go to the sun"})
-    with pytest.raises(ValueError, match="expected 'go to the sun': prepare the problems again"):
+    with pytest.raises(ValueError, match="'go to the sun': prepare"):
         await BabyAI().reset(problem)
 
 
@@ -185,10 +185,10 @@ async def test_equal_states_have_equal_names(
 
 
 def test_the_oracle_refuses_a_mission_of_another_form() -> None:
-    with pytest.raises(ValueError, match="Got the mission 'open the red door', expected to go"):
+    with pytest.raises(ValueError, match="'open the red door'"):
         Goal.of("open the red door")
 
 
 def test_an_empty_list_of_levels_is_refused() -> None:
-    with pytest.raises(ValueError, match="levels: got none, expected levels such as BabyAI-"):
+    with pytest.raises(ValueError, match="levels: got none"):
         babyai(0, 1, 1, 1, levels=[])

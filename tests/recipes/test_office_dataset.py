@@ -133,5 +133,5 @@ async def test_an_oracle_without_a_row_answers_unknown() -> None:
 
 
 async def test_an_unknown_question_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of recipes.office"):
+    with pytest.raises(ValueError, match=r"'Who\?', .*recipes\.office"):
         understood("Who?")

@@ -84,7 +84,7 @@ def test_the_seed_decides_the_problems() -> None:
 
 
 def test_too_many_problems_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"data.test is 241, but 240 problems are left for it"):
+    with pytest.raises(ValueError, match=r"data\.test is 241, but 240 "):
         encyclopaedia(0, 10, 10, 241, CORPUS)
 
 
@@ -134,5 +134,5 @@ async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> 
 
 
 async def test_an_unknown_question_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a prompt of recipes.search"):
+    with pytest.raises(ValueError, match=r"'Who\?', .*recipes\.search"):
         filled("Who?", QUESTIONS, "recipes.search")

@@ -42,10 +42,10 @@ def test_the_seed_decides_the_problems() -> None:
 
 
 def test_too_many_problems_are_refused() -> None:
-    with pytest.raises(ValueError, match="Got 11341 problems to make, there are 11340"):
+    with pytest.raises(ValueError, match=r"11341 .* 11340"):
         shop(0, 11_339, 1, 1)
 
 
 def test_a_shop_with_too_few_products_is_refused() -> None:
-    with pytest.raises(ValueError, match="products=1, expected 2 to 36"):
+    with pytest.raises(ValueError, match=r"products=1, .*36"):
         shop(0, 5, 5, 5, products=1)

@@ -164,7 +164,7 @@ async def test_the_oracle_ends_after_an_unexpected_output(printed: str) -> None:
 
 
 async def test_a_prompt_without_a_family_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Do it\.', expected a prompt of recipes.terminal"):
+    with pytest.raises(ValueError, match=r"'Do it\.', .*recipes\.terminal"):
         filled("Do it.", PROMPTS, "recipes.terminal")
 
 

@@ -110,7 +110,7 @@ def test_problems_use_the_given_number_of_catalogues() -> None:
 
 
 def test_too_many_problems_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"data.test is 2000, but \d+ problems are left for it"):
+    with pytest.raises(ValueError, match=r"data\.test is 2000, but \d+ "):
         text_shop(0, 0, 0, 2000)
 
 
@@ -183,5 +183,5 @@ async def test_an_oracle_without_a_product_gives_up(hundred: list[Problem]) -> N
 
 
 def test_an_unknown_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Buy!', expected a wish of recipes.text_shop"):
+    with pytest.raises(ValueError, match=r"'Buy!', .*recipes\.text_shop"):
         understood("Buy!")

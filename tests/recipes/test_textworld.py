@@ -211,17 +211,17 @@ async def test_a_hunt_with_another_beginning_is_refused(
     few: dict[str, list[Problem]],
 ) -> None:
     facts = {**few["train"][0].facts, "seen": "-= Moon =-"}
-    with pytest.raises(ValueError, match=r"expected '-= Moon =-'\. Prepare the problems again"):
+    with pytest.raises(ValueError, match=r"'-= Moon =-'\. Prepare"):
         await begun(replace(few["train"][0], facts=facts))
 
 
 def test_worlds_with_too_few_hunts_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"data.train is 1, but 8 worlds have 0 hunts for it"):
+    with pytest.raises(ValueError, match=r"data\.train is 1, but 8 worlds have 0 "):
         textworld(0, 1, 0, 0, worlds=8, rooms=2, moves=9)
 
 
 def test_an_unknown_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got 'Buy a cup\.', expected a treasure hunt"):
+    with pytest.raises(ValueError, match=r"'Buy a cup\.'"):
         hunted("Buy a cup.")
 
 
