@@ -4,20 +4,21 @@ import json
 import re
 import runpy
 import shlex
+from importlib import import_module
 
 import pytest
 import yaml
 
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
 from agentfly_core.sandbox.backends import Unavailable
 from flows.__main__ import main
 from tests.support.project import ROOT
 
-READMES = {
-    path.parent.name: path.read_text()
-    for path in sorted((ROOT / "agentfly_core/recipes").glob("*/README.md"))
-}
+RECIPES = ROOT / "agentfly_core/recipes"
+READMES = {path.parent.name: path.read_text() for path in sorted(RECIPES.glob("*/README.md"))}
 NAMES = {folder: text.partition("\n")[0].removeprefix("# ") for folder, text in READMES.items()}
 YAML = [
     (NAMES[folder], block)
@@ -34,6 +35,20 @@ def block(text: str) -> str:
     match = re.search(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert match
     return match[1]
+
+
+def listed_parts() -> list[tuple[str, str, str]]:
+    """The recipe, module and name of each part: `("shop", "tools", "checkout")`."""
+    rows = [
+        (folder, *row)
+        for folder, text in READMES.items()
+        for row in re.findall(r"^\| `(\w+):(\w+)`(.*?) \|", section(text, "Parts"), re.MULTILINE)
+    ]
+    return [
+        (folder, module, name)
+        for folder, module, first, more in rows
+        for name in (first, *re.findall(r"\w+", more))
+    ]
 
 
 EPISODES = {
@@ -79,6 +94,23 @@ def test_the_settings_of_a_readme_are_valid(name, settings, monkeypatch):
         checks.check(loading.read(name, changes).settings)
     except Unavailable as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("folder", sorted({folder for folder, *_ in listed_parts()}))
+def test_the_table_of_parts_names_every_part(folder):
+    listed = {(module, name) for recipe, module, name in listed_parts() if recipe == folder}
+    modules = [path.stem for path in (RECIPES / folder).glob("[a-z]*.py")]
+    assert {module for module, _ in listed} == {*modules}
+    for module in modules:
+        defined = vars(import_module(f"agentfly_core.recipes.{folder}.{module}"))
+        tools_and_rewards = {n for n, value in defined.items() if isinstance(value, Tool | Reward)}
+        assert tools_and_rewards <= {name for home, name in listed if home == module}
+        assert {name for home, name in listed if home == module} <= defined.keys()
+
+
+def test_a_recipe_with_modules_lists_them():
+    with_modules = {path.parent.name for path in RECIPES.glob("*/__init__.py")}
+    assert {folder for folder, *_ in listed_parts()} == with_modules
 
 
 @pytest.mark.long
