@@ -64,7 +64,7 @@ extras:
 # Five processes of tests, each with the services that it needs. The quick one takes the time that
 # two others leave: beside more, Prefect's server on SQLite keeps its callers waiting for minutes.
 test-units:
-	$(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 and not slow and not long" tests/unit
+	$(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 and not slow and not long" tests/unit tests/recipes
 
 test-quick:
 	nice -n 10 $(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from agentfly_core.records.dataset import BadRow
     from agentfly_core.records.generated_dataset import generated
-    from agentfly_core.records.messages import reply_text
+    from agentfly_core.records.messages import call_text, reply_text
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from agentfly_core.rollout.child_process import Child
     from agentfly_core.rollout.episode import Episode
     from agentfly_core.rollout.speaker import Context, Speaker
+    from agentfly_core.system.formats.hashing import digest
+    from agentfly_core.system.module_search import require_package
 
 _RECORDS = "agentfly_core.records.trajectory"
 _TEMPLATES = "agentfly_core.authoring.chat_template"
@@ -67,12 +69,15 @@ _HOMES = {
     "Trajectory": _RECORDS,
     "Turn": _RECORDS,
     "Unscored": _RECORDS,
+    "call_text": "agentfly_core.records.messages",
+    "digest": "agentfly_core.system.formats.hashing",
     "evaluate": _LIBRARY,
     "generated": "agentfly_core.records.generated_dataset",
     "load_experiment": _LIBRARY,
     "play": _LIBRARY,
     "prepare": _LIBRARY,
     "reply_text": "agentfly_core.records.messages",
+    "require_package": "agentfly_core.system.module_search",
     "reward": "agentfly_core.authoring.reward",
     "tool": "agentfly_core.authoring.tool",
     "train": _LIBRARY,
@@ -102,12 +107,15 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Unscored",
+    "call_text",
+    "digest",
     "evaluate",
     "generated",
     "load_experiment",
     "play",
     "prepare",
     "reply_text",
+    "require_package",
     "reward",
     "tool",
     "train",

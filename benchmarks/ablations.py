@@ -8,7 +8,7 @@ import random
 
 from agentfly_core.agents.folding import Folding
 from agentfly_core.agents.planner_executor import PlannerExecutor
-from agentfly_core.datasets.ledgers import ENTRIES, NUMBERS
+from agentfly_core.recipes.folding.dataset import ENTRIES, NUMBERS
 from agentfly_core.records.trajectory import Message, Observation
 from agentfly_core.rollout.speaker import Context, Speaker
 

@@ -27,6 +27,7 @@ MERGED = {
     **dict.fromkeys(("artifacts", "code", "runs", "store", "tracking"), "experiment"),
     **dict.fromkeys(("inspection", "play", "pipeline"), "reports"),
     **dict.fromkeys(("endpoints", "templates"), "inference"),
+    **dict.fromkeys(("agents", "environments", "recipes", "rewards", "tools"), "datasets"),
     "formats": "system",
 }
 """Packages whose modules moved, each with the package that stands for both."""

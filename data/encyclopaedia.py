@@ -6,8 +6,8 @@ import json
 import random
 from pathlib import Path
 
-from agentfly_core.datasets.encyclopaedia import COUNTRIES, PROFESSIONS
 from agentfly_core.datasets.names import books, companies, people
+from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS
 
 FILE = Path(__file__).parent / "raw" / "encyclopaedia.jsonl"
 YEARS = range(1900, 2000)

@@ -45,4 +45,4 @@ def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, di
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w -]+)", re.escape(text))
         if match := re.fullmatch(pattern, prompt):
             return kind, match.groupdict()
-    raise ValueError(f"Got {prompt!r}, expected a prompt of datasets.{dataset}.")
+    raise ValueError(f"Got {prompt!r}, expected a prompt of {dataset}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.system.formats import hashing
 
 T = TypeVar("T")
 
@@ -21,6 +22,11 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
         parts[split] = items[start:end]
         start = end
     return parts
+
+
+def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
+    """The split of an item, chosen from `splits` by its name alone, the same under any seed."""
+    return splits[hashing.seed(kind, item) % len(splits)]
 
 
 def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:

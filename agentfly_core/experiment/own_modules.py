@@ -7,7 +7,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -20,6 +20,8 @@ from agentfly_core.system.module_search import INSTALLED, OURS
 IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
+LARGEST = 1_000_000
+"""Bytes of the largest package with digests of its functions; they take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +86,20 @@ def _roots(spec: ModuleSpec) -> list[Path]:
 def _package(name: str) -> Package:
     spec = spec_of(name)
     assert spec, f"{name} has no file"
-    package = Package()
+    package, paths = Package(), dict[Path, Path]()
     for root in _roots(spec):
         inside = sorted(root.rglob("*")) if root.is_dir() else [root]
-        for path in (path for path in inside if path.suffix in SUFFIXES and path.is_file()):
-            relative = path.relative_to(root.parent)
-            package.files[relative.as_posix()] = own = sha256(path)
-            if path.suffix == ".py":
-                package.imports.update(_imports(source := path.read_bytes()))
-                package.parts.update(definitions(relative, source))
-            else:
-                package.parts[relative.as_posix()] = own[:8]
-    if _is_installed(spec):  # it may be large, and nobody edits it
-        return replace(package, parts={name: digest(package.files)[:8]})
+        own = (path for path in inside if path.suffix in SUFFIXES and path.is_file())
+        paths |= {path: path.relative_to(root.parent) for path in own}
+    is_small = sum(path.stat().st_size for path in paths) <= LARGEST
+    for path, relative in paths.items():
+        package.files[relative.as_posix()] = sha256(path)
+        if path.suffix == ".py":
+            package.imports.update(_imports(path.read_bytes()))
+        if is_small and not _is_installed(spec):
+            package.parts.update(definitions(relative, path.read_bytes()))
+    if not package.parts:
+        package.parts[name] = digest(package.files)[:8]
     return package
 
 

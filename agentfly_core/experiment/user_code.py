@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,7 +124,10 @@ def edited(record: RunRecord) -> list[str]:
     A module's name stands for its other lines. Modules that are missing here are skipped.
     """
     importable_here()
-    data = _digests(filter(os.path.isfile, _data_files(record)))
+    data = {
+        name: _digest_at(name, os.stat(name).st_mtime_ns, os.getcwd())
+        for name in filter(os.path.isfile, _data_files(record))
+    }
     modules = [
         name
         for name, own in record["code"]["modules"].items()
@@ -139,6 +143,12 @@ def edited(record: RunRecord) -> list[str]:
 
 def _digests(data_files: Iterable[str]) -> dict[str, str]:
     return {name: sha256(Path(name)) for name in data_files}
+
+
+@lru_cache(maxsize=64)
+def _digest_at(name: str, mtime_ns: int, folder: str) -> str:
+    """The digest of a data file, which many runs of a list share."""
+    return sha256(Path(name))
 
 
 def _data_files(record: RunRecord) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 ROOT = next(
     folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists()
 )
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])
+PLACES = ("*.md", "docs/*.md", "data/*.md", "agentfly_core/recipes/*/README.md")
+PAGES = sorted(path for place in PLACES for path in ROOT.glob(place))
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it may name removed things
 FILES = [
     f"/{path.relative_to(ROOT)}".removesuffix(".txt")  # a suffix of `agentfly init`
@@ -17,7 +18,7 @@ FILES = [
     for path in (ROOT / top).rglob("*")
     if path.is_file()
 ]
-READY_MADE = "agents|algorithms|datasets|environments|rewards|templates|tools"
+READY_MADE = "agents|algorithms|datasets|environments|recipes|rewards|templates|tools"
 
 
 def anchors(page: Path) -> set[str]:
@@ -65,12 +66,12 @@ def is_module(name: str) -> bool:
     return f"/{path}.py" in FILES or f"/{path}/__init__.py" in FILES
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_pages_lead_to_files_and_headings(page):
     assert dangling(page, page.read_text()) == []
 
 
-@pytest.mark.parametrize("page", PRESENT, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PRESENT, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_files_and_import_paths_of_pages_exist(page):
     assert unknown(page.read_text()) == []
 

@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs/tasks.md").read_text()
 
 
 def test_the_task_of_the_page_has_settings_of_an_experiment(tmp_path, monkeypatch):
-    section = PAGE[PAGE.index("### Tasks of your own") :]
+    section = PAGE[PAGE.index("## Tasks of your own") :]
     tree = re.search(r"```\n(count-words/\n.*?)```", section, re.DOTALL)[1]
     texts, name = {}, ""
     for line in tree.splitlines()[1:]:

@@ -16,22 +16,22 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import score
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.environments.babyai import BabyAI
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter
-from agentfly_core.environments.office import Office
-from agentfly_core.environments.shop import Shop
-from agentfly_core.environments.text_shop import TextShop
-from agentfly_core.environments.textworld import TextWorld
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.chatml import Hermes
+from agentfly_core.recipes.babyai.environment import BabyAI
+from agentfly_core.recipes.office.environment import Office
+from agentfly_core.recipes.shop.environment import Shop
+from agentfly_core.recipes.text_shop.environment import TextShop
+from agentfly_core.recipes.textworld.environment import TextWorld
+from agentfly_core.recipes.textworld.tools import do
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.runs.episodes import Episodes, pieces, table
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying
 from agentfly_core.tools.python import python
-from agentfly_core.tools.textworld import do
 from tests.support.hostile import TEXTS
 from tests.support.project import ROOT
 from tests.support.shipped import shipped_rewards, shipped_tools

@@ -5,8 +5,9 @@ from typing import Any
 from agentfly_core.config.experiment import Settings
 
 EXACT = "agentfly_core.rewards.exact:exact"
-BOUGHT = "agentfly_core.rewards.shop:bought"
-SHOP = "agentfly_core.environments.shop:Shop"
+BOUGHT = "agentfly_core.recipes.shop.rewards:bought"
+SHOP = "agentfly_core.recipes.shop.environment:Shop"
+SHOP_TOOLS = "agentfly_core.recipes.shop.tools"
 SUMS: dict[str, Any] = {
     "weight": 2,
     "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 12, "test": 4},
@@ -15,9 +16,9 @@ SUMS: dict[str, Any] = {
     "goal": EXACT,
 }
 BUYING: dict[str, Any] = {
-    "data": {"use": "agentfly_core.datasets.shop:shop", "train": 6, "test": 2},
+    "data": {"use": "agentfly_core.recipes.shop.dataset:shop", "train": 6, "test": 2},
     "agent": {"max_turns": 8, "system": "You shop."},
-    "tools": ["agentfly_core.tools.shop:search", "agentfly_core.tools.shop:checkout"],
+    "tools": [f"{SHOP_TOOLS}:search", f"{SHOP_TOOLS}:checkout"],
     "rewards": {BOUGHT: 1.0},
     "environments": {SHOP: 2},
 }

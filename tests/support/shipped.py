@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from agentfly_core import rewards, tools
+from agentfly_core import recipes, rewards, tools
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.tools.search import Search
@@ -21,7 +21,7 @@ CORPUS = ROOT / "data/raw/encyclopaedia.jsonl"
 def shipped_tools() -> list[Tool]:
     """Each tool; the search of a corpus has one, and a name that the shop's does not have."""
     search = replace(search_of(CORPUS), name="search_corpus")
-    return [search if one is Search else one for one in shipped(tools, Tool)]
+    return [search if one is Search else one for one in shipped(Tool, tools, recipes)]
 
 
 def search_of(corpus: Path, results: int = 3) -> Tool:
@@ -32,12 +32,15 @@ def search_of(corpus: Path, results: int = 3) -> Tool:
 
 def shipped_rewards() -> list[Reward]:
     """Each reward."""
-    return shipped(rewards, Reward)
+    return shipped(Reward, rewards, recipes)
 
 
-def shipped(package: ModuleType, kind: type[T]) -> list[T]:
-    """Everything of a kind that the modules of a package define."""
-    modules = (module.name for module in pkgutil.iter_modules(package.__path__))
-    names = [f"{package.__name__}.{name}" for name in modules]
+def shipped(kind: type[T], *packages: ModuleType) -> list[T]:
+    """Everything of a kind that the modules of these packages define."""
+    names = [
+        module.name
+        for package in packages
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
     things = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
     return list(dict.fromkeys(thing for thing in things if isinstance(thing, kind)))

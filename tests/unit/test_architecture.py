@@ -1,5 +1,5 @@
-"""Imports: a room imports from the rooms below it, a door from all rooms, and no module from a
-door.
+"""Imports: a room imports from the rooms below it, a door from all rooms, and only recipes import
+from a door.
 """
 
 import ast
@@ -36,6 +36,7 @@ LAYERS = [
     ["pipeline.play", "reports.show", "testing"],
     ["reports.compare", "reports.nights", "pipeline.stages"],
     ["pipeline.loop"],
+    ["recipes"],
     ["tasks", "flows.local"],
     ["flows"],
 ]
@@ -43,6 +44,7 @@ LAYERS = [
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 DOORS = ("agentfly_core", "agentfly_core.rl", "agentfly_core.sandbox")
 READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "tools"}
+RECIPES = ROOT / "agentfly_core/recipes"
 SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
 ONLY = {
     "mlflow": ("tracking/",),
@@ -61,6 +63,7 @@ MODULES = {
     for folder in ("agentfly_core", "flows", "tasks")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
+RECIPE_MODULES = [name for name in MODULES if name.startswith("agentfly_core.recipes.")]
 CORE = [name for name in MODULES if name.startswith("agentfly_core")]
 
 
@@ -99,13 +102,25 @@ def test_every_module_has_a_room_in_the_table():
     assert {room(module) for module in CORE}.isdisjoint({"flows", "tasks"})
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name not in DOORS])
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - {*DOORS, *RECIPE_MODULES}))
 def test_a_module_imports_from_its_room_and_from_below_it(module):
     assert [name for name in ours(module) if name in DOORS] == [], (
         "a door is for authors: import from the module that defines it, such as authoring.tool"
     )
     elsewhere = [name for name in ours(module) if room(name) != room(module)]
     assert [name for name in elsewhere if RANK[room(name)] >= RANK[room(module)]] == []
+
+
+@pytest.mark.parametrize("module", RECIPE_MODULES)
+def test_a_recipe_imports_doors_and_generic_parts_only(module):
+    own = module.split(".")[2]
+    others = [name for name in ours(module) if name not in DOORS and room(name) not in READY_MADE]
+    assert [name for name in others if name.split(".")[1:3] != ["recipes", own]] == []
+
+
+def test_only_a_recipe_itself_names_its_modules():
+    outside = MODULES.keys() - {*RECIPE_MODULES}
+    assert [name for name in outside if "recipes." in MODULES[name].read_text()] == []
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -128,6 +143,8 @@ def test_a_room_of_the_core_has_3_to_13_modules():
         core,
         core / "reports",
         *(core / name for name in READY_MADE),
+        RECIPES,
+        *RECIPES.iterdir(),
     }
     sizes = {
         str(f.relative_to(core)): len([*f.glob("*.py")]) - (f / "__init__.py").exists()
@@ -191,9 +208,11 @@ SHOWN = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "conf").rglob("*.yaml")),
     ROOT / "data/README.md",
+    *sorted(RECIPES.glob("*/README.md")),
     *sorted((ROOT / "flows/project_template").rglob("*.txt")),
 ]
-READY_MADE_PARTS = tuple(f"agentfly_core.{name}." for name in (*READY_MADE, "inference.templates"))
+WITH_PARTS = (*READY_MADE, "recipes", "inference.templates")
+READY_MADE_PARTS = tuple(f"agentfly_core.{name}." for name in WITH_PARTS)
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)

@@ -17,7 +17,8 @@ DRY_RUN = [
 ]
 TIERS = {
     "check": [
-        "-n 2 --dist loadfile -m not service and not smollm2 and not slow and not long tests/unit"
+        "-n 2 --dist loadfile -m not service and not smollm2 and not slow and not long "
+        "tests/unit tests/recipes"
     ],
     "test": [
         f"-m (service or smollm2) and not prefect and not learner and not long {REST}",

@@ -26,5 +26,9 @@ def test_the_wheel_contains_all_that_a_new_project_needs(tmp_path: Path) -> None
     assert lock == (ROOT / "requirements/cpu.txt").read_text()
     run(agentfly, "init", str(project))
     assert "market:questions" in run(agentfly, "config", "market", at=project)
-    for name in ("flows/nights/automations.yaml", "flows/local/agentfly.service"):
+    for name in (
+        "agentfly_core/recipes/quickstart/README.md",
+        "flows/nights/automations.yaml",
+        "flows/local/agentfly.service",
+    ):
         assert (Path(where).parents[1] / name).is_file()

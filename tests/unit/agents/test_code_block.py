@@ -9,17 +9,11 @@ import pytest
 from agentfly_core import tool
 from agentfly_core.agents.code_block import STOP, code_block
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.datasets import demonstrations
-from agentfly_core.datasets.powers import powers
-from agentfly_core.records.trajectory import Ending, Score, Trajectory
-from agentfly_core.rewards.exact import exact
+from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rollout.shard import EpisodeBroken
-from agentfly_core.testing.episodes import episode_specs, play, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import play, rollout_spec
 from agentfly_core.testing.letters import as_letters, loss_mask
-from agentfly_core.tools import python as real
 from agentfly_core.tools.calculator import calculator
-
-POWERS = powers(0, 40, 1, 1)["train"]
 
 
 @tool(name="python")
@@ -61,19 +55,6 @@ async def test_text_after_the_block_is_neither_read_nor_trained() -> None:
 async def test_an_experiment_without_the_tool_is_refused() -> None:
     with pytest.raises((EpisodeBroken, ValueError), match="needs a tool named python"):
         await played("4", by=calculator)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sandbox")
-@pytest.mark.parametrize(("spoilt", "score"), [(0.0, 1.0), (1.0, 0.0)])
-async def test_demonstrations_run_programs_in_the_sandbox(spoilt: float, score: float) -> None:
-    spec = rollout_spec(real.python, agent=code_block, stop=(STOP,), max_tokens=200)
-    policy = demonstrations.code_block(POWERS, 0, spoilt)
-    episodes, *_ = await play_all(episode_specs(*POWERS), spec, scripted(policy))
-    for trajectory in episodes:
-        assert await exact.score(trajectory, {}) == Score(score)
-        assert not any(one.error for one in trajectory.observations)
-    assert {one.tool for t in episodes for one in t.observations} == {"python"}
 
 
 async def test_the_last_line_of_a_cut_reply_is_no_answer() -> None:

@@ -8,8 +8,6 @@ import pytest
 
 from agentfly_core import tool
 from agentfly_core.agents.react import React, action, instructions
-from agentfly_core.datasets import demonstrations
-from agentfly_core.datasets.arithmetic import arithmetic
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -21,13 +19,12 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rollout.shard import EpisodeBroken
-from agentfly_core.testing.episodes import episode_specs, play, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import play, rollout_spec
 from agentfly_core.testing.letters import as_letters, loss_mask
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 
 STOP = ("Observation:",)
-SUMS = arithmetic(0, 60, 1, 1)["train"]
 
 
 @tool
@@ -134,25 +131,6 @@ async def test_the_system_message_describes_the_form_and_the_tools() -> None:
 async def test_an_experiment_without_the_stop_string_is_refused() -> None:
     with pytest.raises((EpisodeBroken, ValueError), match=r"agent\.stop, \[\]. Add it there"):
         await played("Final Answer: 99", stop=())
-
-
-async def test_unspoilt_demonstrations_are_all_right() -> None:
-    spec = rollout_spec(calculator, agent=React(False), stop=STOP, max_tokens=200)
-    policy = demonstrations.react(SUMS, 0, 0.0)
-    episodes, *_ = await play_all(episode_specs(*SUMS), spec, scripted(policy))
-    for trajectory in episodes:
-        assert await exact.score(trajectory, {}) == Score(1.0)
-        assert [one.tool for one in trajectory.observations] == ["calculator"]
-
-
-async def test_spoilt_demonstrations_are_wrong_but_well_formed() -> None:
-    spec = rollout_spec(calculator, agent=React(False), stop=STOP, max_tokens=200)
-    policy = demonstrations.react(SUMS, 0, 1.0)
-    episodes, *_ = await play_all(episode_specs(*SUMS), spec, scripted(policy))
-    for trajectory in episodes:
-        assert await exact.score(trajectory, {}) == Score(0.0)
-        assert trajectory.answer is not None
-        assert not any(one.error for one in trajectory.observations)
 
 
 async def test_a_cut_final_answer_is_ignored() -> None:

@@ -9,14 +9,18 @@ import pytest
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.environments.babyai import BabyAI
 from agentfly_core.environments.interpreter import Interpreter
-from agentfly_core.environments.office import Office
-from agentfly_core.environments.shop import Shop
-from agentfly_core.environments.text_shop import TextShop, catalogue
 from agentfly_core.environments.workspace import Workspace
+from agentfly_core.recipes.babyai import tools as babyai
+from agentfly_core.recipes.babyai.environment import BabyAI
+from agentfly_core.recipes.office import tools as office
+from agentfly_core.recipes.office.environment import Office
+from agentfly_core.recipes.shop import tools as shop
+from agentfly_core.recipes.shop.environment import Shop
+from agentfly_core.recipes.text_shop import tools as text_shop
+from agentfly_core.recipes.text_shop.environment import TextShop, catalogue
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
-from agentfly_core.tools import babyai, files, office, shop, text_shop
+from agentfly_core.tools import files
 
 PRODUCTS = {"a7": {"name": "red cup", "price": 3, "stock": 5}}
 TABLE = "CREATE TABLE orders (number, person, amount); INSERT INTO orders VALUES (482, 57, 36)"

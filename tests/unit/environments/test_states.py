@@ -9,8 +9,8 @@ import pytest
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.database import Database
-from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.workspace import Workspace
+from agentfly_core.recipes.shop.environment import Shop
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rl.batch import pack

@@ -7,7 +7,7 @@ from tests.support.problems import schedule_of
 
 MODEL, DATA, SHOWN = (Pointer(f"artifacts/{name}", name) for name in ("model", "data", "shown"))
 EXACT = "agentfly_core.rewards.exact:exact"
-WARM_START = {"demonstrations": "agentfly_core.datasets.two_steps:policy"}
+WARM_START = {"demonstrations": "agentfly_core.recipes.planner_executor.dataset:policy"}
 
 
 def stages(tmp_path, **changes):

@@ -85,3 +85,16 @@ def test_a_module_without_a_file_is_refused(monkeypatch):
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     with pytest.raises(ValueError, match=r"__main__ .* source file"):
         sources("__main__")
+
+
+def test_a_module_has_the_parts_of_all_its_files(project):
+    own_modules._package.cache_clear()
+    parts = own_modules.parts_of(["found_tools"], {})
+    assert {"found_tools", "found_shop.rounding.whole", "found_shop.fast", "found_units"} < {*parts}
+
+
+def test_a_large_or_installed_package_is_one_part(project, monkeypatch):
+    own_modules._package.cache_clear()
+    monkeypatch.setattr(own_modules, "LARGEST", 40)
+    parts = own_modules.parts_of(["found_shop.prices", "httpx"], {})
+    assert {*parts} == {"found_shop", "found_deep.steps", "httpx"}

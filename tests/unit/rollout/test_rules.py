@@ -8,20 +8,21 @@ import pytest
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
-from agentfly_core.environments.shop import Shop
 from agentfly_core.experiment.checks import check
 from agentfly_core.pipeline.playing import require_room, rollout_spec
+from agentfly_core.recipes.shop.environment import Shop
+from agentfly_core.recipes.shop.rewards import bought
+from agentfly_core.recipes.shop.tools import checkout, search
 from agentfly_core.records.trajectory import Ending, Message, Problem
-from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import PromptTooLong
 from agentfly_core.testing.letters import Letters
-from agentfly_core.tools.shop import checkout, search
 from tests.support.experiments import experiment_of
 
 TOKENIZER = SimpleNamespace(eos_token_id=2, init_kwargs={"end_tokens": [1, 2]})
-SHOP = "agentfly_core.environments.shop:Shop"
+SHOP = "agentfly_core.recipes.shop.environment:Shop"
+SHOP_TOOLS = "agentfly_core.recipes.shop.tools"
 
 
 class Spelled(Letters):
@@ -35,13 +36,13 @@ def settings_with(**changes: Any) -> Settings:
         "template": {"use": "tests.unit.rollout.test_rules:Spelled", "accent": "soft"},
         "data": {"use": "a:b", "train": 1, "test": 1},
         "agent": {"system": "Shop.", "max_turns": 6, "max_tokens": 32, "max_model_len": 512},
-        "tools": ["agentfly_core.tools.shop:search", "agentfly_core.tools.shop:checkout"],
+        "tools": [f"{SHOP_TOOLS}:search", f"{SHOP_TOOLS}:checkout"],
         "rewards": {
-            "agentfly_core.rewards.shop:bought": 1.0,
+            "agentfly_core.recipes.shop.rewards:bought": 1.0,
             "agentfly_core.rewards.format:tool_format": 0.1,
         },
         "environments": {SHOP: 8},
-        "evaluate": {"goal": "agentfly_core.rewards.shop:bought"},
+        "evaluate": {"goal": "agentfly_core.recipes.shop.rewards:bought"},
         "steps": 1,
     }
     return Settings.model_validate(settings | changes)

@@ -66,11 +66,11 @@ def test_an_edited_reward_scores_shared_episodes_separately(project):
 def test_a_reward_with_an_environment_counts_for_the_rollout(project):
     asking = (
         "from agentfly_core import Trajectory, reward\n"
-        "from agentfly_core.environments.shop import Shop\n\n"
+        "from agentfly_core.recipes.shop.environment import Shop\n\n"
         "@reward\ndef brief(trajectory: Trajectory, *, shop: Shop) -> float:\n    return 1.0\n"
     )
     edit("own_rewards", asking)
-    pools = {"agentfly_core.environments.shop:Shop": 2}
+    pools = {"agentfly_core.recipes.shop.environment:Shop": 2}
     code = here(project, environments=pools).settings.code
     assert "own_rewards" in code["rollout"]
     assert "score" not in code

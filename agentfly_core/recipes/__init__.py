@@ -1,0 +1,1 @@
+"""Tasks that are trained as they are; each folder is one task."""

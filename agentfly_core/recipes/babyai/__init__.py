@@ -1,0 +1,1 @@
+"""Missions in the rooms of BabyAI."""

@@ -1,0 +1,74 @@
+"""Missions in the levels of BabyAI; splits share no thing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from agentfly_core import Problem, generated
+from agentfly_core.datasets.splitting import shares
+from agentfly_core.recipes.babyai.demonstrations import COLORS, PORTABLE, named, solvable
+from agentfly_core.recipes.babyai.environment import level, mission, view_text
+
+LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
+_MOST_SEEDS = 1000
+"""Seeds that are tried for one problem."""
+
+
+@generated
+def babyai(
+    seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
+) -> dict[str, list[Problem]]:
+    """Problems for each split, from the levels in turn. A prompt is the mission and the first view:
+
+        Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
+            {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
+
+    Splits share no named thing, such as a green key or any ball, under any seed. Missions that
+    `babyai_demonstrations` cannot carry out are skipped. Raises ValueError for an unknown level,
+    and for one whose missions name no thing of a split.
+    """
+    if not levels:
+        raise ValueError("levels: got none, expected levels such as BabyAI-PickupDist-v0.")
+    named_in, draw = things(), random.Random(seed)
+    splits: dict[str, list[Problem]] = {}
+    for split, size in {"train": train, "validation": validation, "test": test}.items():
+        problems = [_problems(name, named_in[split], draw) for name in levels]
+        splits[split] = [next(problems[number % len(problems)]) for number in range(size)]
+    return splits
+
+
+def things() -> Mapping[str, Sequence[str]]:
+    """The things of each split, four, two and three ninths of each form: `red ball`, `box`."""
+    forms = [
+        [f"{color} {what}" for color in COLORS for what in PORTABLE],
+        [f"{color} door" for color in COLORS],
+        [*PORTABLE, "door"],
+        [f"{color} object" for color in COLORS],
+    ]
+    cut = {"train": 4, "validation": 2, "test": 3}
+    draw = random.Random(0)
+    shared = [shares(draw.sample(form, len(form)), cut) for form in forms]
+    return {split: [thing for form in shared for thing in form[split]] for split in cut}
+
+
+def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[Problem]:
+    """Endless problems of a level about these things."""
+    grid = level(name)
+    taken = set[int]()
+    while True:
+        for _ in range(_MOST_SEEDS):
+            seed = draw.randrange(2**31)
+            goal = mission(grid, seed)
+            is_mine = seed not in taken and named(goal) and set(named(goal)) <= set(mine)
+            if is_mine and solvable(grid, goal, seen := view_text(grid)):
+                break
+        else:
+            raise ValueError(
+                f"{name}: none of {_MOST_SEEDS} missions, such as {goal!r}, names only "
+                f"{', '.join(mine)} and can be carried out. Name other levels."
+            )
+        taken.add(seed)
+        kind = name.removeprefix("BabyAI-").removesuffix("-v0")
+        facts = {"level": name, "seed": seed, "mission": goal, "kind": kind}
+        yield Problem(f"{kind}-{seed}", f"{goal}\n{seen}", facts)

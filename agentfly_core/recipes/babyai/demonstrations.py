@@ -1,0 +1,215 @@
+"""Demonstrations for missions of BabyAI in one room, from the views only."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product, takewhile
+from typing import TYPE_CHECKING, Any, cast
+
+from agentfly_core import Conversation, Problem, call_text
+from agentfly_core.datasets.players import Demonstrator, called, mistake, observed
+from agentfly_core.recipes.babyai.environment import ACTIONS, view_text
+from agentfly_core.recipes.babyai.tools import DONE, OVER
+
+if TYPE_CHECKING:
+    from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+
+MISTAKES = ("other thing", "wander")
+MOST_CALLS = 12
+"""The `agent.max_turns` of conf/babyai.yaml."""
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+PORTABLE = ("key", "ball", "box")
+_THING = re.compile(
+    rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
+)
+Cell = tuple[int, int]
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))
+_AHEAD, _ASIDE = range(7), range(-3, 4)
+"""The cells of a view, from its lower middle."""
+_PLACE = re.compile(r"(\d+) (ahead|left|right)")
+_CARRIED = "you carry a "
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """The player's cell and viewing direction: `Pose((0, 0), (1, 0))` at first."""
+
+    cell: Cell
+    looks: Cell
+
+    def at(self, ahead: int, right: int) -> Cell:
+        """The cell so far ahead and to the right."""
+        (x, y), (dx, dy) = self.cell, self.looks
+        return x + ahead * dx - right * dy, y + ahead * dy + right * dx
+
+    def after(self, action: str, times: int = 1) -> Pose:
+        """The pose after an unhindered action."""
+        pose = self
+        for _ in range(times):
+            dx, dy = pose.looks
+            moved = {
+                "turn left": Pose(pose.cell, (dy, -dx)),
+                "turn right": Pose(pose.cell, (-dy, dx)),
+                "go forward": Pose(pose.at(1, 0), pose.looks),
+            }
+            pose = moved.get(action, pose)
+        return pose
+
+
+@dataclass(slots=True)
+class Room:
+    """The seen part of a room: things, cells within the walls, walls, and the carried thing."""
+
+    things: dict[Cell, str] = field(default_factory=dict)
+    free: set[Cell] = field(default_factory=set)
+    walls: set[Cell] = field(default_factory=set)
+    carried: str = ""
+
+    def see(self, view: str, pose: Pose) -> None:
+        """Update the room by the view from a pose, a text of `environment.view_text`."""
+        listed, *others = view.split("; ")
+        far = {"ahead": 7, "left": 4, "right": 4}
+        self.carried = ""
+        for part in others:
+            far |= {side: int(n) for n, side in _PLACE.findall(part)}
+            self.carried = part.removeprefix(_CARRIED) if part.startswith(_CARRIED) else ""
+        for ahead, right in product(_AHEAD, _ASIDE):
+            inside = ahead < far["ahead"] and -far["left"] < right < far["right"]
+            cell = pose.at(ahead, right)
+            (self.free if inside else self.walls).add(cell)
+            self.things.pop(cell, None)
+        for thing in listed.split(", ") if listed != "nothing" else []:
+            side = {side: int(n) for n, side in _PLACE.findall(thing)}
+            cell = pose.at(side.get("ahead", 0), side.get("right", 0) - side.get("left", 0))
+            self.things[cell] = " ".join(thing.split()[:2])
+
+    def is_free(self, cell: Cell) -> bool:
+        """Whether a cell is within the seen walls and empty."""
+        return cell in self.free and cell not in self.things
+
+    def is_unknown(self, cell: Cell) -> bool:
+        return cell not in self.free | self.walls
+
+    def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
+        """The fewest actions to a pose before a goal cell; None without a way."""
+        ways: dict[Pose, list[str]] = {start: []}
+        waiting = deque([start])
+        while waiting:
+            pose = waiting.popleft()
+            if is_goal(pose.at(1, 0)):
+                return ways[pose]
+            for action in ACTIONS[:3]:
+                after = pose.after(action)
+                if after not in ways and self.is_free(after.cell):
+                    ways[after] = [*ways[pose], action]
+                    waiting.append(after)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`Goal("put", "red ball", "blue key")`; `beside` is used by "put" only."""
+
+    verb: str
+    thing: str
+    beside: str = ""
+
+    @classmethod
+    def of(cls, mission: str) -> Goal:
+        """Return the goal of a mission; raises ValueError for another kind of mission."""
+        for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
+            if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:
+                return cls(verb, *things)
+        raise ValueError(f"Got the mission {mission!r}, expected to go, pick up, or put next to.")
+
+    def next_actions(self, room: Room, pose: Pose) -> list[str]:
+        """Actions that reach the goal; without a way to it, actions that reach an unseen cell."""
+        if self.verb == "put" and room.carried:
+            way, last = room.way(pose, partial(self._is_beside, room)), "drop"
+        else:
+            way = room.way(pose, lambda cell: fits(room.things.get(cell, ""), self.thing))
+            last = "go forward" if self.verb == "go to" else "pick up"
+        if way is None:
+            return room.way(pose, room.is_unknown) or ["turn right"]
+        return [*way, last]
+
+    def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
+        """The first of these actions, and how often it is repeated."""
+        action, *others = self.next_actions(room, pose)
+        return action, 1 + len([*takewhile(action.__eq__, others)])
+
+    def _is_beside(self, room: Room, cell: Cell) -> bool:
+        around = [(cell[0] + dx, cell[1] + dy) for dx, dy in _SIDES]
+        return room.is_free(cell) and any(
+            fits(room.things.get(next_to, ""), self.beside) for next_to in around
+        )
+
+
+def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Go to a thing, pick it up, or put it next to another, in one room.
+
+    A share `spoilt` takes another thing, or wanders about.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        mission, first = conversation.problem.prompt.splitlines()
+        views = [first, *observed(conversation)]
+        if views[-1] in (DONE, OVER):
+            return views[-1]
+        goal = Goal.of(mission)
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        if wrong == "wander":
+            draw = random.Random(conversation.seed)
+            return call_text("act", action=draw.choice(ACTIONS[:3]), times=draw.randint(1, 3))
+        room, pose = Room(), Pose((0, 0), (1, 0))
+        room.see(first, pose)
+        if wrong == "other thing":
+            others = [thing for thing in room.things.values() if not fits(thing, goal.thing)]
+            unseen = "grey box" if fits("red key", goal.thing) else "red key"
+            goal = replace(goal, thing=others[0] if others else unseen)
+        for call, view in zip(called(conversation), views[1:], strict=True):
+            pose = pose.after(str(call.arguments["action"]), int(str(call.arguments["times"])))
+            room.see(view, pose)
+        action, times = goal.next_call(room, pose)
+        return call_text("act", action=action, times=times)
+
+    return policy
+
+
+def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
+    """Whether the player solves a new grid in at most MOST_CALLS calls of `act`; changes the grid.
+
+    True for other missions, such as missions in several rooms.
+    """
+    if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
+        return True
+    try:
+        goal = Goal.of(mission)
+    except ValueError:
+        return True
+    room, pose = Room(), Pose((0, 0), (1, 0))
+    room.see(seen, pose)
+    for _ in range(MOST_CALLS):
+        action, times = goal.next_call(room, pose)
+        for _ in range(times):
+            _, reward, done, late, _ = grid.step(cast(Any, ACTIONS.index(action)))
+            if done or late:
+                return float(reward) > 0
+        pose = pose.after(action, times)
+        room.see(view_text(grid), pose)
+    return False
+
+
+def fits(thing: str, wanted: str) -> bool:
+    """Whether a thing is as wanted: a red ball is a `red ball`, a `ball` and a `red object`."""
+    return bool(thing) and {*wanted.split()} <= {*thing.split(), "object"}
+
+
+def named(mission: str) -> list[str]:
+    """The things that a mission names: `put the red ball next to a box` names red ball and box."""
+    return _THING.findall(mission)

@@ -1,0 +1,12 @@
+"""Reward of a mission of BabyAI."""
+
+from __future__ import annotations
+
+from agentfly_core import reward
+from agentfly_core.recipes.babyai.environment import BabyAI
+
+
+@reward
+async def mission(babyai: BabyAI) -> float:
+    """1 if the mission was carried out, else 0."""
+    return float(babyai.solved)

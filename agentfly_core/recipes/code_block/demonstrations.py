@@ -1,0 +1,16 @@
+"""Demonstrations of programs as Python code blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from agentfly_core import Problem
+from agentfly_core.datasets.demonstrations import PROGRAM_MISTAKES, programming, replying, use_tool
+from agentfly_core.datasets.players import Demonstrator
+
+
+def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """`python` in the form of `agents.code_block`."""
+    reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
+    return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

@@ -1,0 +1,1 @@
+"""A ledger that is longer than the context."""

@@ -1,0 +1,70 @@
+"""Ledgers to add up page by page; each page names the next one."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import product
+
+from agentfly_core import Problem, generated
+from agentfly_core.datasets.splitting import shares
+
+NUMBERS, ENTRIES = range(10, 100), range(10, 100)
+LedgerPage = tuple[int, int]
+"""A number and an entry."""
+
+
+@generated
+def ledgers(
+    seed: int, train: int, validation: int, test: int, shortest: int = 6, longest: int = 8
+) -> dict[str, list[Problem]]:
+    """Problems for each split, such as
+
+        Problem(
+            "ledger-47:12-83:55-20:31",
+            "What do the pages from 47 on add up to?",
+            {"answer": "98", "pages": [[47, 12], [83, 55], [20, 31]]},
+        )
+
+    with `shortest` to `longest` pages. Splits share no page, a number with its entry. Raises
+    ValueError for wrong lengths and for too few pages.
+    """
+    if not 2 <= shortest <= longest <= len(NUMBERS):
+        raise ValueError(
+            f"Got ledgers of {shortest} to {longest} pages, expected 2 to {len(NUMBERS)} and no "
+            "`shortest` above `longest`."
+        )
+    sizes = {"train": train, "validation": validation, "test": test}
+    draw = random.Random(seed)
+    pages = list(product(NUMBERS, ENTRIES))
+    draw.shuffle(pages)
+    lengths = range(shortest, longest + 1)
+    return {
+        split: _ledgers(draw, share, lengths, sizes[split], split)
+        for split, share in shares(pages, sizes).items()
+    }
+
+
+def _ledgers(
+    draw: random.Random, pages: Sequence[LedgerPage], lengths: range, size: int, split: str
+) -> list[Problem]:
+    entries = defaultdict[int, list[int]](list)
+    for number, entry in pages:
+        entries[number].append(entry)
+    shortest, longest = lengths[0], lengths[-1]
+    if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
+        raise ValueError(
+            f"data.{split} is {size}, but its pages have {len(entries)} numbers; raise its share "
+            f"of all problems, or lower data.{split}, `shortest` or `longest`."
+        )
+    made: dict[str, Problem] = {}
+    while len(made) < size:
+        numbers = draw.sample(sorted(entries), draw.choice(lengths))
+        read = [(number, draw.choice(entries[number])) for number in numbers]
+        name = "-".join(["ledger", *(f"{number}:{entry}" for number, entry in read)])
+        total = sum(entry for _, entry in read)
+        facts = {"answer": str(total), "pages": [list(page) for page in read]}
+        made[name] = Problem(name, f"What do the pages from {numbers[0]} on add up to?", facts)
+    return list(made.values())

@@ -1,0 +1,1 @@
+"""Questions on the database of an office."""

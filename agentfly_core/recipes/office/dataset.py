@@ -1,0 +1,124 @@
+"""Questions on the generated database of an office: orders, people and companies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from agentfly_core import Problem, digest, generated
+from agentfly_core.datasets.names import companies, people
+
+CITIES = (
+    *("Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa"),
+    *("Izmir", "Jena", "Kyoto", "Lyon", "Malmo", "Nice", "Oulu", "Pisa"),
+)
+COMPANIES, LARGEST = 4, 7
+"""The number of companies, and the most people of one."""
+MOST_ORDERS = 7
+"""The most orders of a person."""
+NUMBERS = range(10, 100)
+ORDERS, AMOUNTS = range(100, 1000), range(10, 100)
+_TABLES = """\
+CREATE TABLE orders (number INTEGER PRIMARY KEY, person INTEGER, amount INTEGER);
+CREATE TABLE people (number INTEGER PRIMARY KEY, name TEXT, company INTEGER);
+CREATE TABLE companies (number INTEGER PRIMARY KEY, name TEXT, city INTEGER);
+CREATE TABLE cities (number INTEGER PRIMARY KEY, name TEXT);
+"""
+
+
+KINDS = {
+    "amount": ("How much is order {order}?", 1),
+    "buyer": ("Who placed order {order}?", 2),
+    "orders": ("How many orders did {person} place?", 2),
+    "spent": ("How much did {person} order in all?", 2),
+    "company": ("Which company does the person who placed order {order} work for?", 3),
+    "colleagues": (
+        "How many people work for the company of the person who placed order {order}?",
+        3,
+    ),
+    "city": ("In which city is the company of the person who placed order {order}?", 4),
+}
+"""The question of each kind, and how many lookups answer it."""
+Tables = dict[str, list[tuple[Any, ...]]]
+
+
+@generated
+def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
+    """Problems for each split, each with its own database, the kinds of KINDS in turn:
+
+        Problem("city-3f2a90c1d4e5b678", "In which city is the company of the person who placed "
+            "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
+
+    Splits share no person and no company, under any seed.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    draw = random.Random(seed)
+    names, firms = people(), companies()
+    return {
+        split: [
+            _problem(draw, list(KINDS)[number % len(KINDS)], names[split], firms[split])
+            for number in range(size)
+        ]
+        for split, size in sizes.items()
+    }
+
+
+def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequence[str]) -> Problem:
+    """A question of a kind; its id is the digest of the question and the database."""
+    text, steps = KINDS[kind]
+    tables = _tables(draw, names, firms)
+    values = _values(draw, tables)
+    prompt = text.format(**values)
+    filled = [
+        f"INSERT INTO {table} VALUES {', '.join(map(str, rows))};" for table, rows in tables.items()
+    ]
+    script = _TABLES + "\n".join(filled)
+    facts = {"answer": str(values[kind]), "kind": kind, "steps": steps, "database": script}
+    return Problem(f"{kind}-{digest([prompt, script])[:16]}", prompt, facts)
+
+
+def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> Tables:
+    """The rows of a database with these people and companies."""
+    sizes = [draw.randint(1, LARGEST) for _ in range(COMPANIES)]
+    numbers = iter(draw.sample(NUMBERS, 2 * COMPANIES + sum(sizes)))
+    cities = [(next(numbers), name) for name in draw.sample(CITIES, COMPANIES)]
+    located = zip(
+        draw.sample(firms, COMPANIES),
+        draw.sample(sorted(number for number, _ in cities), COMPANIES),
+        strict=True,
+    )
+    companies = [(next(numbers), firm, city) for firm, city in located]
+    employers = [
+        number for (number, *_), size in zip(companies, sizes, strict=True) for _ in range(size)
+    ]
+    hired = zip(draw.sample(names, len(employers)), employers, strict=True)
+    people = [(next(numbers), name, employer) for name, employer in hired]
+    buyers = [number for number, *_ in people for _ in range(draw.randint(1, MOST_ORDERS))]
+    draw.shuffle(buyers)
+    placed = zip(draw.sample(ORDERS, len(buyers)), buyers, strict=True)
+    orders = [(number, buyer, draw.choice(AMOUNTS)) for number, buyer in placed]
+    return {"orders": orders, "people": people, "companies": companies, "cities": cities}
+
+
+def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
+    """The fields of a question on an order, and the answers of all kinds.
+
+    The company is drawn before the person, for equal chances of all companies.
+    """
+    company, firm, city = draw.choice(tables["companies"])
+    staff = [row for row in tables["people"] if row[2] == company]
+    buyer, person, _ = draw.choice(staff)
+    placed = [row for row in tables["orders"] if row[1] == buyer]
+    order, _, amount = draw.choice(placed)
+    return {
+        "order": order,
+        "person": person,
+        "amount": amount,
+        "buyer": person,
+        "orders": len(placed),
+        "spent": sum(amount for _, _, amount in placed),
+        "company": firm,
+        "colleagues": len(staff),
+        "city": dict(tables["cities"])[city],
+    }

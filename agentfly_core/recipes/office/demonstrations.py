@@ -1,0 +1,128 @@
+"""Demonstrations for `recipes.office`, from the question and the tools' answers only."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentfly_core import Conversation, Problem, call_text
+from agentfly_core.datasets.names import companies, people
+from agentfly_core.datasets.players import Demonstrator, another, filled, mistake, observed
+from agentfly_core.recipes.office.dataset import CITIES, KINDS
+
+MISTAKES = ("guess", "stop early", "misread")
+NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
+"""Guesses that are no numbers."""
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A call and the column to take from the row that it finds; other answers are taken whole."""
+
+    tool: str
+    table: str
+    column: str
+    takes: str = ""
+
+    def call(self, value: str) -> str:
+        where = {"table": self.table} if self.tool != "total" else {}
+        wanted = int(value) if value.isdigit() else value
+        return call_text(self.tool, **where, column=self.column, value=wanted)
+
+    def taken(self, observation: str) -> str:
+        """The value in the tool's answer, or ""."""
+        if not self.takes:
+            return observation
+        try:
+            return str(json.loads(observation)[0][self.takes])
+        except (ValueError, LookupError, TypeError):  # an error's text, or no row
+            return ""
+
+
+_BUYER = Lookup("find", "orders", "number", "person")
+_EMPLOYER = Lookup("find", "people", "number", "company")
+_BY_NAME = Lookup("find", "people", "name", "number")
+PLANS: Mapping[str, Sequence[Lookup]] = {
+    "amount": (Lookup("find", "orders", "number", "amount"),),
+    "buyer": (_BUYER, Lookup("find", "people", "number", "name")),
+    "orders": (_BY_NAME, Lookup("count", "orders", "person")),
+    "spent": (_BY_NAME, Lookup("total", "orders", "person")),
+    "company": (_BUYER, _EMPLOYER, Lookup("find", "companies", "number", "name")),
+    "colleagues": (_BUYER, _EMPLOYER, Lookup("count", "people", "company")),
+    "city": (
+        _BUYER,
+        _EMPLOYER,
+        Lookup("find", "companies", "number", "city"),
+        Lookup("find", "cities", "number", "name"),
+    ),
+}
+_COMPANY = "FROM companies JOIN people ON companies.number = company JOIN orders ON person = "
+_ORDER = "people.number WHERE orders.number = {}"
+QUERIES = {
+    "amount": "SELECT amount FROM orders WHERE number = {}",
+    "buyer": "SELECT name FROM people JOIN orders ON person = people.number WHERE orders.number = "
+    "{}",
+    "orders": "SELECT count(*) FROM orders JOIN people ON person = people.number WHERE name = '{}'",
+    "spent": "SELECT sum(amount) FROM orders JOIN people ON person = people.number WHERE name = "
+    "'{}'",
+    "company": f"SELECT companies.name {_COMPANY}{_ORDER}",
+    "colleagues": "SELECT count(*) FROM people WHERE company = (SELECT company FROM people JOIN "
+    "orders ON person = people.number WHERE orders.number = {})",
+    "city": "SELECT cities.name FROM cities JOIN companies ON cities.number = city JOIN people ON "
+    f"companies.number = company JOIN orders ON person = {_ORDER}",
+}
+
+
+def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Look up one thing after another, then answer.
+
+    A share `spoilt` guesses, stops a lookup early, or misreads the last result.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        kind, value = understood(conversation.problem.prompt)
+        plan = {"guess": (), "stop early": PLANS[kind][:-1]}.get(wrong, PLANS[kind])
+        observations = observed(conversation)
+        for lookup, observation in zip(plan, observations, strict=False):
+            value = lookup.taken(observation)
+        if value and len(observations) < len(plan):
+            return plan[len(observations)].call(value)
+        return call_text("answer", answer=_answer(conversation, kind, value or UNKNOWN, wrong))
+
+    return policy
+
+
+def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Run one joining query of `tools.sql`, then answer; a share `spoilt` guesses or misreads."""
+
+    async def policy(conversation: Conversation) -> str:
+        kind, value = understood(conversation.problem.prompt)
+        wrong = mistake(conversation, seed, spoilt, ("guess", "misread"))
+        observations = observed(conversation)
+        if not observations and wrong != "guess":
+            return call_text("sql", statement=QUERIES[kind].format(value))
+        last = observations[-1].splitlines()[-1] if observations else ""
+        return call_text("answer", answer=_answer(conversation, kind, last, wrong))
+
+    return policy
+
+
+def understood(prompt: str) -> tuple[str, str]:
+    """The kind of a question, and its order or person; raises ValueError for another prompt."""
+    kind, fields = filled(
+        prompt, {kind: text for kind, (text, _) in KINDS.items()}, "recipes.office"
+    )
+    [value] = fields.values()
+    return kind, value
+
+
+def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
+    """The answer after lookups with this value."""
+    right = str(conversation.problem.facts["answer"])
+    if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
+        return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))
+    return value

@@ -1,0 +1,88 @@
+"""The database of an office, for lookups in one table at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+
+from agentfly_core import Environment, Problem, ToolError
+
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "orders": ("number", "person", "amount"),
+    "people": ("number", "name", "company"),
+    "companies": ("number", "name", "city"),
+    "cities": ("number", "name"),
+}
+MOST_ROWS = 10
+_OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
+TableRow = dict[str, str | int]
+
+
+class Office(Environment):
+    """A SQLite database with the tables TABLES, filled by a problem's fact `database`:
+
+        {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
+                     "INSERT INTO orders VALUES (482, 57, 36); ..."}
+
+    Read-only, in this process. `Database` runs SQL of a model on the same fact. Methods raise
+    ToolError.
+    """
+
+    def __init__(self) -> None:
+        self._opened = sqlite3.connect(":memory:", check_same_thread=False)
+
+    async def reset(self, problem: Problem) -> None:
+        """Refill the tables; raises KeyError, and sqlite3.Error for a wrong script."""
+        script: str = problem.facts["database"]
+        await self.close()
+        self._opened = sqlite3.connect(":memory:", check_same_thread=False)
+        self._opened.set_authorizer(_inside)
+        self._opened.executescript(script)
+
+    def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
+        """The first MOST_ROWS rows of a table with this value in a column."""
+        columns = _columns(table, column)
+        rows = self._ask(f"{', '.join(columns)} FROM {table}", column, value)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def count(self, table: str, column: str, value: str | int) -> int:
+        """The number of rows of a table with this value in a column."""
+        _columns(table, column)
+        [(number,)] = self._ask(f"count(*) FROM {table}", column, value)
+        return int(number)
+
+    def total(self, column: str, value: str | int) -> int:
+        """The sum of the amounts of orders with this value in a column."""
+        _columns("orders", column)
+        [(amount,)] = self._ask("coalesce(sum(amount), 0) FROM orders", column, value)
+        return int(amount)
+
+    async def snapshot(self) -> bytes:
+        """Return nothing, since the database is read-only."""
+        return b""
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Do nothing, since the database is read-only."""
+
+    async def close(self) -> None:
+        self._opened.close()
+
+    def _ask(self, what: str, column: str, value: str | int) -> list[tuple[str | int, ...]]:
+        statement = f"SELECT {what} WHERE {column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
+        with closing(self._opened.execute(statement, (value,))) as cursor:
+            return cursor.fetchall()
+
+
+def _columns(table: str, column: str) -> tuple[str, ...]:
+    """The columns of a table; raises ToolError without this table or column."""
+    if table not in TABLES:
+        raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
+    if column not in TABLES[table]:
+        raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(TABLES[table])}.")
+    return TABLES[table]
+
+
+def _inside(action: int, *_: object) -> int:
+    """SQLite's authorizer of scripts, without other files and settings."""
+    return sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK

@@ -1,0 +1,50 @@
+"""Lookups in the database of an office, one table at a time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentfly_core import tool
+from agentfly_core.recipes.office.environment import Office, TableRow
+
+TableName = Literal["orders", "people", "companies", "cities"]
+Column = Literal["number", "person", "amount", "name", "company", "city"]
+OrderColumn = Literal["number", "person"]
+
+
+@tool
+async def find(
+    table: TableName, column: Column, value: str | int, *, office: Office
+) -> list[TableRow]:
+    """See the rows of a table in which a column has a value, ten at most.
+
+    Args:
+        table: orders (number, person, amount), people (number, name, company), companies (number,
+            name, city) or cities (number, name); person, company and city are numbers of rows
+        column: one of the table's columns
+        value: what it has there, for example 482 or Anna Berg
+    """
+    return office.find(table, column, value)
+
+
+@tool
+async def count(table: TableName, column: Column, value: str | int, *, office: Office) -> int:
+    """Count the rows of a table in which a column has a value.
+
+    Args:
+        table: orders, people, companies or cities
+        column: one of the table's columns
+        value: what it has there
+    """
+    return office.count(table, column, value)
+
+
+@tool
+async def total(column: OrderColumn, value: str | int, *, office: Office) -> int:
+    """Add up the amounts of the orders in which a column has a value.
+
+    Args:
+        column: number or person
+        value: what it has there
+    """
+    return office.total(column, value)

@@ -1,0 +1,1 @@
+"""Sums in words, by two speakers."""

@@ -1,0 +1,42 @@
+"""Sums of three two-digit numbers in words, which take two steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import combinations, permutations
+
+from agentfly_core import Problem, generated
+from agentfly_core.datasets.arithmetic import NUMBERS
+from agentfly_core.datasets.splitting import sampled
+from agentfly_core.tools.calculator import evaluate, written
+
+SIGNS = {"plus": "+", "minus": "-", "times": "*"}
+
+
+@generated
+def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
+    """Problems for each split, such as
+
+        Problem(
+            "two-steps-17-times-50-plus-12",
+            "What is 17 times 50, then plus 12?",
+            {"answer": "862", "steps": ["17 times 50", "plus 12"]},
+        )
+
+    Splits share no pair of first two numbers, in any order. Raises ValueError for more problems
+    than there are.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    draw = random.Random(seed)
+
+    def problems(pair: tuple[int, int]) -> Iterator[Problem]:
+        for a, b in permutations(pair):
+            word, then = draw.choice(list(SIGNS)), draw.choice(list(SIGNS))
+            c = draw.choice(NUMBERS)
+            total = evaluate(f"({a}{SIGNS[word]}{b}){SIGNS[then]}{c}")
+            facts = {"answer": written(total), "steps": [f"{a} {word} {b}", f"{then} {c}"]}
+            prompt = f"What is {a} {word} {b}, then {then} {c}?"
+            yield Problem(f"two-steps-{a}-{word}-{b}-{then}-{c}", prompt, facts)
+
+    return sampled(draw, combinations(NUMBERS, 2), problems, sizes)

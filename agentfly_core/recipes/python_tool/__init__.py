@@ -1,0 +1,1 @@
+"""Sums of powers, by programs."""

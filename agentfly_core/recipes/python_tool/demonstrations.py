@@ -1,0 +1,26 @@
+"""Demonstrations of sums by programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from agentfly_core import Problem
+from agentfly_core.datasets.demonstrations import (
+    PROGRAM_MISTAKES,
+    answering,
+    calling,
+    programming,
+    replying,
+    use_tool,
+)
+from agentfly_core.datasets.players import Demonstrator
+
+
+def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """For `datasets.powers`: run a program, then answer with its output.
+
+    A share `spoilt` guesses, mistypes a bound, uses another exponent or misreads the output.
+    """
+    reply = partial(use_tool, programming, partial(calling, "python", "code"), answering)
+    return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

@@ -1,0 +1,21 @@
+"""Demonstrations of sums by ReAct."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from agentfly_core import Problem
+from agentfly_core.datasets.demonstrations import SUM_MISTAKES, calculation, replying, use_tool
+from agentfly_core.datasets.players import Demonstrator
+
+
+def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """`calculator` in the form of `agents.react`."""
+    ask = (
+        "Thought: The calculator can work that out.\n"
+        "Action: calculator\nAction Input: {}\nObservation:"
+    )
+    say = "Thought: I know the answer.\nFinal Answer: {}"
+    reply = partial(use_tool, calculation, ask.format, say.format)
+    return replying(seed, spoilt, reply, SUM_MISTAKES)

@@ -1,0 +1,1 @@
+"""Questions on two pages of an encyclopaedia."""

@@ -1,0 +1,1 @@
+"""Shopping lists in a shop with six products."""

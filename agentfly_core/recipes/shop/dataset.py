@@ -1,0 +1,62 @@
+"""Shopping lists of two products by name, for a shop with numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import permutations, product
+from typing import Any
+
+from agentfly_core import Problem, generated
+
+COLOURS = ("red", "blue", "green", "black", "white", "pink")
+THINGS = ("cup", "pen", "hat", "box", "bag", "jar")
+COUNTS = (1, 2, 3)
+ShoppingList = tuple[tuple[str, int], ...]
+
+
+@generated
+def shop(
+    seed: int, train: int, validation: int, test: int, products: int = 6
+) -> dict[str, list[Problem]]:
+    """Problems for each split, each with its own shop of `products` products and its own wish.
+
+        Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
+            "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...},
+            "order": {"47": 2, "81": 1},
+        })
+
+    Raises ValueError for more problems than there are, and for fewer than 2 or more than 36
+    products.
+    """
+    names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
+    if not 2 <= products <= len(names):
+        raise ValueError(f"Got products={products}, expected 2 to {len(names)}.")
+    pairs = product(permutations(names, 2), product(COUNTS, repeat=2))
+    wishes = [((one, ones), (other, others)) for (one, other), (ones, others) in pairs]
+    size = train + validation + test
+    if size > len(wishes):
+        raise ValueError(f"Got {size} problems to make, there are {len(wishes)}; ask for fewer.")
+    draw = random.Random(seed)
+    problems = [_problem(draw, wish, names, products) for wish in draw.sample(wishes, size)]
+    return {
+        "train": problems[:train],
+        "validation": problems[train:-test],
+        "test": problems[-test:],
+    }
+
+
+def _problem(draw: random.Random, wish: ShoppingList, names: Sequence[str], size: int) -> Problem:
+    wanted = [name for name, _ in wish]
+    shelf = wanted + draw.sample([name for name in names if name not in wanted], size - len(wish))
+    draw.shuffle(shelf)
+    keys = dict(zip(shelf, map(str, draw.sample(range(10, 100), size)), strict=True))
+    facts: dict[str, Any] = {
+        "products": {
+            key: {"name": n, "price": draw.randint(1, 9), "stock": draw.randint(3, 9)}
+            for n, key in keys.items()
+        },
+        "order": {keys[name]: count for name, count in wish},
+    }
+    lines = [f"{count} {name}" for name, count in wish]
+    return Problem("-".join(lines).replace(" ", "-"), f"Buy {' and '.join(lines)}.", facts)

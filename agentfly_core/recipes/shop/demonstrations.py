@@ -1,0 +1,44 @@
+"""Demonstrations of shopping."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from agentfly_core import Conversation, Problem, call_text
+from agentfly_core.datasets.demonstrations import replying, slip
+from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.recipes.shop.dataset import COUNTS
+
+
+def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Search each product, add it to the cart, then check out.
+
+    A share `spoilt` forgets a line, takes a wrong number or key, or never pays.
+    """
+    return replying(seed, spoilt, _buy, ("forget", "miscount", "mistake the key", "walk out"))
+
+
+def _buy(draw: random.Random, conversation: Conversation, mistake: str) -> str:
+    problem = conversation.problem
+    names = {key: product["name"] for key, product in problem.facts["products"].items()}
+    ordered: dict[str, int] = problem.facts["order"]
+    wish = sorted(ordered.items(), key=lambda line: problem.prompt.index(names[line[0]]))
+    if mistake == "forget":
+        wish.pop()
+    elif mistake == "miscount":
+        place = draw.randrange(len(wish))
+        key, count = wish[place]
+        wish[place] = key, draw.choice([other for other in COUNTS if other != count])
+    replies = []
+    for key, count in wish:
+        replies += [
+            call_text("search", words=names[key]),
+            call_text("add_to_cart", key=key, count=count),
+        ]
+    if mistake == "mistake the key":
+        place = draw.randrange(1, len(replies), 2)
+        key, count = wish[place // 2]
+        replies[place] = call_text("add_to_cart", key=slip(draw, key), count=count)
+    replies.append("Done." if mistake == "walk out" else call_text("checkout"))
+    return replies[conversation.turn]

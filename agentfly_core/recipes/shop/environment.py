@@ -1,0 +1,75 @@
+"""A small shop: products by key, a cart and a checkout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentfly_core import Environment, Problem, ToolError, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`Product("red cup", price=3, stock=5)`."""
+
+    name: str
+    price: int
+    stock: int
+
+
+class Shop(Environment):
+    """A shop with the products of a problem's facts:
+
+        {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
+
+    `page` lists visible keys; `cart` and, after the checkout, `order` map keys to counts. Methods
+    raise ToolError.
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Fill the shelves and empty the cart; raises KeyError or TypeError for other facts."""
+        products = problem.facts["products"]
+        self.products = {key: Product(**fields) for key, fields in products.items()}
+        self.page: Sequence[str] = ()
+        self.cart: dict[str, int] = {}
+        self.order: dict[str, int] | None = None
+
+    def search(self, words: str) -> dict[str, str]:
+        """Names by key of the products with all these words in their name."""
+        wanted = set(words.lower().split())
+        names = {key: product.name for key, product in self.products.items()}
+        matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}
+        self.page = sorted(matches)
+        return matches
+
+    def lookup(self, key: str) -> Product:
+        if key not in self.products:
+            raise ToolError(f"No product has the key {key!r}.")
+        self.page = (key,)
+        return self.products[key]
+
+    def add(self, key: str, count: int) -> None:
+        """Put `count` of a product into the cart."""
+        product, there = self.lookup(key), self.cart.get(key, 0)
+        if count < 1:
+            raise ToolError(f"The count is {count}, expected 1 or more.")
+        if there + count > product.stock:
+            raise ToolError(f"Only {product.stock - there} of {key} are left.")
+        self.cart[key] = there + count
+
+    def check_out(self) -> int:
+        """Order the products in the cart; returns their price."""
+        if not self.cart:
+            raise ToolError("The cart is empty.")
+        self.order, self.cart = self.cart, {}
+        return sum(self.products[key].price * count for key, count in self.order.items())
+
+    def state_key(self) -> str:
+        return digest([list(self.page), self.cart, self.order])
+
+    async def snapshot(self) -> bytes:
+        return json.dumps([list(self.page), self.cart, self.order]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.page, self.cart, self.order = json.loads(snapshot)

@@ -1,0 +1,15 @@
+"""Reward of an order in the shop."""
+
+from __future__ import annotations
+
+from agentfly_core import Problem, Score, reward
+from agentfly_core.recipes.shop.environment import Shop
+
+
+@reward
+async def bought(shop: Shop, problem: Problem) -> Score:
+    """1 if the order is `problem.facts["order"]`, else 0; part `lines`: share of right lines."""
+    wanted: dict[str, int] = problem.facts["order"]
+    order = shop.order or {}
+    lines = sum(order.get(key) == count for key, count in wanted.items()) / len(wanted)
+    return Score(float(order == wanted), parts={"lines": lines})

@@ -1,0 +1,1 @@
+"""Which of three words is an animal, a garment, a tool?"""

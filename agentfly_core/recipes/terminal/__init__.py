@@ -1,0 +1,1 @@
+"""Folders that shell commands change."""

@@ -1,0 +1,1 @@
+"""One product among a thousand."""

@@ -1,0 +1,204 @@
+"""A shop with a catalogue drawn from a seed, read as text, page by page."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Annotated
+
+from pydantic import Field
+
+from agentfly_core import Environment, Problem, ToolError, digest
+
+NOTHING = "Nothing was found."
+
+
+def _words(*texts: str) -> list[list[str]]:
+    return [text.split() for text in texts]
+
+
+DEPARTMENTS: Mapping[str, Sequence[Sequence[str]]] = {
+    "clothing": _words(
+        "shirt jacket skirt coat dress",
+        "cotton linen wool silk",
+        "slim loose short long",
+        "plain striped checked dotted",
+    ),
+    "kitchen": _words(
+        "mug bowl plate jug dish",
+        "glass steel clay tin",
+        "round square oval deep",
+        "matt glossy ribbed painted",
+    ),
+    "furniture": _words(
+        "chair table desk bench stool",
+        "oak pine ash bamboo",
+        "modern rustic classic folding",
+        "low high narrow wide",
+    ),
+    "luggage": _words(
+        "backpack suitcase wallet purse satchel",
+        "leather canvas nylon suede",
+        "soft rigid padded waterproof",
+        "zipped buckled strapped quilted",
+    ),
+    "garden": _words(
+        "spade rake hoe trowel sickle",
+        "iron copper bronze titanium",
+        "light heavy sturdy handy",
+        "curved straight pointed notched",
+    ),
+}
+"""The categories of each department, then the kinds of attributes that all of them have."""
+CATEGORIES: Mapping[str, str] = {
+    category: name for name, (categories, *_) in DEPARTMENTS.items() for category in categories
+}
+"""The department of each category."""
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "colour": ("red", "blue", "green", "black", "white", "grey"),
+    "size": ("tiny", "small", "medium", "large"),
+}
+IDS, PRICES = range(1000, 10000), range(10, 70)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueProduct:
+    """A product with one attribute of each kind and the buyer's options: `CatalogueProduct("4172",
+    "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red", "grey"], "size": ["tiny"]})`.
+    """
+
+    id: str
+    category: str
+    attributes: tuple[str, ...]
+    price: int
+    options: Mapping[str, Sequence[str]]
+
+    @property
+    def title(self) -> str:
+        """`"plain slim cotton shirt"`."""
+        return " ".join((*reversed(self.attributes), self.category))
+
+
+class Catalogue:
+    """Products by id, sorted, and a search in their titles."""
+
+    def __init__(self, products: Sequence[CatalogueProduct]) -> None:
+        self.products = {one.id: one for one in sorted(products, key=attrgetter("id"))}
+        self._with_word = defaultdict[str, list[CatalogueProduct]](list)
+        for product in self.products.values():
+            for word in product.title.split():
+                self._with_word[word].append(product)
+
+    def search(self, words: str) -> list[CatalogueProduct]:
+        """Products by the number of words in their title, then by id."""
+        scores = Counter[str]()
+        for word in set(re.findall(r"\w+", words.casefold())):
+            scores.update(product.id for product in self._with_word.get(word, ()))
+        best = sorted(scores, key=lambda product: (-scores[product], product))
+        return [self.products[product] for product in best]
+
+
+@functools.cache
+def catalogue(seed: int, products: int, /) -> Catalogue:
+    """Products drawn from a seed, cached; raises ValueError for more than there are IDS."""
+    draw, made = random.Random(seed), []
+    for number in draw.sample(IDS, products):
+        category = draw.choice(list(CATEGORIES))
+        kinds = DEPARTMENTS[CATEGORIES[category]][1:]
+        offered = {
+            kind: sorted(draw.sample(values, draw.randint(2, len(values) - 2)), key=values.index)
+            for kind, values in OPTIONS.items()
+        }
+        attributes = tuple(draw.choice(kind) for kind in kinds)
+        made.append(
+            CatalogueProduct(str(number), category, attributes, draw.choice(PRICES), offered)
+        )
+    return Catalogue(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """A product and the chosen options: `Purchase(CatalogueProduct("4172", ...), ("red",))`."""
+
+    product: CatalogueProduct
+    options: tuple[str, ...]
+
+
+class TextShop(Environment):
+    """A shop with the catalogue of a problem's facts, and `results` products on a page:
+
+        {"catalogue": {"seed": 7, "products": 1000}}
+
+    `page` is the visible text. Methods raise ToolError for a shopper's mistake.
+    """
+
+    def __init__(self, results: Annotated[int, Field(ge=1)] = 4) -> None:
+        self.results = results
+
+    async def reset(self, problem: Problem) -> None:
+        """Open the shop; raises KeyError or TypeError for other facts."""
+        drawn = problem.facts["catalogue"]
+        self.catalogue = catalogue(drawn["seed"], drawn["products"])
+        self.page = ""
+        self.purchase: Purchase | None = None
+
+    def browse(self, words: str, page: int) -> str:
+        """A page of search results in lines such as `4172 plain slim cotton shirt $23`."""
+        products = self.catalogue.search(words)
+        pages = math.ceil(len(products) / self.results)
+        if products and page > pages:
+            raise ToolError(f"There is no page {page}, the last one is {pages}.")
+        shown = products[(page - 1) * self.results : page * self.results]
+        lines = [*map(_line, shown), f"page {page} of {pages}"]
+        self.page = "\n".join(lines) if products else NOTHING
+        return self.page
+
+    def view(self, product: str) -> str:
+        """The page of a product: its line, then lines of options such as `colour: red, grey`."""
+        seen = self._product(product)
+        offered = [f"{kind}: {', '.join(values)}" for kind, values in seen.options.items()]
+        self.page = "\n".join([_line(seen), *offered])
+        return self.page
+
+    def buy(self, product: str, options: Sequence[str]) -> Purchase:
+        """Buy a product, with one option of a kind at most."""
+        chosen = self._product(product)
+        kinds = {value: kind for kind, values in chosen.options.items() for value in values}
+        for option in options:
+            if option not in kinds:
+                raise ToolError(f"{product} has no {option!r}. It has: {', '.join(kinds)}.")
+        for kind, count in Counter(kinds[option] for option in options).items():
+            if count > 1:
+                raise ToolError(f"Choose one {kind}, not {count}.")
+        self.purchase = Purchase(chosen, tuple(options))
+        return self.purchase
+
+    def state_key(self) -> str:
+        if self.purchase is None:
+            return digest([self.page])
+        bought = [self.purchase.product.id, *sorted(self.purchase.options)]
+        return digest([self.page, bought])
+
+    async def snapshot(self) -> bytes:
+        bought = self.purchase and [self.purchase.product.id, self.purchase.options]
+        return json.dumps([self.page, bought]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.page, bought = json.loads(snapshot)
+        self.purchase = bought and Purchase(self._product(bought[0]), tuple(bought[1]))
+
+    def _product(self, product: str) -> CatalogueProduct:
+        if product not in self.catalogue.products:
+            raise ToolError(f"There is no product {product!r}.")
+        return self.catalogue.products[product]
+
+
+def _line(product: CatalogueProduct) -> str:
+    return f"{product.id} {product.title} ${product.price}"

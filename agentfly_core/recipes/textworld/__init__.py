@@ -1,0 +1,1 @@
+"""Treasure hunts in text adventures."""

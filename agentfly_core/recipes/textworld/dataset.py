@@ -1,0 +1,110 @@
+"""Treasure hunts in TextWorld; splits share no world and no thing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from agentfly_core import Problem, generated
+from agentfly_core.datasets.splitting import split_of
+from agentfly_core.recipes.textworld.environment import World
+
+SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
+"""The split of each tenth of the things."""
+HELD_OUT = 8
+"""Training has this many times as many worlds as each other split."""
+_OBJECTIVE = re.compile(
+    r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A hunt for a thing in a room, from the end of a way from the world's first room:
+    `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
+    """
+
+    world: World
+    way: tuple[str, ...]
+    thing: str
+    room: str
+
+    def problem(self) -> Problem:
+        """The objective and the first view, of the compiled game."""
+        room, seen = self.room.title(), self.world.seen(self.way)
+        prompt = f"Take the {self.thing}, which lies in the {room}. You can take only once.\n{seen}"
+        steps = (step[0] for step in self.way)
+        name = "-".join([*self.thing.split(), str(self.world.seed), *steps])
+        facts = {"world": asdict(self.world), "way": list(self.way)}
+        return Problem(name, prompt, {**facts, "seen": seen, "thing": self.thing})
+
+
+@generated
+def textworld(
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    worlds: Annotated[int, Field(ge=HELD_OUT)] = 256,
+    rooms: Annotated[int, Field(ge=2, le=20)] = 8,
+    things: Annotated[int, Field(ge=1, le=50)] = 8,
+    moves: Annotated[int, Field(ge=1, le=19)] = 1,
+) -> dict[str, list[Problem]]:
+    """Problems for each split, with the description of the first room:
+
+        Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
+            "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
+            {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
+             "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
+
+    Training has `worlds`, each other split an eighth as many; compiling takes one or two CPU
+    seconds each. The thing is at least `moves` away. Splits share no thing such as an old key,
+    under any seed, but a new key may be in another. Raises ValueError for too few hunts.
+    """
+    draw = random.Random(seed)
+    seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // HELD_OUT)))
+    chosen: dict[str, list[Hunt]] = {}
+    for split, size in {"train": train, "validation": validation, "test": test}.items():
+        count = worlds if split == "train" else worlds // HELD_OUT
+        among = [World(number, rooms, things) for number in itertools.islice(seeds, count)]
+        candidates = [
+            hunt
+            for world in among
+            for hunt in hunts(world, moves)
+            if split_of("textworld", hunt.thing, SPLITS) == split
+        ]
+        if len(candidates) < size:
+            raise ValueError(
+                f"data.{split} is {size}, but {count} worlds have {len(candidates)} hunts for it; "
+                "lower it or `moves`, or raise `worlds`, `rooms` or `things`."
+            )
+        chosen[split] = draw.sample(candidates, size)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return {split: list(pool.map(Hunt.problem, drawn)) for split, drawn in chosen.items()}
+
+
+def hunts(world: World, moves: int) -> list[Hunt]:
+    """Hunts for each thing from each room that is at least `moves` moves away."""
+    place = world.place()
+    ways = {start: place.ways(start) for start in place.exits}
+    return [
+        Hunt(world, tuple(way), thing, room)
+        for thing, room in place.lying.items()
+        for start, way in ways[place.first].items()
+        if len(ways[start][room]) >= moves
+    ]
+
+
+def hunted(prompt: str) -> tuple[str, str]:
+    """The thing and its room in a prompt: `("old key", "Dim Sauna")`; raises ValueError."""
+    match = _OBJECTIVE.search(prompt)
+    if match is None:
+        raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of recipes.textworld.")
+    return match[1], match[2]

@@ -1,0 +1,213 @@
+"""Text adventures: treasure hunts in worlds of TextWorld, which a Z-machine plays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import tempfile
+import threading
+import warnings
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agentfly_core import Environment, Problem, ToolError, require_package
+
+GAMES = Path(".agentfly/textworld")
+"""The folder of compiled games."""
+VERBS = ("go", "take", "look", "inventory", "examine")
+_GENERATOR = threading.Lock()
+"""The generator is not thread-safe; compiled games are."""
+_COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
+_TAKEN = re.compile("You pick up the (.+?) from the ground")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Rooms and things: `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`."""
+
+    exits: Mapping[str, Mapping[str, str]]
+    lying: Mapping[str, str]
+    first: str
+
+    def ways(self, start: str) -> dict[str, list[str]]:
+        """The shortest way from a room to each room: `{"dim sauna": ["north"]}`."""
+        paths: dict[str, list[str]] = {start: []}
+        waiting = deque([start])
+        while waiting:
+            room = waiting.popleft()
+            for direction, leads in self.exits[room].items():
+                if leads not in paths:
+                    paths[leads] = [*paths[room], direction]
+                    waiting.append(leads)
+        return paths
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A world that TextWorld generates from a seed: `World(4711, rooms=8, things=8)`."""
+
+    seed: int
+    rooms: int
+    things: int
+
+    def place(self) -> Place:
+        game = self._generated()
+        named = {entity: about.name for entity, about in game.infos.items()}
+        rooms = {named[room.id]: room for room in game.world.rooms}
+        return Place(
+            {
+                name: {direction: named[leads.id] for direction, leads in room.exits.items()}
+                for name, room in rooms.items()
+            },
+            {
+                named[thing.id]: name
+                for name, room in rooms.items()
+                for thing in room.content
+                if thing.type != "P"
+            },
+            named[game.world.player_room.id],
+        )
+
+    def compiled(self) -> Path:
+        """The file of the compiled game, cached; compiling takes a second or two."""
+        textworld, _ = _textworld()
+        version = textworld.__version__
+        path = GAMES / f"{version}-world-{self.rooms}-{self.things}-{self.seed}.z8"
+        if path.exists():
+            return path
+        GAMES.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=GAMES) as folder:
+            options = textworld.GameOptions()
+            options.path = f"{folder}/game.z8"
+            os.replace(textworld.generator.compile_game(self._generated(), options), path)
+        return path
+
+    def machine(self) -> Any:
+        """A Z-machine with the game, before its reset."""
+        return _jericho().FrotzEnv(str(self.compiled()), seed=0)
+
+    def seen(self, way: Sequence[str]) -> str:
+        """The description of the room at the end of a way from the first room."""
+        machine = self.machine()
+        text = _walked(machine, way)
+        machine.close()
+        return text
+
+    def _generated(self) -> Any:
+        textworld, knowledge = _textworld()
+        generator, options = textworld.generator, textworld.GameOptions()
+        options.kb, options.seeds, options.grammar.include_adj = knowledge, self.seed, True
+        draws = options.rngs
+        with _GENERATOR:
+            plan = generator.make_map(self.rooms, rng=draws["map"], possible_door_states=None)
+            world = generator.World.from_map(plan, kb=knowledge)
+            for _ in range(self.things):
+                kind = knowledge.types.sample("o", draws["objects"], include_parent=True)
+                name = generator.vtypes.get_new(kind, knowledge.types.count(world.state))
+                thing = textworld.logic.Variable(name, kind)
+                world.populate_with([thing], rng=draws["objects"])
+            world.set_player_room(world.rooms[0])
+            grammar = generator.make_grammar(options.grammar, rng=draws["grammar"])
+            return generator.make_game_with(world, [], grammar)
+
+
+class TextWorld(Environment):
+    """A treasure hunt in TextWorld (Côté et al., arXiv 1806.11532). A problem's facts name the
+    world and the way from its first room to the start:
+
+        {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
+         "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
+
+    The first `take` ends the hunt: `over`, and `won` for the right thing. Needs the package
+    textworld (the extra `textworld`), which installs jericho, under the GPL. Commands that save,
+    restore or end a game are refused.
+    """
+
+    notice: ClassVar[str] = (
+        "the package textworld installs jericho, which is under the GNU General Public License."
+    )
+
+    async def reset(self, problem: Problem) -> None:
+        """Begin the hunt; raises KeyError, and ValueError if another version shows another room."""
+        await self.close()
+        facts = problem.facts
+        world, self._way, self._thing = World(**facts["world"]), facts["way"], facts["thing"]
+        self._machine = await asyncio.to_thread(world.machine)
+        if (seen := self._begin()) != facts["seen"]:
+            raise ValueError(
+                f"{world} begins with {seen!r}, expected {facts['seen']!r}. Prepare the problems "
+                "again, with this version of textworld."
+            )
+
+    def do(self, command: str) -> str:
+        """Execute a command such as `take red key`, and return the text; raises ToolError."""
+        typed = " ".join(command.split()).lower()
+        if not _COMMAND.fullmatch(typed):
+            raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
+        self._done.append(typed)
+        text = plain_text(self._machine.step(typed)[0])
+        self.over = typed.startswith("take")
+        named = {*typed.split()} & {*self._thing.lower().split()}
+        self.won = bool(named) and _TAKEN.findall(text) == [self._thing]
+        return text
+
+    async def snapshot(self) -> bytes:
+        return json.dumps(self._done).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Repeat the commands of a snapshot in a new game."""
+        self._begin()
+        for command in json.loads(snapshot):
+            self.do(command)
+
+    async def close(self) -> None:
+        if hasattr(self, "_machine"):
+            self._machine.close()
+            del self._machine
+
+    def _begin(self) -> str:
+        self._done: list[str] = []
+        self.won = self.over = False
+        return _walked(self._machine, self._way)
+
+
+def _walked(machine: Any, way: Sequence[str]) -> str:
+    """The text after a reset and a way."""
+    text, _ = machine.reset()
+    for direction in way:
+        text, *_ = machine.step(f"go {direction}")
+    return plain_text(text[text.index("-= ") :])
+
+
+def plain_text(text: str) -> str:
+    """The text of a game without its status line and empty lines."""
+    lines = (" ".join(line.split()) for line in text.partition("\n>")[0].splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+@cache
+def _textworld() -> tuple[Any, Any]:
+    """TextWorld and the knowledge base of its treasure hunts."""
+    require_package("textworld==1.7.0", "textworld")
+    import textworld
+    from textworld.challenges.tw_treasure_hunter import treasure_hunter
+    from textworld.generator.data import KnowledgeBase
+
+    with _GENERATOR:
+        return textworld, KnowledgeBase.load(treasure_hunter.KB_PATH)
+
+
+@cache
+def _jericho() -> Any:
+    require_package("jericho", "textworld")
+    import jericho
+
+    # it warns about unknown games
+    warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
+    return jericho
