@@ -59,4 +59,5 @@ def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
 
     For example `agentfly demote quickstart`.
     """
-    print(by_person.demote(load_experiment(target, [], where.site, where.store)))
+    experiment = load_experiment(target, [], where.site, where.store)
+    print(by_person.demote(experiment.store, experiment.name, experiment.site))

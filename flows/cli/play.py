@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import mutually_exclusive
 
-from agentfly_core.pipeline.play.episodes import PlayRequest
+from agentfly_core.pipeline.play.episodes import PlayRequest, prepare
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.run_record import ModeName
 from agentfly_core.runs.listing import in_store
@@ -61,7 +62,9 @@ def play(
     experiment = load_checked(flow_arguments(target, overrides, where))
     request = PlayRequest(policy, split, 1 if chat else episodes, problem, typed.get())
     mode: ModeName = "live" if live else "chat" if chat else "experiment"
-    played = played_on_terminal(experiment, request, mode, VisibleConsole(stderr=as_json))
+    at_once = 1 if live else experiment.settings.rollout.shard
+    prepared = partial(prepare, experiment, request, at_once)
+    played = played_on_terminal(prepared, mode, VisibleConsole(stderr=as_json))
     if played is None:
         print("The chat is empty and was not stored.")
         return

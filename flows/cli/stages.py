@@ -143,8 +143,10 @@ def config(
         changed: only the settings that differ from the defaults
     """
     experiment = load_experiment(**flow_arguments(target, overrides, where))
-    origin = loading.site_origin(where.site, where.store)
-    VisibleConsole().print(settings_table(experiment, origin, changed))
+    origin = loading.flat(dict(loading.site_origin(where.site, where.store)), "site.")
+    values = loading.flat(experiment.settings.model_dump(mode="json"))
+    values |= loading.flat(experiment.site.model_dump(), "site.")
+    VisibleConsole().print(settings_table(values, {**experiment.origin, **origin}, changed))
     checks.check_beginning(experiment.settings)
     _ = experiment.parent, experiment.reference, experiment.frozen  # raise for a missing run
     for remark in checks.remarks(experiment.settings.model, experiment.tasks):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.play.chat import Chat
-from agentfly_core.pipeline.play.episodes import Played, PlayRequest, prepare
+from agentfly_core.pipeline.play.episodes import Played, PreparedPlay
 from agentfly_core.pipeline.play.live import Live
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import described
@@ -20,14 +20,13 @@ from flows.local.state_dirs import settle
 
 
 def played_on_terminal(
-    experiment: Experiment, request: PlayRequest, name: ModeName, console: Console
+    prepare: Callable[[], PreparedPlay], name: ModeName, console: Console
 ) -> Played | None:
-    """Play and store the episodes of a request; None for an empty chat."""
+    """Play and store prepared episodes; None for an empty chat."""
     logs, show = settle(Path.cwd()).state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):
-        at_once = 1 if name == "live" else experiment.settings.rollout.shard
-        prepared = prepare(experiment, request, at_once)
-        show(f"{described(prepared.player, experiment.settings.model)} plays.")
+        prepared = prepare()
+        show(f"{described(prepared.player, prepared.experiment.settings.model)} plays.")
         mode = Live(show) if name == "live" else Mode()
         if name == "chat":
             problem = prepared.episodes[0].problem

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agentfly_core.config.reference import LastPolicy, RunPolicy, run_policy
+from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.reports.nights.night_table import champion_of
@@ -39,12 +39,12 @@ def promote(store: Store, run: str) -> str:
     return f"The champion of {record['experiment']} is {policy}; the next night starts from it."
 
 
-def demote(experiment: Experiment) -> str:
+def demote(store: Store, name: str, site: Site) -> str:
     """Withdraw the champion of an experiment; returns a sentence. Raises ValueError without one."""
-    ledger = NightLedger(experiment.store, experiment.name)
+    ledger = NightLedger(store, name)
     champion = ledger.read().champion
     if champion is None:
-        raise ValueError(f"The experiment {experiment.name!r} has no champion.")
+        raise ValueError(f"The experiment {name!r} has no champion.")
     ledger.append(champion.reference.run, "demoted", "A person demoted it on the command line.")
-    report_aliases(ledger, experiment.site)
+    report_aliases(ledger, site)
     return f"{champion.reference} is no longer the champion. {champion_of(ledger.read())}"

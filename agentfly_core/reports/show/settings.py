@@ -8,17 +8,14 @@ from collections.abc import Mapping
 from rich.table import Column, Table
 
 from agentfly_core.config import loading
-from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.system.formats.json_value import JSON
 
 
-def settings_table(experiment: Experiment, site: Mapping[str, str], changed: bool) -> Table:
+def settings_table(values: Mapping[str, JSON], origin: Mapping[str, JSON], changed: bool) -> Table:
     """A row for each setting; with `changed` only those that differ from the defaults.
 
-    `site` has the origins of the site's settings.
+    `values` and `origin` have the dotted keys of settings and site.
     """
-    origin = {**experiment.origin, **loading.flat(dict(site), "site.")}
-    values = loading.flat(experiment.settings.model_dump(mode="json"))
-    values |= loading.flat(experiment.site.model_dump(), "site.")
     usual = loading.defaults() if changed else {}
     columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))
     table = Table(*columns, show_edge=False)
