@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from agentfly_core.config.experiment import Settings
@@ -33,6 +34,7 @@ from agentfly_core.system.progress import Progress
 from tests.support.hasty_worker import SECONDS
 from tests.support.processes import processes_of
 from tests.support.unruly import LATE, WAITING
+from tests.support.waiting import until
 
 HERE = "tests.support.unruly"
 SHARD, AFFECTED = 6, 2
@@ -311,3 +313,16 @@ def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int)
     logger.removeHandler(hears)
     assert processes_of(str(tmp_path)) == []
     assert not [*tmp_path.glob("runs/unruly/*/manifest.json")]
+
+
+def test_the_death_of_an_idle_worker_is_no_death_of_the_next_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with session(tmp_path) as play:
+        play()
+        below = psutil.Process().children(recursive=True)
+        (worker,) = [one for one in below if "-u" in one.cmdline()[1:2]]
+        worker.kill()
+        until(lambda: not worker.is_running())
+        play("press", "floods")
+    assert "played again" not in caplog.text

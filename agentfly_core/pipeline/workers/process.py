@@ -64,6 +64,8 @@ class WorkerProcess:
         with self._turn:
             if self._ended:
                 raise CancelledError
+            if self._connection and self._connection.is_gone:  # no death of this job
+                self._connection = None
             here = self._connection = self._connection or self._connected()
             try:
                 here.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
