@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.loop.lookahead import side_by_side
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.pipeline.workers import connection, pool
 from agentfly_core.pipeline.workers.job import RolloutJob
@@ -26,7 +33,8 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.progress import Progress
 from tests.support.hasty_worker import SECONDS
 from tests.support.processes import processes_of
-from tests.support.unruly import LATE
+from tests.support.unruly import LATE, WAITING
+from tests.support.waiting import until
 
 HERE = "tests.support.unruly"
 SHARD, AFFECTED = 6, 2
@@ -53,9 +61,9 @@ Play = Callable[..., list[Trajectory]]
 
 
 @contextmanager
-def session(folder: Path, **changes: Any) -> Iterator[Play]:
-    """Play shards with a warm worker: `play("bend", "sleeps")` has one episode that misbehaves."""
-    site = Site(sampler="transformers", threads=1, workers=1)
+def session(folder: Path, workers: int = 1, **changes: Any) -> Iterator[Play]:
+    """Play shards in warm workers: `play("bend", "sleeps")` has one episode that misbehaves."""
+    site = Site(sampler="transformers", threads=1, workers=workers)
     store = Store.at(str(folder), folder / "cache")
     settings = Settings.model_validate({**WITHOUT_ENVIRONMENT, **changes})
     experiment = Experiment.of("unruly", settings, {}, site, store)
@@ -216,11 +224,21 @@ def test_code_that_ends_its_worker_fails_its_episode(
     assert re.match(error, str(affected.error))
 
 
+def test_the_stacks_of_code_that_blocks_are_in_the_log(
+    play: Play, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for place, deed in (("bend", "sleeps"), ("press", "matches")):
+        play(place, deed)
+        logs = tmp_path_factory.getbasetemp().glob("session*/logs/worker-1.log")
+        assert any(f" in {deed}\n" in log.read_text() for log in logs), deed
+
+
 @pytest.mark.parametrize(
     ("place", "deed", "error"),
     [
         kind("blocking reward", "judge", "sleeps", f"The reward 'judge' {HELD} 0.5 s"),
         kind("blocking reset", "reset", "sleeps", rf"Unruly.reset\(\) {HELD} 3 s"),
+        kind("blocking close", "close", "sleeps", rf"Unruly.close\(\) {HELD} 3 s"),
         kind("deaf reset", "reset", "ignores_cancelling", "ServiceFailure: Unruly is not ready"),
     ],
 )
@@ -235,30 +253,33 @@ def test_an_environment_that_misbehaves_fails_its_episode(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("deed", ["sleeps", "ignores_cancelling"])
-def test_close_that_misbehaves(play_in: Play, calm_in: list[Trajectory], deed: str) -> None:
-    played = play_in("close", deed)
-    print(played[AFFECTED].ending, played[AFFECTED].error)
+def test_a_deaf_close_is_abandoned(play_in: Play, calm_in: list[Trajectory]) -> None:
+    played = play_in("close", "ignores_cancelling")
     assert tokens(played) == tokens(calm_in)
+    assert played[AFFECTED].ending is Ending.NO_TOOL_CALLS
+
+
+def with_mark(mark: Path) -> dict[str, Any]:
+    """Settings of environments that cannot be made while `mark` does not exist."""
+    environment = {"limit": SHARD, "settings": {"mark": str(mark)}}
+    return {**WITH_ENVIRONMENT, "environments": {f"{HERE}:Unruly": environment}}
 
 
 @pytest.mark.long
-def test_an_environment_that_cannot_be_made_once_is_made_again(
+def test_environments_whose_first_init_blocks_are_made_again(
     sessions: Callable[..., Play], calm_in: list[Trajectory], tmp_path: Path
 ) -> None:
-    environments = {f"{HERE}:Unruly": {"limit": SHARD, "mark": str(tmp_path / "mark")}}
-    play = sessions(**{**WITH_ENVIRONMENT, "environments": environments})
-    assert tokens(play()) == tokens(calm_in)
+    played = sessions(**with_mark(tmp_path / "mark"))()
+    assert tokens(played) == tokens(calm_in)
+    assert played[AFFECTED].ending is Ending.NO_TOOL_CALLS
 
 
 @pytest.mark.long
-def test_an_environment_that_can_never_be_made_is_named(
-    sessions: Callable[..., Play], calm_in: list[Trajectory], tmp_path: Path
+def test_an_environment_whose_init_always_blocks_stops_the_stage(
+    sessions: Callable[..., Play], tmp_path: Path
 ) -> None:
-    environments = {f"{HERE}:Unruly": {"limit": SHARD, "mark": str(tmp_path / "none/mark")}}
-    play = sessions(**{**WITH_ENVIRONMENT, "environments": environments})
-    with pytest.raises(WorkerLost, match=r"Under way were: Unruly\(\)"):
-        play()
+    with pytest.raises(WorkerLost, match=rf"{HELD} 3 s.* Under way were: Unruly\(\)"):
+        sessions(**with_mark(tmp_path / "no folder/mark"))()
 
 
 def test_processes_of_a_tool_end_with_the_session(tmp_path: Path) -> None:
@@ -267,3 +288,41 @@ def test_processes_of_a_tool_end_with_the_session(tmp_path: Path) -> None:
             play("press", deed)
         assert len(processes_of(str(tmp_path))) > 2
     assert processes_of(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int) -> None:
+    waiting = threading.Semaphore(0)
+
+    def interrupt() -> None:
+        for _ in range(workers):
+            waiting.acquire()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    class Hears(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == WAITING:
+                waiting.release()
+
+    logger, hears = logging.getLogger(HERE), Hears()
+    logger.addHandler(hears)
+    threading.Thread(target=interrupt, daemon=True).start()
+    deeds = ["waits", "ignores_cancelling", "sleeps"]
+    with pytest.raises(KeyboardInterrupt), session(tmp_path, workers) as play:
+        side_by_side(workers, functools.partial(play, "agent"), deeds)
+    logger.removeHandler(hears)
+    assert processes_of(str(tmp_path)) == []
+    assert not [*tmp_path.glob("runs/unruly/*/manifest.json")]
+
+
+def test_the_death_of_an_idle_worker_is_no_death_of_the_next_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with session(tmp_path) as play:
+        play()
+        below = psutil.Process().children(recursive=True)
+        (worker,) = [one for one in below if "-u" in one.cmdline()[1:2]]
+        worker.kill()
+        until(lambda: not worker.is_running())
+        play("press", "floods")
+    assert "played again" not in caplog.text

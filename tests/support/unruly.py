@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
 import re
 import resource
@@ -31,6 +32,7 @@ FORKS = 50
 GIB = 1 << 30
 FLOOD = 32 << 20
 LATE = "a late result"
+WAITING = "waiting"
 
 
 def sleeps() -> None:
@@ -119,8 +121,15 @@ def calls_back() -> None:
     asyncio.get_running_loop().call_soon(sleeps)
 
 
+async def waits() -> None:
+    """Wait until cancelled, with a warning."""
+    logging.getLogger(__name__).warning(WAITING)
+    await asyncio.Event().wait()
+
+
 async def ignores_cancelling() -> None:
-    """Continue when cancelled."""
+    """Continue when cancelled, with a warning at the start."""
+    logging.getLogger(__name__).warning(WAITING)
     while True:
         try:
             await asyncio.Event().wait()
@@ -147,6 +156,7 @@ DEEDS: dict[str, Deed] = {
         floods,
         leaves_threads,
         calls_back,
+        waits,
         ignores_cancelling,
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
@@ -30,10 +30,19 @@ def one_thread(name: str) -> Iterator[ThreadPoolExecutor]:
 
 
 def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """The results for items in order, `count` at a time; raises the first error at the end."""
-    with ThreadPoolExecutor(max(1, count), "side by side") as threads:
+    """The results for items in order, `count` at a time; raises the first error at the end.
+
+    One at a time they run in this thread. An interrupt is raised at once.
+    """
+    if count < 2:
+        return [function(item) for item in items]
+    threads = ThreadPoolExecutor(count, "side by side")
+    try:
         begun = [threads.submit(copy_context().run, function, item) for item in items]
-    return [future.result() for future in begun]
+        wait(begun)
+        return [future.result() for future in begun]
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager

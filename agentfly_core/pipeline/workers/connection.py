@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import signal
 import socket
 import time
@@ -94,6 +95,14 @@ class Connection:
         self._pid = pid
         with table_of(self._service, pid).open("rb") as file:
             self._table = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether a worker without a job has died."""
+        readable = select.select([self._socket], [], [], 0)[0]
+        with suppress(ConnectionResetError):
+            return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
+        return True
 
     def send(self, message: ToWorker) -> None:
         """Send a message; raises Disconnected."""

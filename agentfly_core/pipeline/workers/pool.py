@@ -137,7 +137,8 @@ class WorkerPool:
 
 
 def _lost(death: Death) -> str:
-    calls = ", ".join(dict.fromkeys(call.what for call in death.calls)) or "no call"
+    names = dict.fromkeys(call.what for call in (*death.running, *death.calls))
+    calls = ", ".join(names) or "no call"
     episodes = ", ".join(death.suspects) or "none"
     return (
         f"Workers died {MOST_DEATHS} times, the last one {death.how}. Under way were: {calls}, of "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TypeVar
 
@@ -55,25 +57,46 @@ class WorkerProcess:
     def __init__(self, service: Service, setup: Setup, budgets: Mapping[str, Budget]) -> None:
         self._service, self._setup, self._budgets = service, setup, budgets
         self._connection: Connection | None = None
+        self._turn, self._ended = threading.Lock(), False
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
-        """Do a job; raises the errors of the job, and WorkerDied."""
-        try:
+        """Do a job; raises the errors of the job, WorkerDied, and CancelledError after `end`."""
+        with self._turn:
+            if self._ended:
+                raise CancelledError
+            if self._connection and self._connection.is_gone:  # no death of this job
+                self._connection = None
             here = self._connection = self._connection or self._connected()
-            here.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
-            done = self._answer(here, JobDone)
-        except Disconnected:
-            raise WorkerDied(self._death()) from None
-        except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
-                self._cancel()
-            raise
-        if done.worn:
-            self.end()
-        return done.artifact
+            try:
+                here.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
+                done = self._answer(here, JobDone)
+            except Disconnected:
+                self._connection = None
+                with here:
+                    raise WorkerDied(here.death()) from None
+            except BaseException as error:
+                if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
+                    self._cancel(here)
+                raise
+            if done.worn:
+                self._end()
+            return done.artifact
 
     def end(self) -> None:
-        """Have it close its environments and end; raises RuntimeError for environments in use."""
+        """Have it close its environments and end, and cancel the job of another thread.
+
+        Raises RuntimeError for environments in use.
+        """
+        self._ended = True
+        if (here := self._connection) and self._turn.locked():
+            with suppress(Disconnected):
+                here.send(Cancel())
+            if not self._turn.acquire(timeout=END_SECONDS):
+                return here.kill()
+            self._turn.release()
+        self._end()
+
+    def _end(self) -> None:
         if here := self._connection:
             self._connection = None
             with here, suppress(Disconnected):
@@ -89,9 +112,12 @@ class WorkerProcess:
             return bool(made)
 
         self._service.wait(connect)
-        here = self._connection = made[0]
-        here.send(self._setup)
-        here.watch(self._answer(here, Ready).pid)
+        here = made[0]
+        try:
+            here.send(self._setup)
+            here.watch(self._answer(here, Ready).pid)
+        except Disconnected:
+            raise WorkerDied(here.death()) from None
         return here
 
     def _answer(self, here: Connection, wanted: type[A]) -> A:
@@ -111,6 +137,8 @@ class WorkerProcess:
                     self._budgets[name].spend(tokens)
                 case Failed(error, text):
                     raise _error(error, text)
+                case Cancelled():
+                    raise CancelledError
                 case GivenUp(how, call):
                     here.blame(how, *call)
                 case None:
@@ -124,12 +152,11 @@ class WorkerProcess:
             return Allowed(str(spent))
         return Allowed()
 
-    def _cancel(self) -> None:
+    def _cancel(self, here: Connection) -> None:
         """Have it drop its job, or end it after END_SECONDS."""
-        if here := self._connection:
-            with suppress(Disconnected):
-                here.send(Cancel())
-                self._wait_for_end(here)
+        with suppress(Disconnected):
+            here.send(Cancel())
+            self._wait_for_end(here)
 
     def _wait_for_end(self, here: Connection) -> None:
         deadline = time.monotonic() + END_SECONDS
@@ -142,14 +169,6 @@ class WorkerProcess:
                 case Logged() as logged:
                     _log(logged)
         here.kill()
-
-    def _death(self) -> Death:
-        here = self._connection
-        self._connection = None
-        if here is None:
-            return Death("died while it started", False, [], [])
-        with here:
-            return here.death()
 
 
 def _error(name: str, text: str) -> Exception:

@@ -126,6 +126,10 @@ def _served(line: MessageLine) -> None:
             line.send(Ready(os.getpid()))
             while isinstance(message := inbox.messages.get(), Assigned):
                 _do(message, player, setup.sampler, line)
+    except LoopHeld as held:
+        faulthandler.dump_traceback()
+        line.send(GivenUp(held.how, (held.call,) if held.call else ()))
+        os._exit(HELD_EXIT)
     except Exception as error:  # raised again in the session
         line.send(_failed(error))
 
@@ -140,10 +144,8 @@ def _do(message: Assigned, player: LocalPlayer, sampler: str, line: MessageLine)
             player.rest()
         worn = bool(call_table.table.given_up)
         line.send(JobDone(Pointer(artifact.uri, artifact.digest), worn))
-    except LoopHeld as held:
-        faulthandler.dump_traceback()
-        line.send(GivenUp(held.how, (held.call,) if held.call else ()))
-        os._exit(HELD_EXIT)
+    except LoopHeld:
+        raise
     except Interrupted:
         line.send(Cancelled())
     except Exception as error:  # raised again in the session

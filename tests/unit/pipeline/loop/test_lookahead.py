@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
+from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead, side_by_side
 from agentfly_core.store.artifact import Artifact, Pointer
 from tests.support.waiting import LIMIT
 
@@ -66,3 +68,32 @@ def test_an_error_of_a_rollout_reaches_its_step() -> None:
 
     with pytest.raises(ValueError, match="step 1"), ahead(run(1), play) as played_by:
         played_by(1, POLICIES[0])
+
+
+def test_items_one_at_a_time_run_in_the_thread_that_gets_interrupts() -> None:
+    assert side_by_side(1, lambda _: threading.current_thread(), [1]) == [threading.main_thread()]
+
+
+def test_items_side_by_side_run_together_and_keep_their_order() -> None:
+    together = threading.Barrier(2)
+
+    def number(item: int) -> int:
+        together.wait(LIMIT)
+        return item
+
+    assert side_by_side(2, number, [2, 1]) == [2, 1]
+
+
+def test_an_interrupt_starts_no_further_item() -> None:
+    begun, released = list[int](), threading.Event()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 2:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        released.wait(LIMIT)
+
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(2, work, [1, 2, 3])
+    released.set()
+    assert begun == [1, 2]
