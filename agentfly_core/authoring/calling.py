@@ -79,7 +79,7 @@ class AuthorPart(ABC):
 
     @property
     def what(self) -> str:
-        """What it is called in errors: "The tool 'search'"."""
+        """Its name in errors: "The tool 'search'"."""
         return f"The {self.kind} {self.name!r}"
 
     @functools.cached_property
@@ -169,7 +169,7 @@ def _shared_defaults(kind: type[Environment]) -> dict[str, Any]:
 
 
 def nothing_needed() -> None:
-    """The `ready` of what works on every machine."""
+    """The `ready` of a part without requirements."""
 
 
 def _is_asynchronous(

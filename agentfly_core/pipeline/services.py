@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RolloutServices:
-    """What a session plays with: `RolloutServices(LocalPlayer(...))`."""
+    """The player of a session: `RolloutServices(LocalPlayer(...))`."""
 
     player: JobPlayer
 
@@ -66,7 +66,7 @@ class RolloutServices:
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices(RolloutServices):
-    """What a session plays and trains with."""
+    """The player and the learner of a session."""
 
     learner: AsyncCheckpointer
 
@@ -122,7 +122,7 @@ def rollout_services(
 def local_player(
     experiment: Experiment, model: Pointer, sampler: Sampler, chats: Mapping[str, ChatService]
 ) -> Iterator[LocalPlayer]:
-    """Start environments and frozen speakers in this process, beside a sampler."""
+    """Start environments and frozen speakers in this process; they play with a sampler."""
     store, settings, site = experiment.store, experiment.settings, experiment.divided_site
     with environments_here(experiment.whole) as resources:
         tokenizer = tokenizer_of(store, model)

@@ -98,7 +98,7 @@ class Child:
         """Whether it can still be asked."""
         return self._process is not None and self._process.returncode is None
 
-    async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows what it answers
+    async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows the type
         """Send a JSON value and return the answer; requests run in order.
 
         Raises ServiceFailure for a dead process, a timeout and invalid JSON, and kills the process,

@@ -64,7 +64,7 @@ class Episode(Speaker):
 
     @property
     def spans(self) -> list[Span]:
-        """What it did, and when."""
+        """Its activities with their times."""
         return self._stage.spans
 
     @property

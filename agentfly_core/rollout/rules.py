@@ -50,8 +50,8 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`; `step` is the split of an evaluation or demonstration.
 
-    After the death of a worker, `failed` says why the episode is not played again, and one that may
-    have caused the death is played `alone`, after the others.
+    After the death of a worker, `failed` is the error of an episode that is not played again. A
+    suspect of the death is played `alone`, after the others.
     """
 
     problem: Problem
@@ -74,11 +74,11 @@ class CallableTool(Asking, Protocol):
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """Its name for the model."""
 
     @property
     def schema(self) -> ToolSchema:
-        """What the model reads of it."""
+        """Its schema for the model."""
 
     @property
     def parallel(self) -> bool:
@@ -132,11 +132,11 @@ class EpisodeRules:
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """What the model reads about its tools."""
+        """The schemas of its tools for the model."""
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message, ...]:
-        """What a model that is asked a problem reads first."""
+        """The first messages for a problem."""
         system = (Message("system", self.system),) if self.system else ()
         return (*system, Message("user", problem.prompt))
 

@@ -83,7 +83,7 @@ class EpisodeState:
             raise
 
     async def end(self) -> None:
-        """Cancel the requests of tasks that the agent left behind, and refuse later ones."""
+        """Cancel requests of tasks that outlive the agent, and refuse later ones."""
         self.over = True
         for request in self._requests:
             request.cancel()

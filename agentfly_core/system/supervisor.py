@@ -39,7 +39,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 class ChildState:
     """State of a service: `ChildState("vllm.log", 4713, starts=2, died=-9)`.
 
-    `died` is the exit code of the start before, `exit` that of the last start.
+    `died` is the exit code before the present start, `exit` the one after the last start.
     """
 
     log: str

@@ -21,9 +21,7 @@ class Shard:
     number: int
 
     def job(self, target: ArtifactKey, policy: Pointer, version: int, size: int) -> RolloutJob:
-        """The job of playing it, `size` episodes, with a policy whose tokens are labelled
-        `version`.
-        """
+        """Its job with a policy; `version` labels the tokens, `size` is that of a shard."""
         start = self.number * size
         progress = Progress(self.stage, self.step, start, len(self.episodes))
         pointer = Pointer(policy.uri, policy.digest)

@@ -1,4 +1,4 @@
-"""Authors' code that blocks or does not listen is given up, and nobody else has to pay for it."""
+"""Calls of authors' code that exceed their limit or ignore a cancellation."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.support.waiting import LIMIT
 def played(
     name: str = "t1", ending: Ending = Ending.NO_TOOL_CALLS, **observed: Score | Unscored
 ) -> Trajectory:
-    """An episode of two turns whose last reply is "99"."""
+    """An episode of two turns with the last reply "99"."""
     turns = [turn([1], {2: 0.0}, reply=text) for text in ("41+58", "99")]
     error = "shop died" if ending is Ending.FAILED else None
     problem = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
