@@ -31,6 +31,7 @@ from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.progress import Progress
+from agentfly_core.system.service import RUN
 from tests.support.hasty_worker import SECONDS
 from tests.support.processes import processes_of
 from tests.support.unruly import LATE, WAITING
@@ -321,7 +322,8 @@ def test_the_death_of_an_idle_worker_is_no_death_of_the_next_job(
     with session(tmp_path) as play:
         play()
         below = psutil.Process().children(recursive=True)
-        (worker,) = [one for one in below if "-u" in one.cmdline()[1:2]]
+        mine = [one for one in below if one.environ().get(RUN) == str(tmp_path)]
+        (worker,) = [one for one in mine if "-u" in one.cmdline()[1:2]]
         worker.kill()
         until(lambda: not worker.is_running())
         play("press", "floods")
