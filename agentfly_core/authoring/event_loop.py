@@ -72,13 +72,17 @@ def interrupt() -> None:
     _interrupted.set()
 
 
+def forget_interrupt() -> None:
+    """Let later work run; an interrupt of earlier work may have come after its end."""
+    _interrupted.clear()
+
+
 def run(work: Coroutine[Any, Any, R]) -> R:
     """Run `work` on the loop, in this thread's context; an interrupt cancels it and waits.
 
     Raises LoopHeld; `work` and all other work on that loop is lost then.
     """
     here, tasks = _current(), list[asyncio.Task[R]]()
-    _interrupted.clear()
     try:
         here.loop.call_soon_threadsafe(lambda: tasks.append(here.loop.create_task(work)))
         return _waited(here, _result(tasks))

@@ -149,7 +149,7 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
         yield resources
     except LoopHeld:  # the environments are lost with the loop
         raise
-    except BaseException:
+    except BaseException:  # it is raised again
         run(resources.close())
         raise
     run(resources.close())

@@ -179,7 +179,7 @@ def _supervised(number: int, owner: str, logs: Path) -> AbstractContextManager[S
 
 
 def setup_of(experiment: Experiment, model: Pointer, sampler: str) -> Setup:
-    """What workers need to know; `sampler` is the address of vLLM, or empty."""
+    """The first message to workers; `sampler` is the address of vLLM, or empty."""
     settings, site, store = experiment.settings, experiment.site, experiment.store
     return Setup(
         name=experiment.name,

@@ -74,7 +74,7 @@ class WorkerProcess:
                 self._connection = None
                 with here:
                     raise WorkerDied(here.death()) from None
-            except BaseException as error:
+            except BaseException as error:  # it is raised again
                 if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
                     self._cancel(here)
                 raise

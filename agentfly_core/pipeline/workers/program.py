@@ -25,7 +25,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.authoring import call_table
-from agentfly_core.authoring.event_loop import Interrupted, LoopHeld, interrupt
+from agentfly_core.authoring.event_loop import (
+    Interrupted,
+    LoopHeld,
+    forget_interrupt,
+    interrupt,
+)
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -108,6 +113,7 @@ class _Inbox:
                     case Allowed():
                         self.allowed.put(message)
                     case _:
+                        forget_interrupt()  # here, since a Cancel comes after its job
                         self.messages.put(message)
 
 

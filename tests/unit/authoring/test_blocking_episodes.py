@@ -160,6 +160,13 @@ def test_a_loop_that_was_idle_for_long_is_not_held(monkeypatch: pytest.MonkeyPat
     assert run(takes_some_ticks()) == "False"
 
 
+def test_an_interrupt_between_two_pieces_of_work_is_not_lost() -> None:
+    event_loop.interrupt()
+    with pytest.raises(event_loop.Interrupted):
+        run(asyncio.Event().wait())
+    assert run(play(["99"])).ending is Ending.NO_TOOL_CALLS
+
+
 def test_a_reward_that_holds_the_loop_is_unscored_and_others_are_scored(
     released: threading.Event,
 ) -> None:
