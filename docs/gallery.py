@@ -23,8 +23,8 @@ agentfly train quickstart
 |---|---|---|
 """
 NOTES = """
-Experiments without a named model train a [nano](settings.md#nano) model on two cores, most of them
-in minutes. Success is measured before and after reinforcement learning with seed 1; the intervals
+Experiments without a named model train a [nano](reference/settings.md#nano) model on two cores,
+most of them in minutes. Success is measured before and after reinforcement learning with seed 1; the intervals
 are paired 95 % intervals of the difference in points. Each README has all seeds, controls and
 settings.
 

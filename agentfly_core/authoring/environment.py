@@ -28,7 +28,7 @@ class Environment:
                 self.stock = dict(problem.facts["stock"])
                 return f"The shop has {len(self.stock)} products."
 
-    Use `Child` for a separate process (docs/environments.md).
+    Use `Child` for a separate process (docs/how-to/environments.md).
 
     `spoilt` instances may have a running call, and are closed after the episode. `max_uses` limits
     the episodes of an instance, 1 for kinds without reset. `agentfly config` prints `notice`.

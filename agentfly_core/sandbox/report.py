@@ -28,7 +28,7 @@ def described(sandbox: Sandbox) -> str:
 
 
 def table(sandbox: Sandbox, outcomes: Sequence[AttackResult]) -> RenderableType:
-    """The result of each attack; docs/sandbox.md lists the limits of all sandboxes."""
+    """The result of each attack; docs/explanation/sandbox.md lists the limits of all sandboxes."""
     shown = Table("stopped", "attack", "how it ended", show_edge=False)
     for outcome in outcomes:
         mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")

@@ -1,4 +1,4 @@
-"""Each agent of docs/agents.md plays as described there, with the record shown there."""
+"""Each agent of docs/how-to/agents.md plays as described there, with the record shown there."""
 
 import re
 import sys
@@ -39,7 +39,7 @@ from agentfly_core.tools.calculator import calculator
 from tests.support.experiments import TINY
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/agents.md").read_text()
+PAGE = (ROOT / "docs/how-to/agents.md").read_text()
 *BLOCKS, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 LINES = re.findall(r"`(agent: {use: \"my_agents.*?})`", PAGE)

@@ -1,4 +1,4 @@
-"""The examples of docs/algorithms.md work."""
+"""The examples of docs/reference/algorithms.md work."""
 
 import pkgutil
 import re
@@ -17,7 +17,7 @@ from tests.support.experiments import TINY
 from tests.support.played import earned
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/algorithms.md").read_text()
+PAGE = (ROOT / "docs/reference/algorithms.md").read_text()
 RANKED, ABSOLUTE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""The parts of docs/coming-from-agentfly.md work, and its counterparts exist."""
+"""The parts of docs/coming-from/agentfly.md work, and its counterparts exist."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from agentfly_core.testing.episodes import play, rollout_spec, score_of
 from agentfly_core.tools.calculator import calculator
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/coming-from-agentfly.md").read_text()
+PAGE = (ROOT / "docs/coming-from/agentfly.md").read_text()
 HERE = [row.split(" | ")[-1] for row in PAGE.splitlines() if row.startswith("| ")]
 
 

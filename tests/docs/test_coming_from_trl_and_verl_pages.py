@@ -20,7 +20,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.testing.episodes import play, score_of
 from tests.support.project import ROOT
 
-PAGES = {name: (ROOT / f"docs/coming-from-{name}.md").read_text() for name in ("trl", "verl")}
+PAGES = {name: (ROOT / f"docs/coming-from/{name}.md").read_text() for name in ("trl", "verl")}
 
 
 def cells(page: str, header: str) -> list[str]:

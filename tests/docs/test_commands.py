@@ -21,7 +21,7 @@ from tests.support.mlflow_store import new_store
 from tests.support.project import ROOT
 
 MARK = re.compile(r"<!-- The commands of this page are run by a test, with steps=(\d+)\. -->\n")
-PAGES = [page for page in sorted(ROOT.glob("docs/*.md")) if "run by a test" in page.read_text()]
+PAGES = [page for page in sorted(ROOT.glob("docs/**/*.md")) if "run by a test" in page.read_text()]
 WRITES = ("train", "evaluate", "sweep", "fork", "warm-start", "prepare")
 SMALL = {
     "data": {"train": 16, "validation": 2, "test": 2},
@@ -83,7 +83,7 @@ def project(folder: Path, steps: int) -> None:
 
 
 def test_pages_say_that_their_commands_are_run() -> None:
-    assert {"runs.md", "comparing.md"} <= {path.name for path in PAGES}
+    assert {"runs.md", "compare-and-sweep.md"} <= {path.name for path in PAGES}
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The examples of docs/environments.md work."""
+"""The examples of docs/how-to/environments.md work."""
 
 import re
 
@@ -19,7 +19,7 @@ from agentfly_core.testing.episodes import (
 )
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/environments.md").read_text()
+PAGE = (ROOT / "docs/how-to/environments.md").read_text()
 GUESSES = ("<guess number=50>", "<guess number=70>", "<guess number=62>", "62")
 
 

@@ -9,7 +9,7 @@ import pytest
 ROOT = next(
     folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists()
 )
-PLACES = ("*.md", "docs/*.md", "data/*.md", "agentfly_core/recipes/*/README.md")
+PLACES = ("*.md", "docs/**/*.md", "data/*.md", "agentfly_core/recipes/*/README.md")
 PAGES = sorted(path for place in PLACES for path in ROOT.glob(place))
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it may name removed things
 FILES = [
@@ -92,7 +92,12 @@ def test_a_name_that_does_not_exist_is_found(text):
 
 
 @pytest.mark.parametrize(
-    "link", ["docs/nothing.md", "docs/tools.md#a-heading-that-is-not-there", "#nor-this-one"]
+    "link",
+    [
+        "docs/nothing.md",
+        "docs/how-to/tools-and-rewards.md#a-heading-that-is-not-there",
+        "#nor-this-one",
+    ],
 )
 def test_a_link_that_leads_nowhere_is_found(link):
     assert dangling(ROOT / "README.md", f"[it]({link})") == [link]

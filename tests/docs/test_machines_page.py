@@ -1,4 +1,4 @@
-"""The sites of docs/machines.md are valid."""
+"""The sites of docs/how-to/gpus-and-nodes.md are valid."""
 
 import re
 
@@ -8,7 +8,7 @@ from agentfly_core.config import loading
 from agentfly_core.training.multinode import HANDED_ON
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/machines.md").read_text()
+PAGE = (ROOT / "docs/how-to/gpus-and-nodes.md").read_text()
 ONE_GPU, OWN_GPUS, NODES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 [HOSTFILE] = re.findall(r"```hostfile\n(.*?)```", PAGE, re.DOTALL)
 

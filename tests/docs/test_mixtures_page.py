@@ -1,4 +1,4 @@
-"""docs/mixtures.md describes experiments that can be run, and all settings of a task."""
+"""docs/how-to/mixtures.md describes experiments that can be run, and all settings of a task."""
 
 import re
 
@@ -9,7 +9,7 @@ from agentfly_core.config.tasks import TaskLimits, TaskSettings
 from agentfly_core.experiment.checks import check
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/mixtures.md").read_text()
+PAGE = (ROOT / "docs/how-to/mixtures.md").read_text()
 
 
 def test_the_experiment_of_the_page_divides_a_step_as_shown():

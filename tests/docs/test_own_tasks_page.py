@@ -1,4 +1,4 @@
-"""The tasks of docs/own-tasks.md are played unchanged, by their oracle and at random."""
+"""The tasks of docs/how-to/own-tasks.md are played unchanged, by their oracle and at random."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import pytest
 from flows.__main__ import main
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/own-tasks.md").read_text()
-TUTORIAL = (ROOT / "docs/first-task.md").read_text()
+PAGE = (ROOT / "docs/how-to/own-tasks.md").read_text()
+TUTORIAL = (ROOT / "docs/tutorial/own-task.md").read_text()
 LONGEST = {"my_gym.py": 25, "my_adventure.py": 60}
 
 

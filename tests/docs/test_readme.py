@@ -13,8 +13,8 @@ from flows.__main__ import main
 from tests.support.project import ROOT
 
 README = (ROOT / "README.md").read_text()
-TUTORIAL = (ROOT / "docs/first-task.md").read_text()
-COMMANDS = (ROOT / "docs/commands.md").read_text()
+TUTORIAL = (ROOT / "docs/tutorial/own-task.md").read_text()
+COMMANDS = (ROOT / "docs/reference/commands.md").read_text()
 
 
 def blocks(page, language):

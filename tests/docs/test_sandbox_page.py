@@ -1,4 +1,4 @@
-"""The examples and claims of docs/sandbox.md hold."""
+"""The examples and claims of docs/explanation/sandbox.md hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rewards: {"agentfly_core.rewards.exact:exact": 1.0}
 rollout: {problems: 8}
 steps: 1
 """
-PAGE = (ROOT / "docs/sandbox.md").read_text()
+PAGE = (ROOT / "docs/explanation/sandbox.md").read_text()
 
 
 @pytest.mark.usefixtures("sandbox")

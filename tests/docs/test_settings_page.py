@@ -1,4 +1,4 @@
-"""docs/settings.md and docs/site.md have every setting, with its default."""
+"""docs/reference/settings.md and docs/reference/site.md have every setting, with its default."""
 
 import json
 import re
@@ -15,7 +15,9 @@ from agentfly_core.config.site import Endpoint, Site
 from agentfly_core.experiment import checks
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/settings.md").read_text() + (ROOT / "docs/site.md").read_text()
+PAGE = (ROOT / "docs/reference/settings.md").read_text() + (
+    ROOT / "docs/reference/site.md"
+).read_text()
 EXPERIMENT, EVALUATION, SITE, ENDPOINTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 PLAIN = bool | int | float | str | None
 SECTIONS = {
@@ -89,7 +91,7 @@ def test_the_page_lists_settings_that_may_change_on_resume():
 
 
 def test_every_link_from_page_to_page_leads_to_a_heading():
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "docs").rglob("*.md"):
         for file, anchor in re.findall(r"\]\(([\w.]*\.md)?#([\w-]+)\)", page.read_text()):
             headings = re.findall(
                 r"^#+ (.*)$", (page.parent / file if file else page).read_text(), re.MULTILINE

@@ -1,4 +1,4 @@
-"""The examples of docs/steps.md work."""
+"""The examples of docs/reference/steps.md work."""
 
 import re
 
@@ -11,7 +11,7 @@ from agentfly_core.experiment import checks
 from tests.support.experiments import TINY
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/steps.md").read_text()
+PAGE = (ROOT / "docs/reference/steps.md").read_text()
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The tests that docs/testing.md shows pass on the tools of docs/tools.md."""
+"""The tests of docs/how-to/test-parts.md pass on the tools of tools-and-rewards.md."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import sys
 from agentfly_core import testing
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/testing.md").read_text()
+PAGE = (ROOT / "docs/how-to/test-parts.md").read_text()
 
 
 def python_blocks(page):
@@ -16,7 +16,9 @@ def python_blocks(page):
 
 
 def test_the_tests_of_the_page_pass(tmp_path):
-    (tmp_path / "my_quiz.py").write_text(python_blocks((ROOT / "docs/tools.md").read_text()))
+    (tmp_path / "my_quiz.py").write_text(
+        python_blocks((ROOT / "docs/how-to/tools-and-rewards.md").read_text())
+    )
     (tmp_path / "my_quiz_test.py").write_text(python_blocks(PAGE))
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [

@@ -1,4 +1,4 @@
-"""The examples and claims of docs/tools.md hold."""
+"""The examples and claims of docs/how-to/tools-and-rewards.md hold."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ from agentfly_core.testing.episodes import episode_specs, play, play_all, score_
 from tests.support.experiments import experiment_of
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/tools.md").read_text()
+PAGE = (ROOT / "docs/how-to/tools-and-rewards.md").read_text()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The script of docs/library.md, run as it is shown, with a smaller experiment of that name."""
+"""The script of docs/reference/python.md runs as shown, with a smaller experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from agentfly_core.pipeline.loop import library
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/library.md").read_text()
+PAGE = (ROOT / "docs/reference/python.md").read_text()
 WITHOUT = "import sys\nsys.modules |= {'prefect': None, 'mlflow': None}  # importing them fails\n"
 
 

@@ -205,7 +205,7 @@ def test_the_help_loads_no_package_of_a_command():
 
 SHOWN = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "conf").rglob("*.yaml")),
     ROOT / "data/README.md",
     *sorted(RECIPES.glob("*/README.md")),

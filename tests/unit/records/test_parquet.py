@@ -81,7 +81,7 @@ def test_the_same_trajectories_make_the_same_bytes(tmp_path):
 
 
 def test_the_page_on_runs_names_every_column_and_field():
-    named = set(re.findall(r"`(\w+)`", Path("docs/runs.md").read_text()))
+    named = set(re.findall(r"`(\w+)`", Path("docs/how-to/runs.md").read_text()))
     fields = parquet.TRAJECTORY.field("turns").type.value_type
     spans = fields.field("sampled").type.value_type
     assert {*parquet.TRAJECTORY.names, *fields.names, *spans.names} <= named
