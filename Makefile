@@ -11,7 +11,7 @@ endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 
-EXTRAS := babyai,math,reasoning-gym,search
+EXTRAS := babyai,docs,math,reasoning-gym,search
 COMMA := ,
 TASKS := $(addprefix --extra ,$(subst $(COMMA), ,$(EXTRAS)))
 
@@ -22,7 +22,7 @@ SHORT := and not long
 ON_GPU := $(patsubst %,tests/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
-.PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image
+.PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image site
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -96,6 +96,9 @@ wheel: $(INSTALLED)  ## build dist/agentfly_pipelines-VERSION-py3-none-any.whl
 
 image:  ## build the image agentfly-pipelines, for CPUs (needs Docker)
 	docker build --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL --tag agentfly-pipelines .
+
+site: $(INSTALLED)  ## build the documentation in build/site
+	$(BIN)/python -m zensical build --clean --strict
 
 lock:  ## pin the dependency lists again (needs uv)
 	$(LOCK) --extra cpu --extra smollm2 $(TASKS) --extra test --override requirements/overrides.txt -o requirements/cpu.txt

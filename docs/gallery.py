@@ -24,9 +24,9 @@ agentfly train quickstart
 """
 NOTES = """
 Experiments without a named model train a [nano](reference/settings.md#nano) model on two cores,
-most of them in minutes. Success is measured before and after reinforcement learning with seed 1; the intervals
-are paired 95 % intervals of the difference in points. Each README has all seeds, controls and
-settings.
+most of them in minutes. Success is measured before and after reinforcement learning with seed 1;
+the intervals are paired 95 % intervals of the difference in points. Each README has all seeds,
+controls and settings.
 
 This page is made from the READMEs: `python docs/gallery.py`. The oracle plays the episodes below
 (`smollm2-kinds`: a random policy). `|` marks text that the model read, `>` sampled text, `.` events
