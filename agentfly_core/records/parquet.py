@@ -37,21 +37,25 @@ NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
 """File names in the folders of stages."""
 _text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-_SPAN = pa.struct(
-    [
-        ("tokens", pa.list_(pa.int32())),
-        ("logprobs", pa.list_(pa.float32())),
-        ("policy_version", pa.int32()),
-        ("finish", pa.string()),
-        ("entropies", pa.list_(pa.float32())),
-    ]
-)
-_TURN = pa.struct(
-    [
+_Fields = list[tuple[str, pa.DataType]]
+_SPAN: _Fields = [
+    ("tokens", pa.list_(pa.int32())),
+    ("logprobs", pa.list_(pa.float32())),
+    ("policy_version", pa.int32()),
+    ("finish", pa.string()),
+    ("entropies", pa.list_(pa.float32())),
+]
+_TRAINED = ("trained", pa.bool_())
+_MESSAGES = ("messages", pa.string())
+
+
+def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Schema:
+    """The columns of schema 1 with further fields of spans and problems."""
+    turn = [
         ("read", pa.string()),
         ("given", pa.list_(pa.int32())),
         ("reply", pa.string()),
-        ("sampled", pa.list_(_SPAN)),
+        ("sampled", pa.list_(pa.struct([*_SPAN, *span]))),
         ("context", pa.int32()),
         ("call", pa.int32()),
         ("temperature", pa.float64()),
@@ -59,20 +63,19 @@ _TURN = pa.struct(
         ("reward", pa.float64()),
         ("pictures", pa.list_(pa.string())),
     ]
-)
-TRAJECTORY = pa.schema(
-    [
+    columns = [
         ("id", pa.string()),
         ("episode", pa.string()),
         ("problem", pa.string()),
         ("prompt", pa.string()),
+        *problem,
         ("facts", pa.string()),
         ("task", pa.string()),
         ("group", pa.string()),
         ("chain", pa.int32()),
         ("agent", pa.string()),
         ("role", pa.string()),
-        ("turns", pa.list_(_TURN)),
+        ("turns", pa.list_(pa.struct(turn))),
         ("closing", pa.string()),
         ("ending", pa.string()),
         ("error", pa.string()),
@@ -82,9 +85,13 @@ TRAJECTORY = pa.schema(
         ("branch_turns", pa.int32()),
         ("answered", pa.string()),
         ("policy", pa.string()),
-    ],
-    metadata={NUMBER: b"1"},
-)
+    ]
+    return pa.schema(columns, metadata={NUMBER: number})
+
+
+TRAJECTORY = _trajectory_schema(b"3", [_TRAINED], [_MESSAGES])
+TRAJECTORY_1 = _trajectory_schema(b"1", [], [])
+"""Schema of 0.1.0, still read: all spans are trained and prompts are one message."""
 SCORED = pa.schema(
     [
         ("trajectory_id", pa.string()),
@@ -99,7 +106,7 @@ PROBLEM = pa.schema(
     [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string()), ("task", pa.string())],
     metadata={NUMBER: b"1"},
 )
-_SPAN_FIELDS = tuple(field.name for field in _SPAN)
+_SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
 PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "answered", "policy")
 """Fields of a trajectory that are stored as they are."""
@@ -143,7 +150,7 @@ def read_trajectories(path: Path) -> list[Trajectory]:
             if row["branch_parent"] is not None
             else None,
         )
-        for row in _read(path, TRAJECTORY)
+        for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))
     ]
 
 
@@ -200,20 +207,30 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
 
 
-def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
+def _read(
+    path: Path,
+    schema: pa.Schema,
+    rows: Sequence[int] | None = None,
+    older: Sequence[pa.Schema] = (),
+) -> list[dict[str, Any]]:
     with pq.ParquetFile(path) as file:  # read_table takes twice as long for a shard
         table = file.read(use_threads=False)
-    number, expected = ((s.metadata or {}).get(NUMBER, b"0") for s in (table.schema, schema))
-    if number != expected or not table.schema.equals(schema):
-        was = f"schema {number.decode()}" if number != expected else "other columns"
+    number, expected = _number(table.schema), _number(schema)
+    if not any(number == _number(one) and table.schema.equals(one) for one in (schema, *older)):
+        was = f"schema {number}" if number != expected else "other columns"
         raise ValueError(
-            f"{path} has {was}, expected schema {expected.decode()}: read it with the version of "
+            f"{path} has {was}, expected schema {expected}: read it with the version of "
             "AgentFly that wrote it."
         )
     if rows is not None:
         table = table.take(rows)
     records: list[dict[str, Any]] = table.to_pylist()
     return records
+
+
+def _number(schema: pa.Schema) -> str:
+    number: bytes = (schema.metadata or {}).get(NUMBER, b"0")
+    return number.decode()
 
 
 def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
@@ -227,7 +244,13 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _problem_row(problem: Problem) -> dict[str, Any]:
     facts = _text(dict(problem.facts))
-    return {"prompt": problem.prompt, "facts": facts, "task": problem.task}
+    messages = _text([_item_row(item) for item in problem.messages])
+    return {
+        "prompt": problem.prompt,
+        "messages": messages if problem.messages else None,
+        "facts": facts,
+        "task": problem.task,
+    }
 
 
 def _item_row(item: Message | Observation) -> dict[str, Any]:
@@ -241,6 +264,7 @@ def _item_row(item: Message | Observation) -> dict[str, Any]:
         for call in item.calls
     ]
     row = {"role": item.role, "content": item.content, "calls": calls}
+    row |= {"reasoning": item.reasoning} if item.reasoning else {}
     return {**row, "cut": True} if item.cut else row
 
 
@@ -266,11 +290,13 @@ def _turn(row: Mapping[str, Any]) -> Turn:
 
 
 def _problem(name: str, row: Mapping[str, Any]) -> Problem:
-    return Problem(name, row["prompt"], json.loads(row["facts"]), row["task"])
+    messages = tuple(map(_message, json.loads(row.get("messages") or "[]")))
+    return Problem(name, row["prompt"], json.loads(row["facts"]), row["task"], messages)
 
 
 def _message(item: Mapping[str, Any]) -> Message | Observation:
     if "tool" in item:
         return Observation(**item)
     calls = tuple(ToolCall(**c) if "name" in c else BadCall(**c) for c in item["calls"])
-    return Message(item["role"], item["content"], calls, cut=item.get("cut", False))
+    reasoning, cut = item.get("reasoning", ""), item.get("cut", False)
+    return Message(item["role"], item["content"], calls, cut, reasoning)

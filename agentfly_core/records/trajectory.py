@@ -1,6 +1,7 @@
 """The record of an episode, with tokens as sampled, never re-tokenized from text.
 
-The type of a span is the loss mask: `Given` was read by the model, `Sampled` is trained.
+The type of a span is the loss mask: `Given` was read by the model, `Sampled` is trained, unless
+its `trained` is False.
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ class BadCall:
 class Message:
     """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls.
 
-    `cut`: the token limit ended the reply, so its text may be incomplete.
+    `reasoning` is the reply's text before its answer, without the template's marks. `cut`: the
+    token limit ended the reply, so its text may be incomplete.
     """
 
     role: Literal["system", "user", "assistant"]
     content: str
     calls: tuple[ToolCall | BadCall, ...] = ()
     cut: bool = field(default=False, compare=False, repr=False)
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` of
-    the tokens' distributions may be empty. Raises ValueError for different lengths.
+    the tokens' distributions may be empty. `trained` is False for tokens that are not the policy's
+    choice, such as a forced end of reasoning. Raises ValueError for different lengths.
     """
 
     tokens: tuple[int, ...]
@@ -88,6 +92,7 @@ class Sampled:
     policy_version: int
     finish: Finish
     entropies: tuple[float, ...] = ()
+    trained: bool = True
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.logprobs):
@@ -140,13 +145,15 @@ class Turn:
 class Problem:
     """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts`: for rewards.
 
-    In a mixture `task` is the name of its task; see `of_task`.
+    In a mixture `task` is the name of its task; see `of_task`. `messages` are the prompt of a
+    problem that begins with several messages; `prompt` is then the text of the last user message.
     """
 
     id: str
     prompt: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     task: str = SINGLE
+    messages: tuple[Message | Observation, ...] = ()
 
 
 def of_task(problem: Problem, task: str) -> Problem:

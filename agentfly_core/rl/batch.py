@@ -118,9 +118,11 @@ def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
     """Numbered spans of each context with a trained token."""
     contexts: defaultdict[int, TurnSpans] = defaultdict(list)
     for number, turn in enumerate(trajectory.turns):
-        spans: list[Given | Sampled] = [turn.given, *turn.sampled]
-        if not trajectory.trains(turn):
-            spans = [Given(span.tokens) for span in spans]
+        trains = trajectory.trains(turn)
+        spans: list[Given | Sampled] = [
+            turn.given,
+            *(span if trains and span.trained else Given(span.tokens) for span in turn.sampled),
+        ]
         contexts[turn.context] += [(number, span) for span in spans]
     return [
         spans

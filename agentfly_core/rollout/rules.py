@@ -135,10 +135,10 @@ class EpisodeRules:
         """The schemas of its tools for the model."""
         return tuple(tool.schema for tool in self.tools)
 
-    def opening(self, problem: Problem) -> tuple[Message, ...]:
+    def opening(self, problem: Problem) -> tuple[Message | Observation, ...]:
         """The first messages for a problem."""
         system = (Message("system", self.system),) if self.system else ()
-        return (*system, Message("user", problem.prompt))
+        return (*system, *(problem.messages or (Message("user", problem.prompt),)))
 
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None

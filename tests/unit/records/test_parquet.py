@@ -12,9 +12,11 @@ from agentfly_core.records import parquet
 from agentfly_core.records.trajectory import (
     Branch,
     Message,
+    Observation,
     Problem,
     Sampled,
     Scored,
+    ToolCall,
     Unscored,
 )
 from tests.support.recorded import FIRST, trajectory
@@ -32,9 +34,17 @@ def test_a_trajectory_is_read_back_as_it_was_written(tmp_path):
 
 
 def test_every_field_of_a_turn_is_read_back(tmp_path):
-    span = Sampled((4, 5), (-0.5, -0.25), 6, "stop_string", entropies=(0.75, 0.5))
+    span = Sampled((4, 5), (-0.5, -0.25), 6, "stop_string", (0.75, 0.5), trained=False)
+    reply = Message("assistant", "99", reasoning="41+58")
     full = dataclasses.replace(
-        FIRST, sampled=(span,), context=3, temperature=0.7, state="shelf", reward=0.1, pictures=(A,)
+        FIRST,
+        reply=reply,
+        sampled=(span,),
+        context=3,
+        temperature=0.7,
+        state="shelf",
+        reward=0.1,
+        pictures=(A,),
     )
     written = dataclasses.replace(
         trajectory(turns=(full,)), agent="searcher/2", answered="99", policy="https://example.org"
@@ -43,6 +53,30 @@ def test_every_field_of_a_turn_is_read_back(tmp_path):
     (read,) = parquet.read_trajectories(tmp_path / "t.parquet")
     assert read == written
     assert (read.speaker, read.answer) == ("searcher", "99")
+
+
+def test_a_prompt_of_several_messages_is_read_back(tmp_path):
+    messages = (
+        Message("user", "41+58?"),
+        Message("assistant", "", (ToolCall("calculator", {"expression": "41+58"}),)),
+        Observation("calculator", "99"),
+        Message("user", "And 1 more?"),
+    )
+    problem = Problem("two", "And 1 more?", {"answer": "100"}, messages=messages)
+    written = dataclasses.replace(trajectory(), problem=problem)
+    parquet.write_trajectories(tmp_path / "t.parquet", [written])
+    assert parquet.read_trajectories(tmp_path / "t.parquet") == [written]
+
+
+def test_a_file_of_the_first_version_is_read_with_all_spans_trained(tmp_path):
+    path = tmp_path / "t.parquet"
+    parquet.write_trajectories(path, [trajectory()])
+    (row,) = pq.read_table(path).to_pylist()
+    del row["messages"]
+    for span in (span for turn in row["turns"] for span in turn["sampled"]):
+        del span["trained"]
+    pq.write_table(pa.Table.from_pylist([row], schema=parquet.TRAJECTORY_1), path)
+    assert parquet.read_trajectories(path) == [trajectory()]
 
 
 def test_a_cut_reply_without_tokens_is_read_back_as_cut(tmp_path):

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.rl.batch import micro_batches, pack, predictors, token_logprobs
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.policy import PIECES, load_policy
@@ -65,6 +66,19 @@ def test_a_greedy_reply_is_read_and_not_trained():
     assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9]]
     assert batch.sampled.int().tolist() == [[0, 0, 1, 1, 0, 0, 0, 0, 1]]
     assert batch.rollout_logprobs.tolist() == [[0, 0, -0.5, -0.25, 0, 0, 0, 0, -3]]
+
+
+def test_an_untrained_span_is_read_and_not_trained():
+    thought, forced, rest = (
+        Sampled((57,), (-0.1,), 0, "length"),
+        Sampled((9, 8), (0.0, 0.0), 0, "length", trained=False),
+        Sampled((12, 2), (-0.2, -0.3), 0, "stop"),
+    )
+    one = dataclasses.replace(turn([1, 87]), sampled=(thought, forced, rest))
+    batch = pack([trajectory(one)])
+    assert batch.tokens.tolist() == [[1, 87, 57, 9, 8, 12, 2]]
+    assert batch.sampled.int().tolist() == [[0, 0, 1, 0, 0, 1, 1]]
+    assert batch.rollout_logprobs[0].tolist() == pytest.approx([0, 0, -0.1, 0, 0, -0.2, -0.3])
 
 
 def test_a_context_of_greedy_replies_has_no_row():
