@@ -9,9 +9,8 @@ from typing import Any
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
-from agentfly_core.records.dataset import BadRow, Rows, build, problems_of, spaced_alike
+from agentfly_core.records.dataset import BadRow, Rows, build, content, problems_of
 from agentfly_core.records.trajectory import Problem, of_task
-from agentfly_core.system.formats.hashing import digest
 
 
 def mixture(
@@ -43,10 +42,10 @@ def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
         for problem in rows:
             if not isinstance(problem, Problem):
                 continue
-            content = digest([spaced_alike(problem.prompt), problem.facts])
+            same = trained[content(problem)]
             if split == "train":
-                trained[content][problem.task] = problem.id
-            elif others := [of for task, of in trained[content].items() if task != problem.task]:
+                same[problem.task] = problem.id
+            elif others := [of for task, of in same.items() if task != problem.task]:
                 raise ValueError(
                     f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
                     "too: tasks of the same dataset need the same sizes of splits and the same "

@@ -85,10 +85,13 @@ def require_room(
 ) -> None:
     """Raise PromptTooLong before playing if a problem's prompt leaves no room for a reply.
 
-    Checked for `tool_loop` only: the first prompt of another agent depends on its code.
+    Checked for `tool_loop` only: the first prompt of another agent depends on its code. Raises
+    ValueError for a problem with a tool or system message that does not fit the experiment.
     """
     for name, some in by_task(problems, tasks).items():
         spec = _task_spec(tasks[name], tokenizer, {})
+        for problem in some:
+            spec.of(problem).opening(problem)
         if spec.agent is tool_loop:
             spec.require_room(some)
 

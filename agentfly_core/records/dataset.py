@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,11 @@ from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import DATA as MIXTURE
 from agentfly_core.config.tasks import SINGLE
+from agentfly_core.records.messages import plain
 from agentfly_core.records.parquet import count_rows, read_column, read_problems, write_problems
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Message, Problem
 from agentfly_core.system.files import write_json
+from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import json_fault
 from agentfly_core.system.formats.text import counted, sentence, shown
 
@@ -126,8 +127,8 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
     """Report problems of two splits with equal prompts, up to spaces, and equal facts."""
     reports = []
     for other, split in combinations(SPLITS, 2):
-        ids = {_content(problem): problem.id for problem in splits[other]}
-        shared = [(p.id, ids[text]) for p in splits[split] if (text := _content(p)) in ids]
+        ids = {content(problem): problem.id for problem in splits[other]}
+        shared = [(p.id, ids[text]) for p in splits[split] if (text := content(p)) in ids]
         if shared:
             reports.append(
                 f"{counted(len(shared), 'problem')} of {split} with the same prompt and facts in "
@@ -141,8 +142,10 @@ def spaced_alike(prompt: str) -> str:
     return " ".join(prompt.split())
 
 
-def _content(problem: Problem) -> str:
-    return spaced_alike(problem.prompt) + json.dumps(problem.facts, sort_keys=True)
+def content(problem: Problem) -> str:
+    """Digest of the messages, with single spaces, and of the facts, which splits must not share."""
+    messages = [*map(plain, problem.messages)]
+    return digest([spaced_alike(problem.prompt), problem.facts, messages])
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:
@@ -173,6 +176,9 @@ def _problem_fault(row: object, data: Data) -> str | None:
             return f"its {name} has a character that UTF-8 does not have: {error}"
     if row.task != SINGLE and data.use != MIXTURE:
         return f"its task is {row.task!r}; only a mixture sets it"
+    questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
+    if row.messages and questions[-1:] != [row.prompt]:
+        return f"its prompt is {shown(row.prompt)}, expected its last user message"
     if not isinstance(row.facts, Mapping):
         kind = type(row.facts).__name__
         return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"

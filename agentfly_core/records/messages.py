@@ -22,6 +22,13 @@ def read_text(item: Message | Observation) -> str:
     return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
 
 
+def plain(item: Message | Observation) -> list[str]:
+    """A message as its role (of a tool its name) and text: `["user", "What is 41+58?"]`."""
+    if isinstance(item, Observation):
+        return [item.tool, item.content]
+    return [item.role, reply_text(item)]
+
+
 def said_text(turn: Turn) -> str:
     """A reply as text, with calls such as `calculator({"expression": "41+58"})`."""
     calls = [

@@ -46,7 +46,7 @@ _SPAN: _Fields = [
     ("entropies", pa.list_(pa.float32())),
 ]
 _TRAINED = ("trained", pa.bool_())
-_MESSAGES = ("messages", pa.string())
+_OF_CHATS: _Fields = [("messages", pa.string()), ("tools", pa.list_(pa.string()))]
 
 
 def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Schema:
@@ -89,7 +89,7 @@ def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Sch
     return pa.schema(columns, metadata={NUMBER: number})
 
 
-TRAJECTORY = _trajectory_schema(b"3", [_TRAINED], [_MESSAGES])
+TRAJECTORY = _trajectory_schema(b"3", [_TRAINED], _OF_CHATS)
 TRAJECTORY_1 = _trajectory_schema(b"1", [], [])
 """Schema of 0.1.0, still read: all spans are trained and prompts are one message."""
 SCORED = pa.schema(
@@ -102,10 +102,12 @@ SCORED = pa.schema(
     ],
     metadata={NUMBER: b"1"},
 )
-PROBLEM = pa.schema(
+PROBLEM_1 = pa.schema(
     [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string()), ("task", pa.string())],
     metadata={NUMBER: b"1"},
 )
+"""Schema of prompts of one message, so that their datasets keep their digests."""
+PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
 PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "answered", "policy")
@@ -184,12 +186,14 @@ def read_scores(path: Path) -> list[Scored]:
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     """Write problems in the order given."""
-    _write(path, [{"id": p.id} | _problem_row(p) for p in problems], PROBLEM)
+    rows = [{"id": p.id} | _problem_row(p) for p in problems]
+    of_chats = any(row["messages"] or row["tools"] is not None for row in rows)
+    _write(path, rows, PROBLEM if of_chats else PROBLEM_1)
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem]:
     """Read problems, all or these rows; raises ValueError for a file of another schema."""
-    return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows)]
+    return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows, (PROBLEM_1,))]
 
 
 def read_column(path: Path, name: str) -> list[str]:
@@ -215,11 +219,13 @@ def _read(
 ) -> list[dict[str, Any]]:
     with pq.ParquetFile(path) as file:  # read_table takes twice as long for a shard
         table = file.read(use_threads=False)
-    number, expected = _number(table.schema), _number(schema)
-    if not any(number == _number(one) and table.schema.equals(one) for one in (schema, *older)):
-        was = f"schema {number}" if number != expected else "other columns"
+    number = _number(table.schema)
+    schemas = {_number(one): one for one in (*older, schema)}
+    expected = schemas.get(number, schema)
+    if not (number in schemas and table.schema.equals(expected)):
+        was = "other columns" if number in schemas else f"schema {number}"
         raise ValueError(
-            f"{path} has {was}, expected schema {expected}: read it with the version of "
+            f"{path} has {was}, expected schema {_number(expected)}: read it with the version of "
             "AgentFly that wrote it."
         )
     if rows is not None:
@@ -248,6 +254,7 @@ def _problem_row(problem: Problem) -> dict[str, Any]:
     return {
         "prompt": problem.prompt,
         "messages": messages if problem.messages else None,
+        "tools": problem.tools,
         "facts": facts,
         "task": problem.task,
     }
@@ -291,7 +298,9 @@ def _turn(row: Mapping[str, Any]) -> Turn:
 
 def _problem(name: str, row: Mapping[str, Any]) -> Problem:
     messages = tuple(map(_message, json.loads(row.get("messages") or "[]")))
-    return Problem(name, row["prompt"], json.loads(row["facts"]), row["task"], messages)
+    listed = row.get("tools")
+    tools = None if listed is None else tuple(listed)
+    return Problem(name, row["prompt"], json.loads(row["facts"]), row["task"], messages, tools)
 
 
 def _message(item: Mapping[str, Any]) -> Message | Observation:

@@ -147,6 +147,7 @@ class Problem:
 
     In a mixture `task` is the name of its task; see `of_task`. `messages` are the prompt of a
     problem that begins with several messages; `prompt` is then the text of the last user message.
+    `tools` names the tools of this problem; None means all tools of the experiment.
     """
 
     id: str
@@ -154,6 +155,7 @@ class Problem:
     facts: Mapping[str, Any] = field(default_factory=dict)
     task: str = SINGLE
     messages: tuple[Message | Observation, ...] = ()
+    tools: tuple[str, ...] | None = None
 
 
 def of_task(problem: Problem, task: str) -> Problem:

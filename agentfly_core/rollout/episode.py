@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,17 @@ from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec, Frozen
+from agentfly_core.rollout.rules import (
+    CallableTool,
+    EpisodeOver,
+    EpisodeRules,
+    EpisodeSpec,
+    Frozen,
+    PromptTooLong,
+)
 from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker, current_branch
 from agentfly_core.rollout.timeline import EpisodeBranch
-from agentfly_core.system.formats.text import clip
+from agentfly_core.system.formats.text import clip, did_you_mean
 
 R = TypeVar("R")
 MAX_RESET_BYTES = 65_536
@@ -212,8 +219,33 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """The rules of the task that a problem belongs to."""
-        return self.tasks.get(problem.task, self)
+        """The rules of the task that a problem belongs to, with the tools that it selects.
+
+        Raises ValueError for a tool that the experiment does not have.
+        """
+        own = self.tasks.get(problem.task, self)
+        return own if problem.tools is None else own.selecting(problem.id, problem.tools)
+
+    def selecting(self, problem: str, names: Sequence[str]) -> RolloutSpec:
+        """The same rules with these tools; raises ValueError for unknown ones."""
+        tools = {tool.name: tool for tool in self.tools}
+        if unknown := [name for name in names if name not in tools]:
+            raise ValueError(
+                f"The problem {problem!r} selects the tool {unknown[0]!r}, expected some of "
+                f"{', '.join(tools) or 'none'}: list it under `tools` of the experiment."
+                f"{did_you_mean(unknown[0], [*tools])}"
+            )
+        return replace(self, tools=tuple(tool for tool in self.tools if tool.name in names))
+
+    def require_room(self, problems: Iterable[Problem]) -> None:
+        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
+        tokens = {
+            p.id: len(self.template.open(self.opening(p), self.of(p).schemas)) for p in problems
+        }
+        if long := {
+            problem: count for problem, count in tokens.items() if count >= self.max_model_len
+        }:
+            raise PromptTooLong(long, self.max_model_len)
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:

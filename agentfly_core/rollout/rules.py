@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +22,7 @@ from agentfly_core.records.trajectory import (
     ToolCall,
 )
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import shown
 
 if TYPE_CHECKING:
     from agentfly_core.inference.endpoints.chat_service import ChatService
@@ -136,9 +137,16 @@ class EpisodeRules:
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message | Observation, ...]:
-        """The first messages for a problem."""
-        system = (Message("system", self.system),) if self.system else ()
-        return (*system, *(problem.messages or (Message("user", problem.prompt),)))
+        """The first messages for a problem; raises ValueError for two system messages."""
+        messages = problem.messages or (Message("user", problem.prompt),)
+        if not self.system:
+            return messages
+        if isinstance(messages[0], Message) and messages[0].role == "system":
+            raise ValueError(
+                f"The problem {problem.id!r} has the system message {shown(messages[0].content)} "
+                f"beside agent.system, {shown(self.system)}: keep one of them."
+            )
+        return (Message("system", self.system), *messages)
 
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
@@ -174,14 +182,6 @@ class EpisodeRules:
             f"The first prompt has {tokens} tokens but agent.max_model_len is "
             f"{self.max_model_len}; shorten what the agent puts into it."
         )
-
-    def require_room(self, problems: Iterable[Problem]) -> None:
-        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
-        tokens = {p.id: len(self.template.open(self.opening(p), self.schemas)) for p in problems}
-        if long := {
-            problem: count for problem, count in tokens.items() if count >= self.max_model_len
-        }:
-            raise PromptTooLong(long, self.max_model_len)
 
 
 class EpisodeOver(Exception):

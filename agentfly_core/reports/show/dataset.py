@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, leaks, split
+from agentfly_core.records.messages import plain
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
@@ -44,8 +45,7 @@ class Preview:
             "repeated": self.repeated,
             "leaks": [*self.leaks],
             "sample": {
-                name: [{"id": p.id, "prompt": p.prompt, "facts": p.facts} for p in some]
-                for name, some in self.sample.items()
+                name: [_as_json(problem) for problem in some] for name, some in self.sample.items()
             },
         }
 
@@ -61,8 +61,15 @@ class Preview:
         for name, problems in self.sample.items():
             for problem in problems:
                 yield f"\n{name}: {problem.id}"
-                yield clip(problem.prompt, LONGEST)
+                texts = [": ".join(plain(item)) for item in problem.messages]
+                yield from (clip(text, LONGEST) for text in texts or [problem.prompt])
                 yield clip(json.dumps(problem.facts, ensure_ascii=False), LONGEST)
+
+
+def _as_json(problem: Problem) -> dict[str, JSON]:
+    fields: dict[str, JSON] = {"id": problem.id, "prompt": problem.prompt, "facts": problem.facts}
+    messages = [*map(plain, problem.messages)]
+    return {**fields, "messages": messages} if messages else fields
 
 
 def preview(store: Store, data: Pointer, each: int) -> Preview:

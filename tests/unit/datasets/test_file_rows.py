@@ -44,7 +44,8 @@ def test_table_rows_are_numbered_like_a_spreadsheet(tmp_path: Path) -> None:
         BadRow(
             "sums.csv",
             4,
-            "it has none of the fields prompt, question, instruction, problem, messages",
+            "it has none of the fields prompt, question, instruction, problem, messages, "
+            "conversations",
         ),
         BadRow("sums.csv", 5, "it has no 'answer'"),
     ]
@@ -54,36 +55,6 @@ def test_long_cells_are_read_whole(tmp_path: Path) -> None:
     long = "1+" * 100_000 + "1"
     path = table(tmp_path / "sums.csv", f"question,answer\n{long},100001\n")
     assert [row.prompt for _, row in read(path) if isinstance(row, Problem)] == [long]
-
-
-SYSTEM, USER = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}
-SAID = {"role": "assistant", "content": "2"}
-
-
-@pytest.mark.parametrize(
-    ("messages", "prompt"),
-    [
-        ([USER], "1+1?"),
-        ([SYSTEM, USER], "Be brief.\n\n1+1?"),
-        ([USER, SAID], "1+1?"),
-        ([USER, SAID, USER], None),
-        ([SAID], None),
-        ([{"role": "user"}], None),
-        ([{"role": "user", "content": [{"image": "x"}]}], None),
-        ({"role": "user", "content": "1+1?"}, None),
-    ],
-)
-@pytest.mark.parametrize("field", ["messages", "prompt"])
-def test_messages_of_one_user_are_a_prompt(
-    messages: Any, prompt: str | None, field: str, tmp_path: Path
-) -> None:
-    ((_, row),) = read(Path(lines(tmp_path / "a.jsonl", [{field: messages, "answer": "2"}])))
-    if prompt is None:
-        assert isinstance(row, BadRow)
-        assert "expected text or messages of one user" in row.fault
-    else:
-        assert isinstance(row, Problem)
-        assert (row.prompt, row.facts) == (prompt, {"answer": "2"})
 
 
 def test_columns_can_be_renamed(tmp_path: Path) -> None:

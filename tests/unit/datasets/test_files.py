@@ -65,10 +65,11 @@ def test_without_an_id_the_prompt_is_the_id(tmp_path: Path) -> None:
     [
         (
             {"answer": "99"},
-            "it has none of the fields prompt, question, instruction, problem, messages",
+            "it has none of the fields prompt, question, instruction, problem, messages, "
+            "conversations",
         ),
-        ({"question": 3}, "its field 'question' is 3, expected text or messages of one user"),
-        ({"question": " "}, "its field 'question' is ' ', expected text or messages of one user"),
+        ({"question": 3}, "its field 'question' is 3, expected text or messages"),
+        ({"question": " "}, "its field 'question' is ' ', expected text or messages"),
         ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
         (["Q"], "it is a list, expected an object"),
         (

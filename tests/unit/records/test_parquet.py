@@ -135,7 +135,7 @@ def test_a_file_of_another_schema_is_refused(tmp_path):
     parquet.write_problems(tmp_path / "p.parquet", [])
     table = pq.read_table(tmp_path / "p.parquet").replace_schema_metadata({"agentfly.schema": "9"})
     pq.write_table(table, tmp_path / "p.parquet")
-    message = r"p\.parquet has schema 9, expected schema 1: read it with the version"
+    message = r"p\.parquet has schema 9, expected schema 2: read it with the version"
     with pytest.raises(ValueError, match=message):
         parquet.read_problems(tmp_path / "p.parquet")
 

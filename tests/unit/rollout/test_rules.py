@@ -122,6 +122,17 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
     require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems[:2])
 
 
+@pytest.mark.parametrize("agent", [{}, {"use": "tests.unit.rollout.test_rules:curt"}])
+def test_a_problem_that_does_not_fit_the_experiment_is_refused_before_anything_is_played(
+    agent: dict[str, str],
+) -> None:
+    settings = settings_with(agent={"system": "Shop.", **agent})
+    twice = (Message("system", "Buy."), Message("user", "1?"))
+    for problem in (Problem("p", "1?", tools=("serch",)), Problem("p", "1?", messages=twice)):
+        with pytest.raises(ValueError, match=r"The problem 'p' "):
+            require_room(experiment_of(settings).tasks, TOKENIZER, [problem])
+
+
 async def curt(episode: Episode) -> Ending:
     await episode.reply(Message("user", "?"))
     return Ending.NO_TOOL_CALLS

@@ -1,0 +1,227 @@
+"""Chats of data files: messages of OpenAI, with parts and tool calls, and turns of ShareGPT."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
+
+from agentfly_core.config.mismatch import message_of, place
+from agentfly_core.records.messages import arguments_of, call_of
+from agentfly_core.records.trajectory import Message, Observation, ToolCall
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.text import shown
+
+ROLES = {
+    "developer": "system",
+    "human": "user",
+    "gpt": "assistant",
+    "function": "tool",
+    "observation": "tool",
+}
+"""Names of roles in other formats."""
+Speaks = Literal["user", "assistant"]
+WRITTEN = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']\s*:")
+"""The beginning of messages in a cell of text, as in CSV."""
+MAX_BYTES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChat:
+    """Messages of a chat, and whether each is trained:
+    `RecordedChat((Message("user", "1+1?"), Message("assistant", "2")), (False, True))`.
+    """
+
+    messages: tuple[Message | Observation, ...]
+    trained: tuple[bool, ...]
+
+    @property
+    def opening(self) -> tuple[Message | Observation, ...]:
+        """The messages without a last reply."""
+        return self.messages[:-1] if _is_reply(self.messages[-1]) else self.messages
+
+    @property
+    def question(self) -> str:
+        """The text of the last user message; raises ValueError without one."""
+        questions = [
+            m.content for m in self.messages if isinstance(m, Message) and m.role == "user"
+        ]
+        if not questions:
+            raise ValueError("its messages lack a message of the user")
+        return questions[-1]
+
+    def followed_by(self, completion: RecordedChat) -> RecordedChat:
+        """The chat with further messages; only these are trained."""
+        untrained = (False,) * len(self.messages)
+        return RecordedChat(
+            (*self.messages, *completion.messages), (*untrained, *completion.trained)
+        ).checked()
+
+    def checked(self) -> RecordedChat:
+        """The chat itself; raises ValueError for messages in an order that no chat has."""
+        before: Message | Observation | None = None
+        for number, item in enumerate(self.messages, 1):
+            if fault := _order_fault(before, item):
+                raise ValueError(f"message {number} {fault}")
+            before = item
+        return self
+
+
+def text_chat(role: Speaks, text: str) -> RecordedChat:
+    """A chat of one message; a reply is trained."""
+    return RecordedChat((Message(role, text),), (role == "assistant",))
+
+
+def chat_of(value: Any) -> RecordedChat:
+    """The chat in a list of messages or in its JSON text.
+
+    Raises ValueError with a phrase such as "message 3 has the role 'bot', expected ...".
+    """
+    if isinstance(value, str):
+        try:
+            value = strict_json.parse(value, MAX_BYTES)
+        except ValueError as error:
+            raise ValueError(f"it is no JSON, as json.dumps writes it: {error}") from None
+    try:
+        read = _MESSAGES.validate_python(value)
+    except ValidationError as error:
+        raise ValueError(_fault(error)) from None
+    messages = tuple(_items(read))
+    trained = (
+        one.train is not False and _is_reply(item) for one, item in zip(read, messages, strict=True)
+    )
+    return RecordedChat(messages, tuple(trained))
+
+
+def _role(value: Any) -> Any:
+    return ROLES.get(value, value) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> Any:
+    """The text of content: of nothing, of text, or of text parts, each on its own lines."""
+    if not isinstance(value, list):
+        return "" if value is None else value
+    parts = [part for part in value if isinstance(part, Mapping)]
+    if any(part.get("type") != "text" for part in parts):
+        raise ValueError("expected parts of the type 'text'; pictures and sound cannot be trained")
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return "\n".join(texts) if len(texts) == len(value) else value
+
+
+class _Function(BaseModel):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(BaseModel):
+    function: _Function
+    id: str | None = None
+
+
+class _Written(BaseModel):
+    """A message as written in a file."""
+
+    role: Annotated[
+        Literal["system", "user", "assistant", "tool", "function_call"], BeforeValidator(_role)
+    ] = Field(validation_alias=AliasChoices("role", "from"))
+    content: Annotated[str, BeforeValidator(_text)] = Field(
+        "", validation_alias=AliasChoices("content", "value")
+    )
+    reasoning: str | None = Field(
+        None, validation_alias=AliasChoices("reasoning_content", "reasoning")
+    )
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    train: bool | None = Field(None, validation_alias=AliasChoices("train", "weight"))
+
+    def calls(self) -> dict[str, ToolCall]:
+        """Its calls by id; raises ValueError."""
+        if self.role == "function_call":
+            return {"": call_of(strict_json.parse(self.content))}
+        named = [(call.id, call.function) for call in self.tool_calls or ()]
+        return {
+            name or f"#{place}": ToolCall(call.name, arguments_of(call.name, call.arguments))
+            for place, (name, call) in enumerate(named)
+        }
+
+
+_MESSAGES = TypeAdapter(Annotated[list[_Written], Field(min_length=1)])
+
+
+def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
+    """The messages of a record; raises ValueError."""
+    waiting: dict[str, ToolCall] = {}
+    for number, one in enumerate(read, 1):
+        try:
+            if one.role == "tool":
+                yield Observation(_answered(one, waiting), one.content)
+                continue
+            if waiting:
+                names = ", ".join(call.name for call in waiting.values())
+                raise ValueError(
+                    f"it comes before the answers to the calls of {names}; add these as messages "
+                    "of the role 'tool'"
+                )
+            waiting = one.calls()
+        except ValueError as error:
+            raise ValueError(f"message {number}: {error}") from None
+        if one.role == "function_call":
+            yield Message("assistant", "", tuple(waiting.values()))
+        else:
+            yield Message(
+                one.role, one.content, tuple(waiting.values()), reasoning=one.reasoning or ""
+            )
+
+
+def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> str:
+    """Remove the answered call from `waiting`; returns the name of its tool."""
+    key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
+    if key not in waiting:
+        raise ValueError(
+            f"it answers the call {answer.tool_call_id!r}, expected one of the calls without an "
+            f"answer, {[*waiting]}; put the assistant message with that call before it"
+        )
+    return waiting.pop(key).name
+
+
+def _is_reply(item: Message | Observation | None) -> bool:
+    return isinstance(item, Message) and item.role == "assistant"
+
+
+def _order_fault(before: Message | Observation | None, item: Message | Observation) -> str:
+    """The fault of a message after the message before, or ""."""
+    if isinstance(item, Observation):
+        return ""
+    if not (item.content.strip() or item.calls):
+        return f"has the role {item.role!r} and is empty; give it content, or leave it out"
+    if item.role == "system" and before:
+        return "has the role 'system', expected at the beginning only; join it with the first"
+    if item.role == "assistant" and _is_reply(before):
+        return "has the role 'assistant' after another assistant message; join them"
+    opens = before is None or (isinstance(before, Message) and before.role == "system")
+    if item.role == "assistant" and opens:
+        return "has the role 'assistant', expected a user message before it"
+    return ""
+
+
+def _fault(error: ValidationError) -> str:
+    """The first fault that pydantic found, with its place, value and expectation."""
+    first = error.errors()[0]
+    value, steps = shown(first["input"]), first["loc"]
+    if not steps:
+        return f"it is {value}, expected a list of messages"
+    where = place(steps[1:]) or "the value"
+    if first["type"] == "missing":
+        return f"message {int(steps[0]) + 1} lacks {where}: it is {value}"
+    return f"message {int(steps[0]) + 1} has {where} {value}: {message_of(first)}"

@@ -1,0 +1,133 @@
+"""The meaning of a row's columns: its prompt, its completion and its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.datasets.chats import WRITTEN, RecordedChat, Speaks, chat_of, text_chat
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.text import shown
+
+CHATS = ("messages", "conversations")
+PROMPTS = ("prompt", "question", "instruction", "problem", *CHATS)
+COMPLETIONS = ("completion", "response", "output")
+TOOLS = "tools"
+DataRow = Mapping[str, Any]
+
+
+def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
+    """A row with other names of columns; raises ValueError for another value and equal names."""
+    if isinstance(row, ValueError):
+        raise ValueError(f"it cannot be read: {row}")
+    if not isinstance(row, Mapping):
+        raise ValueError(f"it is a {type(row).__name__}, expected an object")
+    if twice := [key for key, name in columns.items() if key in row and name in row]:
+        name = columns[twice[0]]
+        raise ValueError(f"its fields {twice[0]!r} and {name!r} are both {name!r}")
+    return {columns.get(key, key): value for key, value in row.items()}
+
+
+def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
+    """The first field of PROMPTS that a row has, and the chat in it.
+
+    Raises ValueError for a row without one, and for further messages with another question.
+    """
+    if not (fields := _given(row, PROMPTS)):
+        raise ValueError(f"it has none of the fields {', '.join(PROMPTS)}")
+    field, prompt = fields[0], _chat(row, fields[0], "user")
+    for other in fields[1:]:
+        if other in CHATS and _chat(row, other, "user").question != prompt.question:
+            raise ValueError(
+                f"its fields {field!r} and {other!r} end with different questions; rename all but "
+                f"the prompt, such as `columns: {{{other}: former}}`"
+            )
+    return field, prompt
+
+
+def demonstration_of(row: DataRow) -> RecordedChat:
+    """The chat that a row demonstrates: its messages, or its prompt and completion.
+
+    Raises ValueError unless exactly one field of CHATS and COMPLETIONS has replies.
+    """
+    choices = (*CHATS, *COMPLETIONS)
+    if not (fields := _given(row, choices)):
+        raise ValueError(f"it has none of the fields {', '.join(choices)}")
+    if len(fields) > 1:
+        raise ValueError(
+            f"its fields {' and '.join(map(repr, fields))} could all be trained; rename all but "
+            f"one, such as `columns: {{{fields[-1]}: former}}`"
+        )
+    (field,) = fields
+    chat = _chat(row, field, "assistant")
+    if field in COMPLETIONS:
+        chat = prompt_of(row)[1].followed_by(chat)
+    if not any(chat.trained):
+        raise ValueError(f"its field {field!r} lacks a message of the assistant")
+    return chat
+
+
+class _Tool(BaseModel):
+    """A tool as OpenAI lists it, or without the outer object."""
+
+    name: str = Field(validation_alias=AliasChoices(AliasPath("function", "name"), "name"))
+    description: str = Field(
+        "", validation_alias=AliasChoices(AliasPath("function", "description"), "description")
+    )
+    parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        validation_alias=AliasChoices(AliasPath("function", "parameters"), "parameters"),
+    )
+
+
+_TOOLS = TypeAdapter(list[str | _Tool])
+
+
+def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
+    """The tools that a row lists by name or schema, None for all tools of the experiment.
+
+    A name alone has an empty schema. Raises ValueError for another list.
+    """
+    if (listed := row.get(TOOLS)) is None:
+        return None
+    try:
+        tools = _TOOLS.validate_python(
+            strict_json.parse(listed) if isinstance(listed, str) else listed
+        )
+    except (ValueError, ValidationError):
+        raise ValueError(
+            f"its field {TOOLS!r} is {shown(listed)}, expected a list of names or of OpenAI's "
+            f"functions; `columns: {{{TOOLS}: listed}}` makes it a fact"
+        ) from None
+    return tuple(
+        ToolSchema(one, "", {})
+        if isinstance(one, str)
+        else ToolSchema(one.name, one.description, one.parameters)
+        for one in tools
+    )
+
+
+def _given(row: DataRow, fields: Sequence[str]) -> list[str]:
+    return [name for name in fields if row.get(name) is not None]
+
+
+def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
+    """The chat in a field: text, or messages; raises ValueError."""
+    value = row[field]
+    if isinstance(value, list) or (isinstance(value, str) and WRITTEN.match(value)):
+        try:
+            return chat_of(value).checked()
+        except ValueError as error:
+            raise ValueError(f"its field {field!r}: {error}") from None
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"its field {field!r} is {shown(value)}, expected text or messages")
+    if field != "instruction" or (more := row.get("input")) is None:
+        return text_chat(role, value)
+    if not isinstance(more, str):
+        raise ValueError(
+            f"its field 'input' is {shown(more)}, expected text behind the instruction"
+        )
+    return text_chat(role, "\n\n".join(filter(None, (value, more.strip()))))
