@@ -162,6 +162,10 @@ def check_place(settings: Settings, place: Site) -> None:
             "dtype is float32, but vLLM on a GPU applies an adapter to bfloat16 only. Set "
             "dtype=bfloat16, or AGENTFLY_SAMPLER=transformers."
         )
+    config = _config_at_hand(settings.model)
+    if (place.sampler, place.device) == ("vllm", "cpu") and config is not None:
+        with at("model"):
+            model_config.require_served_on_cpu(config)
     if place.zero_stage == 0 and place.ranks > 1 and settings.dtype != "float32":
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, but {settings.dtype} weights need "

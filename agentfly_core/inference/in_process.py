@@ -186,7 +186,8 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         mask = pad(mask, (0, 1), value=1)
         if len(stay) < len(going):
             going, mask = [going[i] for i in stay], mask[stay]
-            cache.batch_select_indices(torch.tensor(stay, device=model.device))
+            chosen = torch.tensor(stay, device=model.device)
+            cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor will do
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 CHANGES_LOGITS = (
-    "final_logit_softcapping",
     "logits_soft_cap",
     "output_logit_soft_cap",
     "logit_scale",
@@ -28,12 +27,15 @@ CHANGES_LOGITS = (
 OTHER_OUTPUTS = ("bert-generation", "cpmant", "modernbert-decoder", "xlnet")
 """Model types whose logits are not one projection of causal hidden states, besides encoders."""
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
-FULL = {"full_attention", "mlp", "moe", "dense", "sparse"}
-"""Layer types that follow any attention mask, such as shared prefixes."""
+MASKED = {"full_attention", "sliding_attention"}
+"""Attention of layers that follow any attention mask, such as shared prefixes."""
+DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
+"""Layer types without attention."""
 UNMASKED = (
     "bloom",
     "ctrl",
     "gpt_neo",
+    "moshi",
     "mpt",
     "openai-gpt",
     "recurrent_gemma",
@@ -89,6 +91,16 @@ def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
         raise ValueError(f"A {config.model_type} model cannot be trained: {' '.join(reasons)}")
 
 
+def require_served_on_cpu(config: PreTrainedConfig) -> None:
+    """Raise ValueError for a model that vLLM serves on a GPU only."""
+    text = config.get_text_config(decoder=True)
+    if "linear_attention" in (getattr(text, "layer_types", None) or ()):
+        raise ValueError(
+            f"A {config.model_type} model has linear_attention, which vLLM does not serve on a "
+            "CPU: set site.sampler=transformers."
+        )
+
+
 def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
     """Raise ValueError if episodes may exceed the model's positions."""
     limit = positions(config)
@@ -130,10 +142,6 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
         for name in CHANGES_LOGITS
         if (value := getattr(text, name, None)) not in (None, 1.0)
     ]
-    if (cap := getattr(text, "attn_logit_softcapping", None)) is not None:
-        reasons.append(
-            f"It soft-caps its attention (attn_logit_softcapping: {cap}), which sdpa ignores."
-        )
     if text.model_type in (*OTHER_OUTPUTS, *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
         reasons.append("Its logits are not one projection of causal hidden states.")
     if experts := _experts(text):
@@ -143,10 +151,16 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
         )
     if shares_prefixes and (attention := _limited_attention(text)):
         reasons.append(
-            "update.share_prefixes needs full attention by sdpa or eager, and it has "
+            "update.share_prefixes needs attention by sdpa or eager, and it has "
             f"{attention}: set update.share_prefixes=false."
         )
     return reasons
+
+
+def caps_attention(config: PreTrainedConfig) -> bool:
+    """Whether a model soft-caps its attention, as Gemma 2 does."""
+    text = config.get_text_config(decoder=True)
+    return getattr(text, "attn_logit_softcapping", None) is not None
 
 
 def positions(config: PreTrainedConfig) -> int | None:
@@ -190,7 +204,8 @@ def _load_faults(config: PreTrainedConfig) -> Iterator[str]:
 
 
 def _experts(text: PreTrainedConfig) -> str:
-    if not getattr(text, "is_moe", True):
+    kinds = set(getattr(text, "layer_types", None) or ())
+    if not getattr(text, "is_moe", True) or (kinds & DENSE and not kinds & SPARSE):
         return ""
     counts = (
         f"{name}: {value}"
@@ -209,13 +224,10 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Attention kinds without a mask for shared prefixes; empty for full attention."""
+    """Attention kinds without a mask for shared prefixes; empty if all layers follow one."""
     kinds = set(getattr(text, "layer_types", None) or ())
-    if limited := kinds - FULL:
+    if limited := kinds - MASKED - DENSE - SPARSE:
         return ", ".join(sorted(limited))
-    window = None if kinds else getattr(text, "sliding_window", None)
-    if window:
-        return f"a window of {window}"
     if text.model_type in UNMASKED or getattr(text, "alibi", False):
         return "an attention that no mask limits"
     if (kernel := getattr(text, "_attn_implementation", None)) not in (None, "sdpa", "eager"):

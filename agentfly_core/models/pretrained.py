@@ -125,6 +125,8 @@ def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
     model, report = loaded
     assert isinstance(model, PreTrainedModel)
     require_complete(report, source["pretrained_model_name_or_path"])
+    if model_config.caps_attention(model.config):
+        model.set_attn_implementation("eager")  # sdpa would ignore the cap
     return model
 
 

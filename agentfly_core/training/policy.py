@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,9 @@ class Policy(nn.Module):
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
         super().__init__()
         self.model = model
-        self.projection = Projection(model.get_output_embeddings())
+        text = model.config.get_text_config(decoder=True)
+        cap = getattr(text, "final_logit_softcapping", None)
+        self.projection = Projection(model.get_output_embeddings(), cap)
         self.critic: nn.ModuleDict | None = None
         if critic != "none":
             # predicts 0 at first
@@ -57,7 +60,7 @@ class Policy(nn.Module):
         `tokens` int64 and `sampled` bool are [rows, T], `temperature` a number or [rows, T].
         `trees` are the same rows as prefix trees, with the same result.
         """
-        inputs = {"input_ids": tokens} if trees is None else trees.inputs(self.model.dtype)
+        inputs = self._inputs(tokens, trees)
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
@@ -76,17 +79,22 @@ class Policy(nn.Module):
         )
         return logprobs, entropy, values
 
+    def _inputs(self, tokens: Tensor, trees: PrefixTrees | None) -> dict[str, Any]:
+        if trees is None:
+            return {"input_ids": tokens}
+        return trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
+
 
 class Projection(nn.Module):
-    """An output layer that computes logits piece by piece.
+    """An output layer that computes logits piece by piece, soft-capped as in arXiv 2408.00118.
 
     All pieces are one call of the module: ZeRO 3 gathers weights by calls, which must have the same
     order on all ranks.
     """
 
-    def __init__(self, layer: nn.Linear) -> None:
+    def __init__(self, layer: nn.Linear, cap: float | None) -> None:
         super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
+        self.weight, self.bias, self.cap = layer.weight, layer.bias, cap
 
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
@@ -96,7 +104,10 @@ class Projection(nn.Module):
         def chosen(
             hidden: Tensor, tokens: Tensor, temperature: float | Tensor
         ) -> tuple[Tensor, Tensor]:
-            return token_logprobs(linear(hidden, self.weight, self.bias), tokens, temperature)
+            logits = linear(hidden, self.weight, self.bias)
+            if self.cap is not None:
+                logits = self.cap * torch.tanh(logits / self.cap)
+            return token_logprobs(logits, tokens, temperature)
 
         size = PIECES[hidden.device.type]
         if len(tokens) <= size:
@@ -114,7 +125,7 @@ class Projection(nn.Module):
         return logprobs, entropy
 
 
-def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
+def _hidden(backbone: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
     """The last hidden states [rows * T, width]."""
     hidden: Tensor = backbone(**inputs, use_cache=False).last_hidden_state
     return hidden.flatten(0, 1)

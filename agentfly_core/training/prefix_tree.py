@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 SMALL = 2048
 """Up to this many tokens the masked attention between rows costs little."""
@@ -59,18 +61,35 @@ class PrefixTrees:
         node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
-    def inputs(self, dtype: torch.dtype) -> dict[str, Tensor]:
-        """The inputs of a causal language model of this dtype."""
-        attends = self.attends
-        mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
-        mask = mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
-        return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": mask}
+    def within(self, window: int) -> Tensor:
+        """The attention mask of a sliding window over a token's own row; bool [trees, N, N]."""
+        distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
+        return self.attends & (distance < window)
+
+    def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
+        """The inputs of a causal language model with masks of all its kinds of attention."""
+        window = getattr(config, "sliding_window", None)
+        kinds = set(getattr(config, "layer_types", None) or ())
+        masks: Any = _additive(self.attends if kinds or not window else self.within(window), dtype)
+        if "sliding_attention" in kinds:
+            assert window
+            masks = {
+                "full_attention": masks,
+                "sliding_attention": _additive(self.within(window), dtype),
+            }
+        return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": masks}
 
     def to(self, device: torch.device | str) -> PrefixTrees:
         """The same on another device."""
         return PrefixTrees(
             *(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places))
         )
+
+
+def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a token attends, else the smallest number; [trees, 1, N, N]."""
+    mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
+    return mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
 
 
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:

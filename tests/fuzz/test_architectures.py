@@ -26,6 +26,8 @@ SIZES: dict[str, Any] = {
     "d_model": 64,
     "head_dim": 16,
     "rotary_dim": 8,
+    "sliding_window": 3,
+    "use_sliding_window": True,
     "pad_token_id": None,
     "bos_token_id": None,
     "eos_token_id": None,

@@ -8,6 +8,7 @@ import pytest
 import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
+from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.models.model_config import positions, untrainable
 from agentfly_core.models.reference import materialise
@@ -25,7 +26,6 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 LINEAR = {"layer_types": ["linear_attention", "full_attention"]}
 WRAPPED = {"text_config": SMALL}
 UNSUPPORTED = [
-    ("Gemma2Config", SMALL, "final_logit_softcapping: 30.0"),
     ("CohereConfig", SMALL, "logit_scale: 0.0625"),
     ("GraniteConfig", {**SMALL, "logits_scaling": 8.0}, "logits_scaling: 8.0"),
     ("FalconH1Config", {"lm_head_multiplier": 0.5}, "lm_head_multiplier: 0.5"),
@@ -33,7 +33,6 @@ UNSUPPORTED = [
     ("Qwen3MoeConfig", {**SMALL, **EXPERTS}, "mixture of experts .* sampled and evaluated"),
     ("MixtralConfig", SMALL, "mixture of experts"),
     ("Qwen3_5TextConfig", {**SMALL, **LINEAR}, "linear_attention: set update.share_prefixes=false"),
-    ("MistralConfig", SMALL, "a window of 4096: set update.share_prefixes=false"),
     (
         "BloomConfig",
         {"vocab_size": 512, "hidden_size": 32, "n_layer": 2, "n_head": 4},
@@ -67,18 +66,36 @@ def test_a_mixture_of_experts_can_be_evaluated(nano: Path, tmp_path: Path) -> No
     assert (tmp_path / "made/probe.json").exists()
 
 
-def test_sliding_windows_can_be_trained_without_shared_prefixes() -> None:
-    config = transformers.MistralConfig(**SMALL)
-    assert len(untrainable(config, shares_prefixes=True)) == 1
-    assert untrainable(config, shares_prefixes=False) == []
+def test_dense_nemotron_h_is_no_mixture_of_experts() -> None:
+    kinds = ["mamba", "mlp", "attention"]
+    dense = transformers.NemotronHConfig(layers_block_type=kinds)
+    assert untrainable(dense, shares_prefixes=False) == []
+    mixture = transformers.NemotronHConfig(layers_block_type=[*kinds, "moe"])
+    assert "n_routed_experts: 8" in untrainable(mixture, shares_prefixes=False)[0]
+
+
+def test_a_hybrid_is_sampled_by_vllm_on_a_gpu_only(nano: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(nano, tmp_path / "mine"))
+    transformers.Qwen3_5TextConfig(**SMALL, **LINEAR).save_pretrained(folder)
+    settings = experiment(tmp_path, model=str(folder)).settings
+    with pytest.raises(ValueError, match=r"linear_attention.*: set site.sampler=transformers"):
+        checks.check_place(settings, Site(sampler="vllm"))
+    checks.check_place(settings, Site(sampler="transformers"))
+    checks.check_place(settings, Site(sampler="vllm", device="cuda"))
 
 
 @pytest.mark.parametrize(
     "config",
-    [LlamaConfig(**SMALL), Qwen2Config(**SMALL), transformers.Qwen3Config(**SMALL)],
+    [
+        LlamaConfig(**SMALL),
+        Qwen2Config(**SMALL),
+        transformers.Qwen3Config(**SMALL),
+        transformers.MistralConfig(**SMALL),
+        transformers.Gemma2Config(**SMALL),
+    ],
     ids=lambda config: config.model_type,
 )
-def test_dense_models_with_full_attention_can_be_trained(config: Any) -> None:
+def test_dense_models_can_be_trained_with_shared_prefixes(config: Any) -> None:
     assert untrainable(config, shares_prefixes=True) == []
 
 
