@@ -7,8 +7,6 @@ from agentfly_core.config.import_path import load
 from agentfly_core.experiment import checks
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rewards.environment_return import environment_return
-from agentfly_core.rollout.pool import Limit
-from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.testing.episodes import (
     episode_specs,
     play,
@@ -69,11 +67,3 @@ async def test_the_corridor_has_states_and_rewards_for_each_step(tmp_path, monke
         ["<stroll steps=2>", "<stroll steps=1>", "Here."], load("my_corridor:stroll")
     )
     assert await environment_return.score(strolled, {}) == Score(0.75, per_turn=(0.5, 0.25, 0.0))
-
-
-def test_every_metric_that_the_page_names_is_measured():
-    documented = {
-        *re.findall(r"`(?:resources/Game/)?(\w+)`", PAGE[PAGE.index("Each step's metrics") :])
-    }
-    measured = ResourceManager({type("Game", (), {}): Limit(1)}).metrics()
-    assert {f"resources/Game/{name}" for name in documented if name != "RUN"} <= set(measured)

@@ -14,7 +14,6 @@ from tests.support.project import ROOT
 
 README = (ROOT / "README.md").read_text()
 TUTORIAL = (ROOT / "docs/tutorial/own-task.md").read_text()
-COMMANDS = (ROOT / "docs/reference/commands.md").read_text()
 
 
 def blocks(page, language):
@@ -70,11 +69,3 @@ def test_the_tutorials_script_solves_all_problems(shop, capsys):
     ]
     assert main([*shlex.split(words)[1:], "model=nano:calculator"]) == 0
     assert "solved 100.0%" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"^agentfly (\w+)", COMMANDS, re.MULTILINE)))
-)
-def test_each_listed_command_has_help(command, capsys):
-    assert main([command, "--help"]) == 0
-    assert f"agentfly {command}" in capsys.readouterr().out

@@ -95,5 +95,5 @@ def test_links_of_built_pages_lead_to_pages_and_headings(site: Path) -> None:
                 assert unquote(anchor) in pages[target].ids, f"{path.name}: {address}"
 
 
-def test_scripts_are_not_part_of_the_site(site: Path) -> None:
-    assert [*site.rglob("*.py")] == []
+def test_sources_of_pages_are_not_part_of_the_site(site: Path) -> None:
+    assert [path for end in ("py", "template") for path in site.rglob(f"*.{end}")] == []

@@ -1,4 +1,4 @@
-"""The examples of docs/reference/steps.md work."""
+"""The examples of docs/reference/steps.md and metrics.md work."""
 
 import re
 
@@ -6,13 +6,12 @@ import pytest
 import yaml
 
 from agentfly_core.config import loading
-from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.experiment import checks
 from tests.support.experiments import TINY
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/reference/steps.md").read_text()
-YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+PAGES = [(ROOT / f"docs/reference/{name}.md").read_text() for name in ("steps", "metrics")]
+YAML = re.findall(r"```yaml\n(.*?)```", "".join(PAGES), re.DOTALL)
 
 
 def settings_with(folder, text, monkeypatch):
@@ -33,8 +32,3 @@ def test_playing_ahead_without_a_correction_is_refused(tmp_path, monkeypatch):
         checks.check(
             settings_with(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch)
         )
-
-
-def test_every_sign_is_in_the_table():
-    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (\d) steps? \|$", PAGE, re.MULTILINE))
-    assert rows == {name: str(sign.steps) for name, sign in SIGNS.items() if sign}

@@ -1,8 +1,6 @@
 """The record on disk."""
 
 import dataclasses
-import re
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -112,13 +110,6 @@ def test_the_same_trajectories_make_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         parquet.write_trajectories(tmp_path / name, [trajectory()])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_the_page_on_runs_names_every_column_and_field():
-    named = set(re.findall(r"`(\w+)`", Path("docs/how-to/runs.md").read_text()))
-    fields = parquet.TRAJECTORY.field("turns").type.value_type
-    spans = fields.field("sampled").type.value_type
-    assert {*parquet.TRAJECTORY.names, *fields.names, *spans.names} <= named
 
 
 def test_a_missing_score_is_not_a_zero(tmp_path):
