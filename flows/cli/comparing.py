@@ -9,8 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from agentfly_core.reports.compare.comparison_view import draw, view
-from agentfly_core.reports.compare.named_runs import compared_runs
+from agentfly_core.reports.compare.comparison_view import compared_runs, draw, view
 from agentfly_core.reports.compare.sweep import PREFIX, is_finished
 from agentfly_core.runs.listing import in_store
 from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where, typed
@@ -42,7 +41,7 @@ def compare(
         draw(comparison, curves, split, png)
     learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
     document = {**comparison.to_json(), "split": split, "learning": learning}
-    output(document, view(comparison, curves, split), as_json)
+    output(lambda: document, lambda: view(comparison, curves, split), as_json)
     if png and not as_json:
         print(f"The picture is {png}")
 

@@ -10,10 +10,11 @@ from cyclopts.validators import mutually_exclusive
 
 from agentfly_core.pipeline.rescoring import new_rewards, rescored
 from agentfly_core.reports.compare.run_steps import run_steps, view
-from agentfly_core.reports.show import choice, rescored_view
+from agentfly_core.reports.show import choice, printed, rescored_view
+from agentfly_core.reports.show.as_json import both_json, episodes_json
 from agentfly_core.reports.show.choice import Conditions
-from agentfly_core.reports.show.chosen import Chosen
 from agentfly_core.reports.show.rescored_view import Second, judged
+from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
 from flows.cli.arguments import RUNS, AsJson, StoreArg
@@ -62,18 +63,25 @@ def show(
     if steps:
         rows = run_steps(store, run := run_named(store, what))
         document = {"run": run, "steps": [row.to_json() for row in rows]}
-        output(document, view(run, rows), as_json)
+        output(lambda: document, lambda: view(run, rows), as_json)
         return
     named = reference(run_named(store, what))
     stored = read(store, named, evaluation, demonstrations)
     order: choice.SortOrder = "best" if best else "worst"
-    chosen = Chosen(stored, conditions, order, best or worst or 3)
+    met, count = choice.matching(stored, conditions), best or worst or 3
     if against is None:
-        shown = chosen.alone()
-    else:
-        other = read(store, against_of(against, named, store), evaluation, demonstrations)
-        shown = chosen.beside(other)
-    output(*shown, as_json, wrap=True)
+        shown = stored, len(met), choice.first(met, order, count)
+        output(lambda: episodes_json(*shown), lambda: printed.show(*shown), as_json, wrap=True)
+        return
+    other = read(store, against_of(against, named, store), evaluation, demonstrations)
+    twice = played_twice(met, other, stored.title)
+    changed = most_changed(twice, order, count)
+    output(
+        lambda: both_json(stored, other, len(met), changed),
+        lambda: show_both(stored, other, twice, len(met), changed),
+        as_json,
+        wrap=True,
+    )
 
 
 def score(
@@ -99,4 +107,5 @@ def score(
     rewards = new_rewards(reward)
     steps = [judged(step) for step in rescored(store, named.run, named.step, rewards)]
     second = Second(named.run, rewards, steps)
-    output(rescored_view.as_json(second, store), rescored_view.view(second, store), as_json)
+    both = second, store
+    output(lambda: rescored_view.as_json(*both), lambda: rescored_view.view(*both), as_json)

@@ -36,4 +36,4 @@ def list_runs(
     if everything and not runs and not as_json:
         print(f"None of {counted(len(everything), 'run')} matches {' and '.join(filters)}.")
     else:
-        output(run_choice.as_json(runs), view(runs, store), as_json)
+        output(lambda: run_choice.as_json(runs), lambda: view(runs, store), as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -10,12 +11,12 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 from rich.markdown import Markdown
+from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import preview
-from agentfly_core.reports.show.settings import settings_table
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
 from flows.cli.arguments import (
@@ -58,7 +59,7 @@ def evaluate(
         from flows.evaluate import evaluate as flow
 
         rates = flow(**arguments, policy=policy)
-    output(rates, Markdown(rates_table(rates)), as_json)
+    output(lambda: rates, lambda: Markdown(rates_table(rates)), as_json)
 
 
 def prepare(
@@ -146,7 +147,15 @@ def config(
     origin = loading.flat(dict(loading.site_origin(where.site, where.store)), "site.")
     values = loading.flat(experiment.settings.model_dump(mode="json"))
     values |= loading.flat(experiment.site.model_dump(), "site.")
-    VisibleConsole().print(settings_table(values, {**experiment.origin, **origin}, changed))
+    origin |= experiment.origin
+    usual = loading.defaults() if changed else {}
+    columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))
+    table = Table(*columns, show_edge=False)
+    for key, value in values.items():
+        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
+        if is_set or not changed:
+            table.add_row(key, json.dumps(value), str(origin[key]))
+    VisibleConsole().print(table)
     checks.check_beginning(experiment.settings)
     _ = experiment.parent, experiment.reference, experiment.frozen  # raise for a missing run
     for remark in checks.remarks(experiment.settings.model, experiment.tasks):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -77,12 +77,17 @@ class VisibleConsole(Console):
                 yield Segment(visible(segment.text), style)
 
 
-def output(document: object, view: RenderableType, as_json: bool, wrap: bool = False) -> None:
+def output(
+    document: Callable[[], object],
+    view: Callable[[], RenderableType],
+    as_json: bool,
+    wrap: bool = False,
+) -> None:
     """Print a result as JSON, or its view for people; `wrap` breaks long lines."""
     if as_json:
-        print_json(document)
+        print_json(document())
     else:
-        VisibleConsole().print(view, soft_wrap=not wrap)
+        VisibleConsole().print(view(), soft_wrap=not wrap)
 
 
 def print_json(value: object) -> None:

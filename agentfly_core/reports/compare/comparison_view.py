@@ -1,4 +1,4 @@
-"""A comparison as a table with curves, and as a picture."""
+"""A comparison of runs by their names, as a table with curves, and as a picture."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from agentfly_core.reports.compare.learning_curves import (
     NOTHING,
     Curve,
     Unbroken,
+    curve,
     is_anything_solved,
     plotted,
 )
-from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, shown
+from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, compared, shown
 from agentfly_core.reports.compare.seed_intervals import Estimate
+from agentfly_core.reports.compare.sweep import runs_named
+from agentfly_core.reports.compare.tried_policy import tried
+from agentfly_core.runs.listing import run_named
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted
 
 if TYPE_CHECKING:
@@ -30,6 +35,28 @@ SETTINGS_SHOWN = 6
 LONGEST_SETTING = 40
 Curves = Mapping[str, Sequence[Curve]]
 """Curves of runs by the label of their group."""
+
+
+def compared_runs(
+    store: Store, references: Sequence[str], split: str, against: str
+) -> tuple[RunComparison, Curves]:
+    """Compare runs and sweeps on a split, `against` first; returns their training curves, too.
+
+    Raises ValueError for runs that cannot be compared.
+    """
+    names = [run_named(store, name) for name in runs_named(store, references)]
+    if against:
+        base = run_named(store, against)
+        first = [name for name in names if base in (name, name.partition("@")[0])]
+        if not first:
+            raise ValueError(f"--against: got {against!r}, expected one of {', '.join(names)}.")
+        names = list(dict.fromkeys([*first, *names]))
+    comparison = compared([tried(store, name, split) for name in names])
+    curves = {
+        group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
+        for group in comparison.groups
+    }
+    return comparison, curves
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
@@ -104,9 +131,9 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
 def _draw_learning(panel: Axes, groups: Sequence[SeedGroup], curves: Curves, axis: str) -> None:
     """Draw a line for each run in the colour of its group."""
     for color, group in enumerate(groups):
-        for number, curve in enumerate(curves[group.label]):
+        for number, each in enumerate(curves[group.label]):
             label = group.label if number == 0 else None
-            (line,) = panel.plot(curve.reached[axis], curve.success, marker=".", label=label)
+            (line,) = panel.plot(each.reached[axis], each.success, marker=".", label=label)
             line.set(color=f"C{color % 10}", alpha=0.8)
     panel.set_xlabel(axis)
     panel.set_xlim(left=0)
