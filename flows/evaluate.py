@@ -10,8 +10,7 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.system.formats.json_value import JSON
 from flows import dvc_outputs
-from flows.flow_run import experiment_of_flow
-from flows.local.devices import devices
+from flows.flow_run import devices, experiment_of_flow
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import report_stage

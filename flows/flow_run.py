@@ -1,15 +1,23 @@
-"""The experiment of a flow run."""
+"""The experiment of a flow run, and its devices: GPUs, or a slot of the CPU for a worker's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from prefect import get_run_logger
 from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
+from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.system.devices import Device, held, numbered, slot
 from flows.experiments import load_experiment
 from flows.local.flow_run_owners import sign
+
+logger = logging.getLogger(__name__)
 
 
 def experiment_of_flow(
@@ -27,3 +35,22 @@ def experiment_of_flow(
             f"{error}\nPrefect has stored the parameters of this flow run. To delete them: "
             f"agentfly prefect flow-run delete {flow_run.id}"
         ) from None
+
+
+@contextmanager
+def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
+    """Hold a site's GPUs, or a CPU slot, for `holder`; flows in the block share them.
+
+    Reports other holders on the terminal, or in the log of a worker's flow run. Raises ValueError
+    for missing GPUs.
+    """
+    # a worker's process alone has it; in a flow, Prefect's runtime always has an id
+    by_worker = "PREFECT__FLOW_RUN_ID" in os.environ
+    log = get_run_logger() if by_worker else logger
+    wanted: list[Device] = []
+    if site.device == "cuda":
+        wanted = numbered(gpus, site.locks)
+    elif by_worker:
+        wanted = [slot(site.slots, site.locks)]
+    with held(wanted, holder, log.warning):
+        yield

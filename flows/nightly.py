@@ -20,8 +20,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import DECIDED, NightLedger
 from agentfly_core.reports.nights.night_plan import PREFIX, name_of_night
 from agentfly_core.reports.nights.nights import Nights
-from flows.flow_run import experiment_of_flow
-from flows.local.devices import devices
+from flows.flow_run import devices, experiment_of_flow
 from flows.nights.deployment_schedule import record_missed, scheduled_date
 from flows.nights.flow_work import FlowWork
 from flows.parameters import (

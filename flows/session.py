@@ -15,8 +15,7 @@ from agentfly_core.pipeline.forking import check_start
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
-from flows.flow_run import experiment_of_flow
-from flows.local.devices import devices
+from flows.flow_run import devices, experiment_of_flow
 from flows.local.display import Display
 from flows.local.flow_run_owners import crash_dead
 from flows.local.state_dirs import settle

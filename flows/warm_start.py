@@ -11,8 +11,7 @@ from agentfly_core.pipeline.services import training_services
 from agentfly_core.runs.summary import before_steps
 from agentfly_core.store.artifact import Artifact
 from flows import dvc_outputs
-from flows.flow_run import experiment_of_flow
-from flows.local.devices import devices
+from flows.flow_run import devices, experiment_of_flow
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.reporting import report_stage

@@ -24,7 +24,7 @@ from agentfly_core.records.trajectory import Problem, Unscored, tag
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
-from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import one_part
@@ -107,12 +107,18 @@ class Evaluations:
 
     def stored(self, policy: Pointer, split: str, data: Pointer) -> Evaluation:
         """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
+        return self.of(policy, split, *self.artifacts(policy, split, data))
+
+    def artifacts(
+        self, policy: Pointer, split: str, data: Pointer
+    ) -> tuple[list[Artifact], Artifact]:
+        """The episodes and the scores of a policy; raises FileNotFoundError for a missing part."""
         store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         targets = self.experiment.evaluation_keys(policy, data, split)
         shards = [store.artifact(target.uri) for target in targets]
         if not shards:
             raise FileNotFoundError(f"The split {split} is empty and was not evaluated.")
-        return self.of(policy, split, shards, store.artifact(keys.scored(shards).uri))
+        return shards, store.artifact(keys.scored(shards).uri)
 
     def with_datasets(self, policy: Pointer, evaluation: Evaluation) -> Evaluation:
         """An evaluation with the complete ones on evaluate.datasets."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from rich.markdown import Markdown
+from rich.table import Table
 
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_report import night_page
-from agentfly_core.reports.nights.night_table import champion_of, nights_table
 from flows.cli.arguments import HERE, RUNS, ExperimentArg, StoreArg, Where
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
@@ -24,8 +24,12 @@ def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
     """
     experiment = load_experiment(target, [], where.site, where.store)
     history = NightLedger(experiment.store, experiment.name).read()
-    VisibleConsole().print(nights_table(experiment.name, history))
-    print(champion_of(history))
+    table = Table("when", "night", "event", "why", title=f"Nights of {experiment.name}")
+    for entry in history.entries:
+        when, event = entry.cells
+        table.add_row(when, entry.night, event, entry.why)
+    VisibleConsole().print(table)
+    print(history.champion_in_words)
 
 
 def report(night: str, /, *, store_uri: StoreArg = "") -> None:

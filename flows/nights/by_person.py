@@ -7,7 +7,6 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
-from agentfly_core.reports.nights.night_table import champion_of
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Store
 from flows.experiments import load_experiment
@@ -47,4 +46,4 @@ def demote(store: Store, name: str, site: Site) -> str:
         raise ValueError(f"The experiment {name!r} has no champion.")
     ledger.append(champion.reference.run, "demoted", "A person demoted it on the command line.")
     report_aliases(ledger, site)
-    return f"{champion.reference} is no longer the champion. {champion_of(ledger.read())}"
+    return f"{champion.reference} is no longer the champion. {ledger.read().champion_in_words}"

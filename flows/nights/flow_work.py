@@ -9,7 +9,6 @@ from prefect import get_run_logger
 
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.retention import require_space_for_night
 from agentfly_core.pipeline.services import rollout_services
@@ -120,19 +119,10 @@ class Match:
 
     def played(self) -> BothHeldOut:
         """Return both policies' outcomes on the test problems; missing episodes are played."""
-        experiment, both = self.experiment, (self.champion, self.challenger)
-        data, store = TASKS.prepare(experiment), experiment.store
-        keys = StageKeys(experiment.settings)
-        shards = [experiment.evaluation_keys(policy, data, "test") for policy in both]
-        missing = [
-            policy
-            for policy, own in zip(both, shards, strict=True)
-            if not is_evaluated(store, keys, own)
-        ]
-        if missing:
-            with rollout_services(experiment, self.challenger, self.owner, self.logs) as services:
+        here, both = self.experiment, (self.champion, self.challenger)
+        data = TASKS.prepare(here)
+        if missing := [policy for policy in both if not is_evaluated(here, policy, data)]:
+            with rollout_services(here, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
-                    Evaluator(TASKS, experiment, data).on_split(services, policy, "test", 0)
-        goal = experiment.whole.goal
-        champion, challenger = (held_out(store, keys, own, data.digest, goal) for own in shards)
-        return champion, challenger
+                    Evaluator(TASKS, here, data).on_split(services, policy, "test", 0)
+        return held_out(here, self.champion, data), held_out(here, self.challenger, data)

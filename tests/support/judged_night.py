@@ -56,9 +56,7 @@ def played_night(
     book.append(night, "finished")
     champion = Champion(RunPolicy(night, 0), start)
     challenger = Champion(RunPolicy(night, 9), end)
-    keys, goal = StageKeys(experiment.settings), experiment.whole.goal
-    shards = [experiment.evaluation_keys(policy, data, "test") for policy in (start, end)]
-    both = [held_out(experiment.store, keys, own, data.digest, goal) for own in shards]
+    both = [held_out(experiment, policy, data) for policy in (start, end)]
     verdict = judge(both[0], both[1], experiment.settings.promotion)
     details = Judgement(verdict, champion, challenger)
     event = "promoted" if verdict.promoted else "kept"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from statistics import fmean
 
 import pandas as pd
@@ -57,36 +56,21 @@ def curve(store: Store, run: str, last: int) -> Curve:
     Steps without a scored episode count in tokens and seconds only. Seconds are those of rollout,
     score and update, or from one update's end to the next where steps overlap.
     """
-    layouts = [step_layout(store, run, k) for k in range(1, last + 1)]
-    ended = [
-        (layout, content) for layout in layouts if (content := store.read_json(layout.metrics))
-    ]
-    steps: list[int] = [content["step"] for _, content in ended]
-    metrics: list[Mapping[str, float]] = [content["metrics"] for _, content in ended]
-    folders = [store.open(store.artifact(layout.scored)) for layout, _ in ended]
-    episodes = [int(pd.read_parquet(folder / ledger.FILE)["episodes"].sum()) for folder in folders]
-    tokens = [each[TOKENS] * count for each, count in zip(metrics, episodes, strict=True)]
-    seconds = _seconds(metrics, [content["time_ms"] / 1000 for _, content in ended])
-    reached = dict(zip(AXES, (steps, accumulate(tokens), accumulate(seconds)), strict=True))
-
-    scored = [SUCCESS in each for each in metrics]
-    return Curve(
-        tuple(each[SUCCESS] for each in metrics if SUCCESS in each),
-        {
-            axis: tuple(float(x) for x, kept in zip(values, scored, strict=True) if kept)
-            for axis, values in reached.items()
-        },
-    )
-
-
-def _seconds(metrics: Sequence[Mapping[str, float]], ends: Sequence[float]) -> list[float]:
-    """Working seconds of each step; `ends` are the end times of updates."""
-    at_work = [sum(each[name] for name in SECONDS) for each in metrics]
-    seconds = at_work[:1]
-    for work, before, end in zip(at_work[1:], ends, ends[1:], strict=False):
-        # less if steps overlap; pauses, evaluations and repeated steps do not count
-        seconds.append(min(work, end - before) if end > before else work)
-    return seconds
+    rows = []
+    for layout in (step_layout(store, run, step) for step in range(1, last + 1)):
+        if content := store.read_json(layout.metrics):
+            metrics = content["metrics"]
+            episodes = ledger.joined([store.open(store.artifact(layout.scored))])["episodes"].sum()
+            tokens, at_work = metrics[TOKENS] * episodes, sum(metrics[name] for name in SECONDS)
+            end = content["time_ms"] / 1000
+            rows.append((content["step"], tokens, at_work, end, metrics.get(SUCCESS)))
+    steps = pd.DataFrame(rows, columns=[*AXES, "end", SUCCESS]).astype(float)
+    # less if steps overlap; pauses, evaluations and repeated steps do not count
+    since = steps["end"].diff()
+    steps["seconds"] = steps["seconds"].where(~(since > 0), steps["seconds"].clip(upper=since))
+    steps[["sampled tokens", "seconds"]] = steps[["sampled tokens", "seconds"]].cumsum()
+    scored = steps.dropna(subset=SUCCESS)
+    return Curve(tuple(scored[SUCCESS]), {axis: tuple(scored[axis]) for axis in AXES})
 
 
 def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:

@@ -7,11 +7,13 @@ because one seed does not show the variation of seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import fmean, variance
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agentfly_core.records import intervals
 from agentfly_core.records.intervals import Interval, student
@@ -37,11 +39,12 @@ def success(seeds: Sequence[Solved]) -> Estimate:
     deviation s of their shares and Student's t for k - 1, at least as wide as the Wilson interval
     of the mean.
     """
-    mean, (low, high) = intervals.success(_mean(seeds))
+    solved = _array(seeds, seeds[0])
+    means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
+    mean, (low, high) = intervals.success(means)
     if len(seeds) == 1:
         return Estimate(mean, (low, high), "problems")
-    shares = [fmean(solved.values()) for solved in seeds]
-    spread = student(len(shares) - 1) * sqrt(variance(shares) / len(shares))
+    spread = student(len(seeds) - 1) * sqrt(solved.mean(axis=1).var(ddof=1) / len(seeds))
     widest = max(0.0, min(low, mean - spread)), min(1.0, max(high, mean + spread))
     return Estimate(mean, widest, "problems and seeds")
 
@@ -58,45 +61,28 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     contain. S and B are pooled over the groups. V is at least P and S, t has Satterthwaite's
     degrees of freedom (1946, Biometrics Bulletin 2).
     """
-    mine, its = _mean(before), _mean(after)
-    count, free = len(mine), len(before) + len(after) - 2
-    differences = [its[problem] - mine[problem] for problem in mine]
-    value = fmean(differences)
-    by_problem = variance([*differences, 1.0, -1.0]) / (count + 2)
-    if free == 0:
-        spread = student(count + 1) * sqrt(by_problem)
-        return Estimate(value, _around(value, spread), "problems")
-
-    by_seed, shared = _by_seed((before, mine), (after, its))
-    whole = max(by_problem + by_seed - shared, by_problem, by_seed)
-    parts = by_problem**2 / (count + 1) + by_seed**2 / free
-    spread = student(max(whole**2 / parts, free)) * sqrt(whole)
-    return Estimate(value, _around(value, spread), "problems and seeds")
-
-
-def _around(difference: float, spread: float) -> Interval:
-    """The interval of a difference, clipped to -1 and 1."""
-    return max(-1.0, difference - spread), min(1.0, difference + spread)
-
-
-def _by_seed(*groups: tuple[Sequence[Solved], Solved]) -> tuple[float, float]:
-    """The variances S and B of `difference` for groups with their means by problem."""
-    runs = sum(1 / len(seeds) for seeds, _ in groups)
-    count, free = len(groups[0][1]), sum(len(seeds) - 1 for seeds, _ in groups)
-    between = remainders = 0.0
-    for seeds, mean in groups:
-        overall, shares = fmean(mean.values()), [fmean(solved.values()) for solved in seeds]
-        between += sum((share - fmean(shares)) ** 2 for share in shares)
-        # without the effects of seed and problem
-        remainders += sum(
-            (solved[problem] - share - mean[problem] + overall) ** 2
-            for solved, share in zip(seeds, shares, strict=True)
-            for problem in mean
-        )
-    both = remainders / (free * (count - 1))
-    return between / free * runs, both * runs / count
+    groups = [_array(before, before[0]), _array(after, before[0])]
+    differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
+    value, count, free = float(differences.mean()), len(differences), len(before) + len(after) - 2
+    by_problem = np.append(differences, [1.0, -1.0]).var(ddof=1) / (count + 2)
+    source: Source = "problems"
+    whole, freedom = by_problem, count + 1.0
+    if free:
+        runs = 1 / len(before) + 1 / len(after)
+        shares = [solved.mean(axis=1, keepdims=True) - solved.mean() for solved in groups]
+        rest = [
+            solved - solved.mean(axis=0) - share
+            for solved, share in zip(groups, shares, strict=True)
+        ]
+        by_seed = sum((share**2).sum() for share in shares) / free * runs
+        shared = sum((each**2).sum() for each in rest) / (free * (count - 1)) * runs / count
+        whole = max(by_problem + by_seed - shared, by_problem, by_seed)
+        parts = by_problem**2 / (count + 1) + by_seed**2 / free
+        freedom, source = max(whole**2 / parts, free), "problems and seeds"
+    spread = student(freedom) * sqrt(whole)
+    return Estimate(value, (max(-1.0, value - spread), min(1.0, value + spread)), source)
 
 
-def _mean(seeds: Sequence[Solved]) -> dict[str, float]:
-    """The mean over seeds of each problem's share."""
-    return {problem: fmean(solved[problem] for solved in seeds) for problem in seeds[0]}
+def _array(seeds: Sequence[Solved], problems: Iterable[str]) -> NDArray[np.float64]:
+    """Solved shares, a row for each seed and a column for each problem."""
+    return np.array([[solved[problem] for problem in problems] for solved in seeds])

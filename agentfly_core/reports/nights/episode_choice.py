@@ -2,67 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.speakers import answering, by_episode
-from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.reports.show.choice import StoredEpisode
 from agentfly_core.reports.show.markdown import fenced, marked, plain
-from agentfly_core.runs.episodes import Piece
+from agentfly_core.reports.show.side_by_side import Twice, most_changed
+from agentfly_core.runs.episodes import Pair, Piece
 
 CHANGED = 3
 """How many gains, and how many losses, a report shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class RatedEpisode:
-    """An episode's answering speaker and its reward: `RatedEpisode(trajectory, 0.5)`."""
-
-    trajectory: Trajectory
-    reward: float
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedPair:
-    """An episode of the same problem and seed by both policies: `PlayedPair(old, new)`."""
-
-    champion: RatedEpisode
-    challenger: RatedEpisode
-
-    @property
-    def change(self) -> float:
-        """The challenger's reward minus the champion's."""
-        return self.challenger.reward - self.champion.reward
-
-
-def changed(
-    champion: Iterable[tuple[Trajectory, Scored]], challenger: Iterable[tuple[Trajectory, Scored]]
-) -> list[PlayedPair]:
+def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
     """Choose the episodes with the largest gains, then the largest losses.
 
-    An episode without a reward on one side is skipped.
+    An episode is its answering speaker's; one without a reward on one side is skipped.
     """
     old, new = _by_place(champion), _by_place(challenger)
-    pairs = [PlayedPair(old[place], new[place]) for place in sorted(old.keys() & new.keys())]
-    ranked = sorted(pairs, key=lambda pair: -pair.change)
-    gains = [pair for pair in ranked if pair.change > 0][:CHANGED]
-    losses = [pair for pair in reversed(ranked) if pair.change < 0][:CHANGED]
+    twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]
+    gains = [each for each in most_changed(twice, "best", CHANGED) if (each.change or 0) > 0]
+    losses = [each for each in most_changed(twice, "worst", CHANGED) if (each.change or 0) < 0]
     return [*gains, *losses]
 
 
-def shown(pair: PlayedPair) -> str:
+def shown(twice: Twice) -> str:
     """Return an episode's section: the change of its reward, and both conversations."""
-    champion, challenger = pair.champion, pair.challenger
-    problem = challenger.trajectory.problem
+    ((champion, _),), ((challenger, _),) = twice.against.conversations, twice.shown.conversations
+    problem, before, after = challenger.problem, twice.against.reward, twice.shown.reward
+    assert before is not None and after is not None, "its reward changed"
     texts = [
         marked([Piece("read", problem.prompt)], 800),
         "the champion:",
-        marked(conversation(champion.trajectory), 1200),
+        marked(conversation(champion), 1200),
         "this night:",
-        marked(conversation(challenger.trajectory), 1200),
+        marked(conversation(challenger), 1200),
     ]
-    title = f"### {plain(problem.id, 100)}: reward {champion.reward:.4g} → {challenger.reward:.4g}"
+    title = f"### {plain(problem.id, 100)}: reward {before:.4g} → {after:.4g}"
     return "\n\n".join([title, fenced("\n".join(texts))])
 
 
@@ -76,13 +54,7 @@ def conversation(trajectory: Trajectory) -> list[Piece]:
     return pieces + [Piece("after", read_text(item)) for item in trajectory.closing]
 
 
-def _by_place(
-    episodes: Iterable[tuple[Trajectory, Scored]],
-) -> Mapping[tuple[str, int], RatedEpisode]:
-    played = [*episodes]
-    answered = {answering(one).id for one in by_episode([trajectory for trajectory, _ in played])}
-    return {
-        (trajectory.problem.id, trajectory.chain): RatedEpisode(trajectory, scored.reward)
-        for trajectory, scored in played
-        if trajectory.id in answered and not isinstance(scored.reward, Unscored)
-    }
+def _by_place(pairs: Sequence[Pair]) -> Mapping[tuple[str, int], StoredEpisode]:
+    answered = {answering(one).id for one in by_episode([trajectory for trajectory, _ in pairs])}
+    episodes = [StoredEpisode((pair,)) for pair in pairs if pair[0].id in answered]
+    return {episode.place: episode for episode in episodes}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -120,6 +121,12 @@ class NightEntry:
     details: EntryDetails = None
 
     @property
+    def cells(self) -> tuple[str, str]:
+        """When it was and what it is, in a table."""
+        when = datetime.fromtimestamp(self.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        return when, self.event.replace("_", " ")
+
+    @property
     def champion(self) -> Champion | None:
         """The promoted policy of a promotion."""
         match self.event, self.details:
@@ -147,6 +154,12 @@ class NightHistory:
             elif entry.event == "demoted" and line and line[-1].reference.run == entry.night:
                 line.pop()
         return line[-1] if line else None
+
+    @property
+    def champion_in_words(self) -> str:
+        """The champion in a sentence."""
+        champion = self.champion
+        return f"The champion is {champion.reference}." if champion else "There is no champion."
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
         """Return the last of these events of a night, or None."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import (
     RunLayout,
     StepMetrics,
@@ -17,13 +15,12 @@ from agentfly_core.experiment.run_layout import (
 )
 from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.run_record import RunRecord, Summary
-from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.reports.nights.episode_choice import changed, shown
 from agentfly_core.reports.nights.held_out import evaluated_episodes
 from agentfly_core.reports.nights.night_ledger import DECIDED, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.reports.show.markdown import plain, table
-from agentfly_core.runs.episodes import spans
+from agentfly_core.runs.episodes import Pair, spans
 from agentfly_core.runs.run import experiment_of_run, recorded_settings
 from agentfly_core.runs.summary import run_ledger
 from agentfly_core.store.artifact import Pointer
@@ -113,11 +110,9 @@ class _StoredNight:
         decisions = [e.event for e in self.history if e.event in (*DECIDED, "demoted")]
         return decisions[-1].replace("_", " ")
 
-    def played(self, policy: Pointer) -> list[tuple[Trajectory, Scored]]:
+    def played(self, policy: Pointer) -> Sequence[Pair]:
         """Read a policy's episodes on the test problems."""
-        here = self.experiment
-        shards = here.evaluation_keys(policy, here.dataset, "test")
-        trajectories, scores = evaluated_episodes(here.store, StageKeys(here.settings), shards)
+        trajectories, scores = evaluated_episodes(self.experiment, policy, self.experiment.dataset)
         by_id = {score.trajectory_id: score for score in scores}
         return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
 
@@ -134,9 +129,8 @@ class _StoredNight:
         """List the night's entries of the ledger."""
         rows = []
         for entry in self.history:
-            when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
             why = "as above" if isinstance(entry.details, Judgement) else plain(entry.why)
-            rows.append((when, entry.event.replace("_", " "), why))
+            rows.append((*entry.cells, why))
         return table(("when", "event", "why"), rows)
 
     def effort(self) -> str:

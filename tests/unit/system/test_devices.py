@@ -20,7 +20,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.system import gpus
 from agentfly_core.system.devices import Device, held, numbered, slot
 from agentfly_core.system.supervisor import die_with_parent
-from flows.local.devices import devices
+from flows.flow_run import devices
 
 Driver = Callable[[int], None]
 HOLD = """
@@ -255,11 +255,11 @@ def test_a_terminal_waits_for_a_gpu_but_no_slot(driver: Driver, tmp_path: Path) 
 @contextmanager
 def telling(tell: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
     """Collect the log messages for a terminal."""
-    logging.getLogger("flows.local.devices").addFilter(tell)
+    logging.getLogger("flows.flow_run").addFilter(tell)
     try:
         yield
     finally:
-        logging.getLogger("flows.local.devices").removeFilter(tell)
+        logging.getLogger("flows.flow_run").removeFilter(tell)
 
 
 def test_a_site_has_the_gpus_of_its_sampler_and_its_learner() -> None:

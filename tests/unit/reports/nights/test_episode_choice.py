@@ -11,15 +11,14 @@ from agentfly_core.records.trajectory import (
     Problem,
     Scored,
     ToolCall,
-    Trajectory,
     Unscored,
 )
 from agentfly_core.reports.nights.episode_choice import changed, conversation
-from agentfly_core.runs.episodes import Piece
+from agentfly_core.runs.episodes import Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 
 
-def episode(problem: str, reward: float | Unscored, chain: int = 0) -> tuple[Trajectory, Scored]:
+def episode(problem: str, reward: float | Unscored, chain: int = 0) -> Pair:
     name = f"{problem}-{chain}"
     reply = turn([1], dict.fromkeys(range(3), -0.1))
     played = trajectory(reply, name=name, problem=Problem(problem, "?"), chain=chain)
@@ -31,7 +30,7 @@ def test_the_largest_gains_and_losses_are_shown() -> None:
     after = [1.0, 0.2, 0.4, 0.3, 0.9, 0.0, 0.5]
     first = [episode(f"p{i}", reward) for i, reward in enumerate(before)]
     then = [episode(f"p{i}", reward) for i, reward in enumerate(after)]
-    problems = [pair.challenger.trajectory.problem.id for pair in changed(first, then)]
+    problems = [twice.shown.place[0] for twice in changed(first, then)]
     assert problems == ["p0", "p2", "p3", "p5", "p4"]
     assert changed([], []) == []
 
@@ -40,13 +39,14 @@ def test_episodes_of_a_problem_are_compared_by_number() -> None:
     first = [episode("p", 0.0, chain=0), episode("p", 1.0, chain=1), episode("q", 1.0)]
     lost = Unscored("exact: TimeoutError")
     then = [episode("p", 0.75, chain=1), episode("p", 0.5, chain=0), episode("q", lost)]
-    changes = [(pair.challenger.trajectory.chain, pair.change) for pair in changed(first, then)]
+    changes = [(twice.shown.place[1], twice.change) for twice in changed(first, then)]
     assert changes == [(0, 0.5), (1, -0.25)]
 
 
 def test_an_episode_of_several_speakers_is_compared_by_answer() -> None:
-    def team(reward: float, answered: str) -> list[tuple[Trajectory, Scored]]:
+    def team(reward: float, answered: str) -> list[Pair]:
         played, scored = episode("p", reward)
+        assert scored
         names = ("critic", "planner", "planner/2")
         answers = {one: "99" if one == answered else None for one in names}
         return [
@@ -57,9 +57,9 @@ def test_an_episode_of_several_speakers_is_compared_by_answer() -> None:
             for one in names
         ]
 
-    (pair,) = changed(team(0.25, "planner"), team(1.0, "planner/2"))
-    assert pair.challenger.trajectory.agent == "planner/2"
-    assert pair.change == 0.75
+    (twice,) = changed(team(0.25, "planner"), team(1.0, "planner/2"))
+    assert twice.shown.conversations[0][0].agent == "planner/2"
+    assert twice.change == 0.75
 
 
 def test_a_conversation_leaves_out_the_problem() -> None:

@@ -143,8 +143,7 @@ def published(experiment: Experiment, target: ArtifactKey, **content: object) ->
 def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
     settings, policy = experiment.settings, Pointer("artifacts/model/9f2c", "9f2c" * 16)
     data = published(experiment, StageKeys(settings).prepare())
-    keys, expected = StageKeys(settings), experiment.evaluation_keys(policy, data, "test")
-    assert not is_evaluated(experiment.store, keys, expected)
+    assert not is_evaluated(experiment, policy, data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(
@@ -155,12 +154,10 @@ def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
-    assert not is_evaluated(experiment.store, keys, expected)
+    assert not is_evaluated(experiment, policy, data)
     scored = published(experiment, StageKeys(settings).scored(shards), scores=scores)
-    assert is_evaluated(experiment.store, keys, expected)
-    outcomes_of_policy = held_out(
-        experiment.store, keys, expected, data.digest, experiment.whole.goal
-    )
+    assert is_evaluated(experiment, policy, data)
+    outcomes_of_policy = held_out(experiment, policy, data)
     assert outcomes_of_policy.dataset == data.digest
     assert {name: each["goal"] for name, each in outcomes_of_policy.by_problem.items()} == {
         "c-000": 1.0,
@@ -168,12 +165,11 @@ def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
         "c-002": 1.0,
     }
     other = replace(policy, digest="0" * 64)
-    others = experiment.evaluation_keys(other, data, "test")
     with pytest.raises(FileNotFoundError):
-        held_out(experiment.store, keys, others, data.digest, experiment.whole.goal)
-    assert not is_evaluated(experiment.store, keys, others)
+        held_out(experiment, other, data)
+    assert not is_evaluated(experiment, other, data)
     (experiment.store.root / scored.uri / "MANIFEST.json").write_text("{")
-    assert not is_evaluated(experiment.store, keys, expected)
+    assert not is_evaluated(experiment, policy, data)
 
 
 def test_a_selection_of_problems_has_the_same_dataset() -> None:

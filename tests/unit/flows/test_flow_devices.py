@@ -9,8 +9,8 @@ from prefect.context import FlowRunContext
 
 from agentfly_core.config.site import Site
 from agentfly_core.system.devices import held, slot
-from flows.local import devices as flow_devices
-from flows.local.devices import devices
+from flows import flow_run
+from flows.flow_run import devices
 
 
 class Waits(Exception):
@@ -25,8 +25,8 @@ class Log:
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A site with one slot, which another run uses. A wait for it in a flow run raises Waits."""
-    monkeypatch.setattr(flow_devices, "get_run_logger", Log)
-    monkeypatch.setattr(flow_devices, "logger", Log())
+    monkeypatch.setattr(flow_run, "get_run_logger", Log)
+    monkeypatch.setattr(flow_run, "logger", Log())
     other, taken = copy_context(), held([slot(1, str(tmp_path))], "the run of another", print)
     other.run(taken.__enter__)
     run = FlowRun(id=uuid4(), flow_id=UUID(int=0))
