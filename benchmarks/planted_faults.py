@@ -244,7 +244,7 @@ FAULTS = (
     ),
     Fault(
         "the best policy is chosen over other data",
-        "tracking/mlflow_run.py",
+        "tracking/mlflow_client.py",
         "[number for number in tried if tried[number][DATASET] == tried[last][DATASET]]",
         "[*tried]",
         "services/test_mlflow.py",

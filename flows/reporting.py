@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic, time
@@ -22,8 +23,7 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault, redact
-from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowStore
-from agentfly_core.tracking.mlflow_run import REFUSALS, MlflowRun
+from agentfly_core.tracking.mlflow_client import FLOW_RUN, REFUSALS, MlflowRun, MlflowStore
 from agentfly_core.tracking.sync import Sender, sync
 from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
@@ -37,23 +37,21 @@ COMPLETE = "mlflow_complete"
 """Links of a run: digests of its states that an MLflow store has completely."""
 
 
+@dataclass
 class Background:
     """Calls `send` with the MlflowRun that `connect` returns, in a daemon thread.
 
     `error` is the last call's error, None after a success. `command` sends the rest later.
     """
 
-    def __init__(
-        self,
-        place: MlflowStore,
-        connect: Callable[[], MlflowRun],
-        send: Callable[[MlflowRun], None],
-        command: str,
-    ) -> None:
-        self.error: Exception | None = None
-        self._place, self._connect, self._send, self._command = place, connect, send, command
-        self._mlflow: MlflowRun | None = None
-        self._began, self._thread = monotonic(), threading.Thread()
+    place: MlflowStore
+    connect: Callable[[], MlflowRun]
+    send: Callable[[MlflowRun], None]
+    command: str
+    error: Exception | None = None
+    _mlflow: MlflowRun | None = None
+    _thread: threading.Thread = field(default_factory=threading.Thread)
+    _began: float = field(default_factory=monotonic)
 
     def start(self) -> None:
         """Send in the thread, unless the call before is at work."""
@@ -63,8 +61,8 @@ class Background:
 
     def finish(self) -> None:
         """Send for the last time, within a time limit, and print what MLflow lacks."""
-        begin, limit = monotonic(), SERVER if self._place.served else LOCAL
-        if self._place.served and self.error:
+        begin, limit = monotonic(), SERVER if self.place.served else LOCAL
+        if self.place.served and self.error:
             limit = min(SERVER, max(1.0, OUTAGE * (begin - self._began)))
         if self._thread.is_alive():
             self._thread.join(limit)
@@ -73,14 +71,14 @@ class Background:
         if self._thread.is_alive():
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         if self.error:
-            print(f"MLflow ({redact(self._place.uri)}) lacks data: {_reason(self.error)}.")
+            print(f"MLflow ({redact(self.place.uri)}) lacks data: {_reason(self.error)}.")
             if getattr(self.error, "error_code", "") not in REFUSALS:  # it would fail again
-                print(f"Send the rest with {self._command}.")
+                print(f"Send the rest with {self.command}.")
 
     def _call(self) -> None:
         try:
-            self._mlflow = self._mlflow or self._connect()
-            self._send(self._mlflow)
+            self._mlflow = self._mlflow or self.connect()
+            self.send(self._mlflow)
             self.error = None
         except Exception as error:  # MLflow and its client raise many types
             self.error = error

@@ -21,8 +21,7 @@ from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.system.formats import hashing
-from agentfly_core.tracking.mlflow_client import DIGEST, TAGS
-from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun
+from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, TAGS, MlflowRun
 
 SYNCED = "agentfly.synced_step"
 EVALUATE = "agentfly.synced_evaluate"

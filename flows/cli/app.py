@@ -43,8 +43,8 @@ Nights
 Project and machine
   init          machine:init           Write a small project with a tool, a reward and tests.
   doctor        machine:doctor         Check this machine; show remedies for missing parts.
-  up            up:up                  Serve Prefect and MLflow, and run triggered flows.
-  down          up:down                End what `agentfly up` started.
+  up            machine:up             Serve Prefect and MLflow, and run triggered flows.
+  down          machine:down           End what `agentfly up` started.
   prefect       machine:prefect        Run any Prefect command on this project's state.
   repro         machine:repro          Reproduce an experiment with DVC.
   requirements  machine:requirements   Print the packages that were tested together.

@@ -1,8 +1,9 @@
-"""Commands about this machine and this project: its files, checks, DVC and Prefect."""
+"""Commands about this machine and this project: its files, checks, servers, DVC and Prefect."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,12 +14,14 @@ from agentfly_core.runs import versioning
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
+from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.cli.arguments import ExperimentArg
 from flows.local import doctor as doctors
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
+from flows.local.up import LOG, detached, end, require_startable, serve, show_status
 from flows.new_project import create
 from flows.nights import alarms
 
@@ -43,6 +46,41 @@ def doctor(*, sandbox: bool = False) -> int:
     findings.append(alarms.nights(places.api, site.ping_url_env))
     VisibleConsole().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
+
+
+def up(
+    *,
+    detach: bool = False,
+    status: bool = False,
+    prefect_port: int = 4200,
+    mlflow_port: int = 5000,
+) -> int:
+    """Serve Prefect and MLflow, and run triggered flows.
+
+    For example `agentfly up --detach`.
+
+    Args:
+        detach: return once all works, and keep it running
+        status: print what runs; exits with 0 if all works
+    """
+    places, ports = settle(Path.cwd()), (prefect_port, mlflow_port)
+    place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
+    if status:
+        return show_status(place)
+    places.state.chmod(0o700)
+    require_startable(places, ports[:1] if place.served else ports)
+    with suppress(FileNotFoundError):
+        (places.state / LOG).replace(places.state / f"{LOG}.1")
+    return detached(place, ports) if detach else serve(place, ports)
+
+
+def down() -> None:
+    """End what `agentfly up` started.
+
+    For example `agentfly down`.
+    """
+    state = settle(Path.cwd()).state
+    print("Ended." if end(state) else f"Nothing of `agentfly up` runs here ({state}).")
 
 
 def repro(experiment: ExperimentArg, /) -> int:

@@ -1,35 +1,217 @@
-"""The process of `agentfly up`: its beginning, here or detached, its end, and its systemd unit."""
+"""The process of `agentfly up`: it starts a project's servers and worker, deploys, keeps all of it
+alive, and prints its health; its beginning, here or detached, its end, and its systemd unit.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import os
 import shlex
 import signal
+import struct
+import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
+import psutil
+
+from agentfly_core.config import loading
 from agentfly_core.system.files import write_text
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.text import redact
+from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.process import Owner
+from agentfly_core.system.service import Service, new_address, supervised
+from agentfly_core.system.supervisor import ChildState
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.local.own_servers import free_port
-from flows.local.serving import (
-    GRACE,
-    LOG,
-    TO_END,
-    Deployments,
-    deployable,
-    keep,
-    keeper,
-    only_one,
-    show_status,
-    start,
-)
+from flows.local.mlflow_ui import mlflow_server, serving
+from flows.local.own_servers import USER, Program, free_port, own_api, shown
+from flows.local.prefect_server import PATIENCE, POOL, WORKER, answers, prefect_server, worker
 from flows.local.state_dirs import Places
 
 SYSTEMD = Path("/run/systemd/system")
 UNIT = Path(__file__).with_name("agentfly.service")
+LOG, LOCK = "logs/up.log", "up.lock"
+FLOCK = "hhqqi"
+"""The struct flock of fcntl(2): type, whence, start, length, pid."""
+GRACE = 120.0
+"""Seconds that a flow run may take to end."""
+RESTARTS = 20
+"""How often a program that died is started again."""
+LOOK_SECONDS = 5.0
+TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
+
+
+@contextmanager
+def only_one(state: Path) -> Iterator[None]:
+    """Hold the project's lock with the identity of this process in it; raises ValueError while
+    another process has it.
+    """
+    with (state / LOCK).open("a") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                "`agentfly up` runs in this folder already; see agentfly up --status, agentfly down"
+            ) from None
+        lock.truncate(0)
+        lock.write(json.dumps(Owner.current().to_json()))
+        lock.flush()
+        yield
+
+
+def keeper(state: Path) -> int:
+    """The id of the other process that holds the project's lock; 0 without one.
+
+    Raises ValueError for a holder that is not the living process whose identity the lock contains:
+    another program, or a process of another machine that shares the folder.
+    """
+    path = state / LOCK
+    with path.open("a") as lock:
+        query = struct.pack(FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
+        kind, *_, pid = struct.unpack(FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, query))
+    if kind == fcntl.F_UNLCK:
+        return 0
+    with suppress(ValueError):
+        owner = Owner.of(strict_json.parse(path.read_text()))
+        if owner.pid == pid and owner.here and owner.alive:
+            return int(pid)
+    raise ValueError(f"Process {pid} holds {path}, but may not be `agentfly up`. End it yourself.")
+
+
+def worker_answers(api: Mapping[str, str]) -> bool:
+    """Whether the worker gave a sign of life in the last 90 s."""
+    workers = _listed(api, f"/work_pools/{POOL}/workers/filter")
+    return any(each["name"] == WORKER and each["status"] == "ONLINE" for each in workers)
+
+
+def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
+    """Entries of a Prefect API; empty while it is busy, or not there."""
+    if not api:
+        return []
+    name, _, secret = api["PREFECT_API_AUTH_STRING"].partition(":")
+    url = api["PREFECT_API_URL"] + path
+    try:
+        answer = httpx.post(url, json={}, auth=(name, secret), timeout=PATIENCE, verify=False)
+    except httpx.TransportError:
+        return []
+    entries: list[dict[str, Any]] = answer.json() if answer.is_success else []
+    return entries
+
+
+def show_status(place: MlflowStore) -> int:
+    """Print addresses and health; returns 0 if everything works, otherwise 1."""
+    api, mlflow = own_api(place.state), serving(place)
+    prefect = api.get("PREFECT_API_URL", "")
+    deployments = sorted(each["name"] for each in _listed(api, "/deployments/filter"))
+    works = {
+        f"Prefect  {prefect.removesuffix('/api')}": answers(prefect),
+        f"MLflow   {redact(mlflow)}": answers(mlflow) or mlflow.startswith("databricks"),
+        "Worker  ": worker_answers(api),
+        f"Deployed {', '.join(deployments)}": bool(deployments),
+    }
+    for line, health in works.items():
+        print(line, "works" if health else "DOES NOT WORK")
+    print(f"Sign in  {USER}:{shown(place.state)} (name and password are apart in MLflow)")
+    print(f"Log      {place.state / LOG}\n{TO_END}", flush=True)
+    return 0 if all(works.values()) else 1
+
+
+def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
+    """Start Prefect and MLflow at two ports and a worker, deploy, and wait until all works.
+
+    They end with the stack; before that, flow runs have GRACE seconds for open writes. Raises
+    ServiceLost for a program that died more than RESTARTS times.
+    """
+    state = place.state
+    api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
+
+    def started(program: Program) -> Service:
+        address, log = new_address(program.kind), state / LOG
+        return stack.enter_context(
+            supervised(program.kind, program.command, program.env, address, log, "", RESTARTS)
+        )
+
+    prefect = started(prefect_server(state, ports[0]))
+    of_mlflow = [] if place.served else [started(mlflow_server(place, ports[1]))]
+    # the password is for the project's own server, not for another program on its port
+    prefect.wait(lambda: answers(api) and bool(own_api(state)))
+    working = started(worker(own_api(state)))
+    stack.callback(end_flow_runs, working)
+    deploy(state / LOG)
+    for service in of_mlflow:
+        service.wait(lambda: answers(mlflow))
+    working.wait(lambda: worker_answers(own_api(state)))
+    return [prefect, *of_mlflow, working]
+
+
+@dataclass
+class Deployments:
+    """The deployments of a project: `Deployments(state / LOG, deployable())`.
+
+    `inputs` are those of the last attempt, `looks` the calls of `renew` since then.
+    """
+
+    log: Path
+    inputs: list[object]
+    failures: int = 0
+    looks: int = 0
+
+    def renew(self) -> None:
+        """Deploy after a change. A failure is repeated at the next look, then after 2, 4, ... 64,
+        since an attempt computes for seconds.
+        """
+        before, self.inputs = self.inputs, deployable()
+        self.looks += 1
+        failures = self.failures if self.inputs == before else 0
+        if self.inputs == before and (not failures or self.looks < 2 ** min(failures - 1, 6)):
+            return
+        self.looks = self.failures = 0
+        try:
+            deploy(self.log)
+        except ValueError as refusal:
+            self.failures = failures + 1
+            print(f"The deployments stay as they are. {refusal}", flush=True)
+
+
+def deployable() -> list[object]:
+    """Inputs of the deployments: time of prefect.yaml, names of experiments and sites."""
+    path = Path("prefect.yaml")
+    changed = path.stat().st_mtime_ns if path.is_file() else None
+    return [changed, loading.names(), loading.names(loading.CONF / "site")]
+
+
+def deploy(log: Path) -> None:
+    """Deploy in another process; raises ValueError with the end of its output."""
+    command, env = [sys.executable, "-P", "-m", "flows.deploy"], {**os.environ, **finding_ours()}
+    done = subprocess.run(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    with log.open("ab") as output:
+        output.write(done.stdout)
+    if done.returncode:
+        lines = done.stdout.decode(errors="replace").strip().splitlines()[-10:]
+        raise ValueError("\n  ".join(["Deploying failed:", *lines]))
+
+
+def end_flow_runs(service: Service) -> None:
+    """Ask the worker's flow runs to end, and wait until they have, for at most GRACE seconds."""
+    state = ChildState.read(service.address)
+    with suppress(psutil.NoSuchProcess):
+        started = psutil.Process(state.keeper).children() if state else []
+        flow_runs = [child for program in started for child in program.children()]
+        for flow_run in flow_runs:
+            with suppress(psutil.NoSuchProcess):
+                flow_run.terminate()
+        psutil.wait_procs(flow_runs, GRACE)
 
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
@@ -63,7 +245,7 @@ def end(state: Path) -> bool:
 
 
 def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM; raises ServiceLost for a program that stays dead."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & ignores the first one
         signal.signal(number, signal.default_int_handler)
     try:
@@ -74,7 +256,12 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
                 path = shlex.quote(str(write_unit(Path.cwd(), ports)))
                 print(f"At each boot: systemctl --user enable --now {path}")
             show_status(place)
-            keep(services, deployments)
+            while True:
+                time.sleep(LOOK_SECONDS)
+                for service in services:
+                    if fault := service.fault():
+                        raise service.lost(fault)
+                deployments.renew()
     except KeyboardInterrupt:
         print("Ended.")
     return 0

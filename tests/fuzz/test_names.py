@@ -20,8 +20,7 @@ from agentfly_core.system.formats.foreign_names import (
     prefect_key,
     storable,
 )
-from agentfly_core.tracking.mlflow_client import MlflowStore
-from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.mlflow_client import MlflowRun, MlflowStore
 from tests.support.mlflow_store import new_store
 
 SEED, COUNT, TIME = 42, 500, 1763740000000

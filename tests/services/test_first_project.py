@@ -13,7 +13,7 @@ import pytest
 
 from agentfly_core.runs.run import links_of
 from agentfly_core.store.store import Store
-from flows.local.serving import keeper
+from flows.local.up import keeper
 from tests.support.servers import free_port
 from tests.support.up import Up
 from tests.support.waiting import LIMIT

@@ -13,8 +13,14 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore, page
-from agentfly_core.tracking.mlflow_run import DATASET, SUCCESS, MlflowRun
+from agentfly_core.tracking.mlflow_client import (
+    DATASET,
+    DIGEST,
+    SUCCESS,
+    MlflowRun,
+    MlflowStore,
+    page,
+)
 from flows import reporting
 from flows.reporting import Background
 from tests.support.held import serving

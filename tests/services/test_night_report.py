@@ -18,8 +18,7 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowStore
-from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowRun, MlflowStore
 from flows.local.prefect_server import deliver, use
 from flows.nights.report import report_night
 from flows.run_pages import artifact_key

@@ -14,8 +14,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore
-from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.mlflow_client import MlflowRun, MlflowStore
 from flows.local.own_servers import mark
 from flows.local.prefect_server import deliver, use
 from flows.run_pages import artifact_key, name_after, show_summary

@@ -13,7 +13,7 @@ import pytest
 
 from agentfly_core.system.module_search import OF_SERVERS
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.local.serving import keeper, show_status
+from flows.local.up import keeper, show_status
 from tests.support.processes import command
 from tests.support.project import PROGRAMS, Project
 from tests.support.servers import free_port

@@ -10,7 +10,7 @@ import httpx
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.mlflow_ui import serving
 from flows.local.own_servers import own_api
-from flows.local.serving import keeper
+from flows.local.up import keeper
 from tests.support.servers import client
 
 

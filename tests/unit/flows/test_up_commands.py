@@ -18,8 +18,8 @@ from flows import deploy
 from flows.__main__ import main
 from flows.local import prefect_server
 from flows.local.own_servers import GUARD, mark
-from flows.local.serving import keeper
 from flows.local.state_dirs import ELSEWHERE
+from flows.local.up import keeper
 from tests.support.project import ROOT
 from tests.support.servers import free_port, listener, receiver
 
@@ -47,7 +47,7 @@ def test_without_services_status_and_down_report_it(
 HOLDS = """
 import sys
 from pathlib import Path
-from flows.local.serving import only_one
+from flows.local.up import only_one
 with only_one(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

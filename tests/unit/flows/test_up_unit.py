@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.local.serving import GRACE
-from flows.local.up import write_unit
+from flows.local.up import GRACE, write_unit
 
 
 def sections(text: str) -> configparser.ConfigParser:

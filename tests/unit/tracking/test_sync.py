@@ -18,7 +18,7 @@ from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.tracking import sync as sync_module
-from agentfly_core.tracking.mlflow_run import MlflowRun
+from agentfly_core.tracking.mlflow_client import MlflowRun
 from agentfly_core.tracking.sync import SYNCED, sync
 from tests.support.tried_runs import BASE, experiment_with, finished, on_further, project, validated
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentfly_core.system.service import ServiceLost
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.local import serving
+from flows.local import up
 from flows.local.own_servers import Program
 
 
@@ -18,13 +18,13 @@ def test_a_program_that_cannot_start_is_named_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Program("prefect", [sys.executable, "-S", "-c", "exit('no space left')"], {})
-    monkeypatch.setattr(serving, "prefect_server", lambda state, port: broken)
-    monkeypatch.setattr(serving, "mlflow_server", lambda place, port: broken)
+    monkeypatch.setattr(up, "prefect_server", lambda state, port: broken)
+    monkeypatch.setattr(up, "mlflow_server", lambda place, port: broken)
     with (
         ExitStack() as stack,
         pytest.raises(ServiceLost, match=r"The prefect service died 21 times(.|\n)*no space left"),
     ):
-        serving.start(MlflowStore.choose(tmp_path), (1, 2), stack)
+        up.start(MlflowStore.choose(tmp_path), (1, 2), stack)
 
 
 class Inputs:
@@ -34,15 +34,15 @@ class Inputs:
         self.now: list[object] = ["market"]
         self.attempts = 0
         self._refusals = iter(refusals)
-        monkeypatch.setattr(serving, "deployable", lambda: [*self.now])
-        monkeypatch.setattr(serving, "deploy", self._deploy)
+        monkeypatch.setattr(up, "deployable", lambda: [*self.now])
+        monkeypatch.setattr(up, "deploy", self._deploy)
 
     def _deploy(self, log: Path) -> None:
         self.attempts += 1
         if refusal := next(self._refusals, ""):
             raise ValueError(refusal)
 
-    def looks(self, count: int, deployments: serving.Deployments) -> list[int]:
+    def looks(self, count: int, deployments: up.Deployments) -> list[int]:
         """The attempts after each of several looks."""
         attempts = []
         for _ in range(count):
@@ -53,7 +53,7 @@ class Inputs:
 
 def test_a_change_is_deployed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = Inputs(monkeypatch)
-    deployments = serving.Deployments(tmp_path / "up.log", ["market"])
+    deployments = up.Deployments(tmp_path / "up.log", ["market"])
     assert inputs.looks(2, deployments) == [0, 0]
     inputs.now.append("stall")
     assert inputs.looks(3, deployments) == [1, 1, 1]
@@ -63,7 +63,7 @@ def test_a_failed_deployment_is_printed_and_repeated_at_the_next_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inputs = Inputs(monkeypatch, "The server is busy.")
-    deployments = serving.Deployments(tmp_path / "up.log", [])
+    deployments = up.Deployments(tmp_path / "up.log", [])
     assert inputs.looks(4, deployments) == [1, 2, 2, 2]
     assert capsys.readouterr().out == "The deployments stay as they are. The server is busy.\n"
 
@@ -72,7 +72,7 @@ def test_a_deployment_that_stays_refused_is_repeated_ever_more_rarely_until_a_ch
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = Inputs(monkeypatch, *["prefect.yaml is invalid."] * 5)
-    deployments = serving.Deployments(tmp_path / "up.log", [])
+    deployments = up.Deployments(tmp_path / "up.log", [])
     assert inputs.looks(8, deployments) == [1, 2, 2, 3, 3, 3, 3, 4]
     inputs.now.append("stall")
     assert inputs.looks(3, deployments) == [5, 6, 6]
