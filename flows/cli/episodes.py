@@ -13,7 +13,7 @@ from agentfly_core.reports.compare.run_steps import run_steps, view
 from agentfly_core.reports.show import choice, printed, rescored_view
 from agentfly_core.reports.show.as_json import both_json, episodes_json
 from agentfly_core.reports.show.choice import Conditions
-from agentfly_core.reports.show.rescored_view import Second, judged
+from agentfly_core.reports.show.rescored_view import TwiceScored
 from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
@@ -105,7 +105,6 @@ def score(
     if isinstance(named, PlayReference):
         raise ValueError(f"Got {run}, expected RUN or RUN@STEP: a step has groups.")
     rewards = new_rewards(reward)
-    steps = [judged(step) for step in rescored(store, named.run, named.step, rewards)]
-    second = Second(named.run, rewards, steps)
-    both = second, store
-    output(lambda: rescored_view.as_json(*both), lambda: rescored_view.view(*both), as_json)
+    scored = TwiceScored.of(rescored(store, named.run, named.step, rewards))
+    all_of = named.run, rewards, scored, store
+    output(lambda: rescored_view.as_json(*all_of), lambda: rescored_view.view(*all_of), as_json)

@@ -13,6 +13,8 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from agentfly_core.tracking import background
+from agentfly_core.tracking.background import Background
 from agentfly_core.tracking.mlflow_client import (
     DATASET,
     DIGEST,
@@ -21,8 +23,6 @@ from agentfly_core.tracking.mlflow_client import (
     MlflowStore,
     page,
 )
-from flows import reporting
-from flows.reporting import Background
 from tests.support.held import serving
 from tests.support.mlflow_store import new_store
 from tests.support.servers import free_port
@@ -252,7 +252,7 @@ def test_missed_entries_arrive_once_after_an_outage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for limit in ("SERVER", "OUTAGE"):  # a server that came back may be slow here
-        monkeypatch.setattr(reporting, limit, LIMIT)
+        monkeypatch.setattr(background, limit, LIMIT)
     place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
     runs, points = list[MlflowRun](), list[int]()
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import sqrt
-from statistics import fmean
 
+import numpy as np
+import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
@@ -23,166 +22,137 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import counted, sentence
 
 SHOWN = 5
+COLUMNS = ["step", "problem", "chain", "group", "old", "new"]
 LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse order."
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """An episode by both rewards: `Judged(7, "add-41-58", 2, "g3", 0.0, 0.75)`."""
+@dataclass(frozen=True)
+class TwiceScored:
+    """Episodes of a run by its own rewards and by other ones.
 
-    step: int
-    problem: str
-    chain: int
-    group: str
-    old: float
-    new: float
-
-    def command(self, store: Store, run: str) -> str:
-        """The command that shows this episode."""
-        words = ("--problem", self.problem, "--chain", str(self.chain))
-        return in_store(store, "agentfly", "show", f"{run}@{self.step}", *words)
-
-
-@dataclass(frozen=True, slots=True)
-class StepJudged:
-    """A step by both rewards: `StepJudged(7, artifact, (Judged(...), ...), ())`.
-
-    `unscored` are the causes of missing new rewards. `artifact` holds the new scores; None if some
-    are missing.
+    `episodes` has COLUMNS. By step, `artifacts` hold the new scores, None where some are missing,
+    and `unscored` the causes of missing ones.
     """
 
-    step: int
-    artifact: Artifact | None
-    episodes: tuple[Judged, ...]
-    unscored: tuple[str, ...]
+    episodes: pd.DataFrame
+    artifacts: Mapping[int, Artifact | None]
+    unscored: Mapping[int, Sequence[str]]
 
+    @classmethod
+    def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
+        """Pair the rewards of episodes, without baselines and episodes without an own reward.
 
-@dataclass(frozen=True, slots=True)
-class Second:
-    """A run by its own rewards and by other rewards: `Second("demo", rewards, steps)`."""
-
-    run: str
-    rewards: Sequence[NewReward]
-    steps: Sequence[StepJudged]
+        Several speakers count as the answering one.
+        """
+        rows, artifacts, unscored = [], {}, dict[int, list[str]]()
+        for step in steps:
+            artifacts[step.step], unscored[step.step] = step.artifact, []
+            answered = {answering(one).id for one in by_episode([t for t, _, _ in step.episodes])}
+            for trajectory, old, new in step.episodes:
+                if trajectory.role == "baseline" or trajectory.id not in answered:
+                    continue
+                if isinstance(old.reward, Unscored):
+                    continue
+                if isinstance(new.reward, Unscored):
+                    unscored[step.step].append(new.reward.reason)
+                    continue
+                where = (step.step, trajectory.problem.id, trajectory.chain, trajectory.group)
+                rows.append((*where, old.reward, new.reward))
+        return cls(pd.DataFrame(rows, columns=COLUMNS), artifacts, unscored)
 
     @property
-    def episodes(self) -> list[Judged]:
-        """The episodes of all steps."""
-        return [episode for step in self.steps for episode in step.episodes]
+    def by_step(self) -> dict[int, pd.DataFrame]:
+        """The episodes of each step."""
+        return {step: self.episodes[self.episodes["step"] == step] for step in self.artifacts}
 
     @property
-    def furthest(self) -> list[Judged]:
+    def furthest(self) -> list[dict[str, JSON]]:
         """Episodes with the largest difference in rank, since scales of rewards may differ."""
-        from scipy.stats import rankdata  # takes a second
-
-        episodes = self.episodes
-        old, new = (rankdata([getattr(e, of) for e in episodes]) for of in ("old", "new"))
-        order = sorted(range(len(episodes)), key=lambda i: -abs(old[i] - new[i]))
-        return [episodes[i] for i in order if episodes[i].old != episodes[i].new][:SHOWN]
-
-
-def judged(step: RescoredStep) -> StepJudged:
-    """Compare both rewards of a step.
-
-    Baselines and episodes without one of the rewards are skipped. Several speakers count as the
-    answering one.
-    """
-    answered = {answering(one).id for one in by_episode([t for t, _, _ in step.episodes])}
-    episodes, unscored = [], []
-    for trajectory, old, new in step.episodes:
-        if trajectory.role == "baseline" or trajectory.id not in answered:
-            continue
-        if isinstance(old.reward, Unscored):
-            continue
-        if isinstance(new.reward, Unscored):
-            unscored.append(new.reward.reason)
-            continue
-        where = (step.step, trajectory.problem.id, trajectory.chain, trajectory.group)
-        episodes.append(Judged(*where, old.reward, new.reward))
-    return StepJudged(step.step, step.artifact, tuple(episodes), tuple(unscored))
+        ranks = self.episodes[["old", "new"]].rank()
+        apart = (ranks["old"] - ranks["new"]).abs().sort_values(ascending=False, kind="stable")
+        ordered = self.episodes.loc[apart.index]
+        first = ordered[ordered["old"] != ordered["new"]].drop(columns="group").head(SHOWN)
+        return [
+            {str(name): episode[name] for name in episode} for episode in first.to_dict("records")
+        ]
 
 
-def tau(episodes: Iterable[Judged]) -> float | None:
+def tau(episodes: pd.DataFrame) -> float | None:
     """Kendall's tau-b (Biometrika 33, 239-251) over pairs of a group; None for a constant reward.
 
-    Advantages compare the episodes of a group, so pairs of other groups are skipped. A step of
-    groups with one episode each is one group.
+    Advantages compare the episodes of a group, so pairs of other groups are skipped. Groups with
+    one episode each are one group.
     """
-    groups = defaultdict(list)
-    for episode in episodes:
-        groups[episode.step, episode.group].append(episode)
-    if all(len(group) == 1 for group in groups.values()):
-        groups = {0: [group[0] for group in groups.values()]}  # type: ignore[assignment]
-    agreed = old_differs = new_differs = 0
-    for group in groups.values():
-        for one, other in combinations(group, 2):
-            old, new = _sign(one.old - other.old), _sign(one.new - other.new)
-            agreed += old * new
-            old_differs += abs(old)
-            new_differs += abs(new)
+    groups = [group for _, group in episodes.groupby(["step", "group"])]
+    if all(len(group) == 1 for group in groups):
+        groups = [episodes]
+    agreed = old_differs = new_differs = 0.0
+    for group in groups:
+        old, new = (
+            np.sign(np.subtract.outer(*[group[of].to_numpy()] * 2)) for of in ("old", "new")
+        )
+        agreed += float((old * new).sum())
+        old_differs += float(abs(old).sum())
+        new_differs += float(abs(new).sum())
     untied = old_differs * new_differs
     return agreed / sqrt(untied) if untied else None
 
 
-def view(second: Second, store: Store) -> RenderableType:
+def view(
+    run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
+) -> RenderableType:
     """A table with a row for each step, and the episodes on which the rewards differ most."""
-    title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in second.rewards)
+    title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)
-    for step in second.steps:
-        table.add_row(str(step.step), *_row(step.episodes))
-    if len(second.steps) > 1:
-        table.add_row("all", *_row(second.episodes), style="bold")
+    for step, episodes in scored.by_step.items():
+        table.add_row(str(step), *_row(episodes))
+    if len(scored.artifacts) > 1:
+        table.add_row("all", *_row(scored.episodes), style="bold")
     notes = []
-    if causes := [cause for step in second.steps for cause in step.unscored]:
+    if causes := [cause for step in scored.unscored.values() for cause in step]:
         missing = f"No new reward for {counted(len(causes), 'episode')}: {sentence(causes[0])}"
         notes = [f"{missing} Repeat the command to score them."]
-    if furthest := second.furthest:
-        notes.append("They differ most on:")
-    notes += [f"  old {e.old:g}, new {e.new:g}: {e.command(store, second.run)}" for e in furthest]
-    heading = Text(f"{second.run}: old reward, and {title}", "bold")
+    furthest = scored.furthest
+    notes += ["They differ most on:"] * bool(furthest)
+    notes += [f"  old {e['old']:g}, new {e['new']:g}: {_command(e, run, store)}" for e in furthest]
+    heading = Text(f"{run}: old reward, and {title}", "bold")
     return Group(heading, table, Text(LEGEND, "dim"), *map(Text, notes))
 
 
-def as_json(second: Second, store: Store) -> dict[str, JSON]:
+def as_json(
+    run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
+) -> dict[str, JSON]:
     """The same as JSON; an undefined tau is null."""
     steps: list[JSON] = [
         {
-            "step": step.step,
-            "artifact": step.artifact.to_json() if step.artifact else None,
-            "unscored": len(step.unscored),
-            **_numbers(step.episodes),
+            "step": step,
+            "artifact": artifact.to_json() if (artifact := scored.artifacts[step]) else None,
+            "unscored": len(scored.unscored[step]),
+            **_numbers(episodes),
         }
-        for step in second.steps
-    ]
-    names = ("step", "problem", "chain", "old", "new")
-    furthest: list[JSON] = [
-        {name: getattr(each, name) for name in names} | {"command": each.command(store, second.run)}
-        for each in second.furthest
+        for step, episodes in scored.by_step.items()
     ]
     return {
-        "run": second.run,
-        "rewards": {each.path: each.part.model_dump(mode="json") for each in second.rewards},
+        "run": run,
+        "rewards": {each.path: each.part.model_dump(mode="json") for each in rewards},
         "steps": steps,
-        "all": _numbers(second.episodes),
-        "furthest": furthest,
+        "all": _numbers(scored.episodes),
+        "furthest": [{**each, "command": _command(each, run, store)} for each in scored.furthest],
     }
 
 
-def _numbers(episodes: Sequence[Judged]) -> dict[str, JSON]:
-    return {
-        "episodes": len(episodes),
-        "old": fmean(each.old for each in episodes) if episodes else None,
-        "new": fmean(each.new for each in episodes) if episodes else None,
-        "tau": tau(episodes),
-    }
+def _command(episode: Mapping[str, JSON], run: str, store: Store) -> str:
+    """The command that shows an episode."""
+    words = ("--problem", str(episode["problem"]), "--chain", str(episode["chain"]))
+    return in_store(store, "agentfly", "show", f"{run}@{episode['step']}", *words)
 
 
-def _row(episodes: Sequence[Judged]) -> list[str]:
-    numbers = _numbers(episodes)
-    cells = zip(numbers.values(), ("d", ".3f", ".3f", ".2f"), strict=True)
+def _numbers(episodes: pd.DataFrame) -> dict[str, JSON]:
+    old, new = (float(episodes[of].mean()) if len(episodes) else None for of in ("old", "new"))
+    return {"episodes": len(episodes), "old": old, "new": new, "tau": tau(episodes)}
+
+
+def _row(episodes: pd.DataFrame) -> list[str]:
+    cells = zip(_numbers(episodes).values(), ("d", ".3f", ".3f", ".2f"), strict=True)
     return ["-" if number is None else format(number, pattern) for number, pattern in cells]
-
-
-def _sign(difference: float) -> int:
-    return (difference > 0) - (difference < 0)

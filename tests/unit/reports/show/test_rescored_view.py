@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
-from agentfly_core.reports.show.rescored_view import Judged, Second, StepJudged, tau
+from agentfly_core.reports.show.rescored_view import COLUMNS, TwiceScored, tau
 
 
-def judged(*groups: list[tuple[float, float]]) -> list[Judged]:
+def judged(*groups: list[tuple[float, float]]) -> pd.DataFrame:
     """Episodes by their old and new reward, in groups."""
-    return [
-        Judged(7, "add", chain, f"g{number}", *rewards)
+    rows = [
+        (7, "add", chain, f"g{number}", *rewards)
         for number, group in enumerate(groups)
         for chain, rewards in enumerate(group)
     ]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def test_pairs_are_compared_within_groups_only() -> None:
@@ -37,5 +39,5 @@ def test_groups_of_one_episode_are_one_group() -> None:
 
 def test_the_largest_differences_of_rank_come_first() -> None:
     episodes = judged([(0.0, 5.0), (1.0, 6.0), (2.0, 0.0), (2.0, 2.0)])
-    furthest = Second("demo", [], [StepJudged(7, None, tuple(episodes), ())]).furthest
-    assert [episode.chain for episode in furthest] == [2, 0, 1]
+    furthest = TwiceScored(episodes, {7: None}, {7: []}).furthest
+    assert [episode["chain"] for episode in furthest] == [2, 0, 1]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.tracking import background
+from agentfly_core.tracking.background import Background
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows import reporting
-from flows.reporting import Background
 from tests.support.waiting import LIMIT
 
 COMMAND = "`agentfly train quickstart`"
@@ -57,7 +57,7 @@ def test_calls_are_skipped_during_a_call_except_the_last_one(capsys: Output) -> 
 def test_the_end_does_not_wait_for_a_server_that_hangs(
     before: Exception | None, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    monkeypatch.setattr(reporting, "SERVER", 0.01)
+    monkeypatch.setattr(background, "SERVER", 0.01)
     released = threading.Event()
     sending = Background(SERVED, connected, lambda _: released.wait(LIMIT) and None, COMMAND)
     sending.error = before

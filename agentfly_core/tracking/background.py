@@ -1,0 +1,70 @@
+"""Calls to MLflow in a thread of their own: no stage waits for MLflow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from agentfly_core.system.formats.text import fault, redact
+from agentfly_core.tracking.mlflow_client import REFUSALS, MlflowRun, MlflowStore
+
+LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
+"""Limits of the wait at the end of a run: seconds for a database without a server, seconds for a
+server, and the share of the run's time for a server whose last answer was an error.
+"""
+
+
+@dataclass
+class Background:
+    """Calls `send` with the MlflowRun that `connect` returns, in a daemon thread.
+
+    `error` is the last call's error, None after a success. `command` sends the rest later.
+    """
+
+    place: MlflowStore
+    connect: Callable[[], MlflowRun]
+    send: Callable[[MlflowRun], None]
+    command: str
+    error: Exception | None = None
+    _mlflow: MlflowRun | None = None
+    _thread: threading.Thread = field(default_factory=threading.Thread)
+    _began: float = field(default_factory=monotonic)
+
+    def start(self) -> None:
+        """Send in the thread, unless the call before is at work."""
+        if not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._call, daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Send for the last time, within a time limit, and print what MLflow lacks."""
+        begin, limit = monotonic(), SERVER if self.place.served else LOCAL
+        if self.place.served and self.error:
+            limit = min(SERVER, max(1.0, OUTAGE * (begin - self._began)))
+        if self._thread.is_alive():
+            self._thread.join(limit)
+        self.start()
+        self._thread.join(max(0.0, begin + limit - monotonic()))
+        if self._thread.is_alive():
+            self.error = TimeoutError(f"no answer in {limit:.0f} s")
+        if self.error:
+            print(f"MLflow ({redact(self.place.uri)}) lacks data: {_reason(self.error)}.")
+            if getattr(self.error, "error_code", "") not in REFUSALS:  # it would fail again
+                print(f"Send the rest with {self.command}.")
+
+    def _call(self) -> None:
+        try:
+            self._mlflow = self._mlflow or self.connect()
+            self.send(self._mlflow)
+            self.error = None
+        except Exception as error:  # MLflow and its client raise many types
+            self.error = error
+
+
+def _reason(error: BaseException) -> str:
+    """The first error of a chain in one line."""
+    while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
+        error = cause
+    return fault(error).splitlines()[0][:200].rstrip(".")
