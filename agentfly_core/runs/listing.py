@@ -107,11 +107,9 @@ class Listed:
 
     def values(self, key: str) -> Sequence[JSON]:
         """Its tags, or its one experiment, state, name or value of a setting; empty without any."""
-        if key == "tag":
-            return self.tags
-        if key in FIELDS:
-            return [str(getattr(self, key))]
-        return [self.settings[key]] if key in self.settings else []
+        facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
+        single = {**self.settings, **facts}
+        return self.tags if key == "tag" else [single[key]] if key in single else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +162,7 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     """Two lines a run: its state, and the command that continues or shows it."""
     if not runs:
         return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
-    width = max(len(run.name) for run in runs)
-    differing = differences([run for run in runs if isinstance(run, Listed)])
-    shown = []
+    width, differing, shown = max(len(run.name) for run in runs), differences(runs), []
     for run in runs:
         name = (f"{run.name:<{width}}  ", "bold")
         if isinstance(run, Unreadable):
@@ -186,17 +182,14 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     return Group(*shown)
 
 
-def differences(runs: Sequence[Listed]) -> dict[str, dict[str, JSON]]:
-    """The settings in which runs differ, by run: changed settings, and the seed."""
-    changed = {key for run in runs for key in run.changed} | {"seed"}
-    apart = [key for key in changed if len({str(run.settings.get(key)) for run in runs}) > 1]
+def differences(runs: Sequence[Listed | Unreadable]) -> dict[str, dict[str, JSON]]:
+    """The settings in which readable runs differ, by run: changed settings, and the seed."""
+    readable = [run for run in runs if isinstance(run, Listed)]
+    changed = sorted({"seed", *(key for run in readable for key in run.changed)})
+    apart = [key for key in changed if len({str(run.settings.get(key)) for run in readable}) > 1]
     return {
-        run.name: {
-            key: run.settings.get(key)
-            for key in sorted(apart)
-            if key in run.changed or key == "seed"
-        }
-        for run in runs
+        run.name: {key: run.settings.get(key) for key in apart if key in {*run.changed, "seed"}}
+        for run in readable
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import attrgetter
+from dataclasses import asdict
 from typing import Literal
 
 from agentfly_core.config.loading import override
@@ -14,16 +14,6 @@ from agentfly_core.system.formats.text import did_you_mean
 
 Sorting = Literal["name", "time", "success", "step"]
 ListedRun = Listed | Unreadable
-FIGURES = (
-    "name",
-    "experiment",
-    "state",
-    "step",
-    "steps",
-    "success",
-    "created_ms",
-    "command",
-)
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
@@ -54,30 +44,25 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
     """Sort by name, or newest, best or furthest first with damaged runs last."""
-    by_name = sorted(runs, key=attrgetter("name"))
-    if by == "name":
-        return by_name
 
-    def rank(run: ListedRun) -> float:
+    def rank(run: ListedRun) -> tuple[float, str]:
         if isinstance(run, Unreadable):
-            return math.inf
-        figures = {"time": run.created_ms, "success": run.success, "step": run.step}
+            return (0.0 if by == "name" else math.inf), run.name
+        figures = {"time": run.created_ms, "success": run.success, "step": run.step, "name": 0}
         figure = figures[by]
-        return 1.0 if figure is None else -figure
+        return (1.0 if figure is None else -figure), run.name
 
-    return sorted(by_name, key=rank)
+    return sorted(runs, key=rank)
 
 
 def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
     """Runs as JSON; `differs` holds the settings in which they differ."""
-    differing = differences([run for run in runs if isinstance(run, Listed)])
+    differing = differences(runs)
     rows: list[JSON] = []
     for run in runs:
         if isinstance(run, Unreadable):
             rows.append({"name": run.name, "state": "damaged", "fault": run.fault})
             continue
-        figures = {name: getattr(run, name) for name in FIGURES}
-        more = {"owner": run.owner or None, "tags": list(run.tags), "changed": dict(run.changed)}
-        more["edited"] = list(run.edited)
-        rows.append({**figures, **more, "differs": differing[run.name]})
+        fields = {name: value for name, value in asdict(run).items() if name != "settings"}
+        rows.append({**fields, "owner": run.owner or None, "differs": differing[run.name]})
     return {"runs": rows}
