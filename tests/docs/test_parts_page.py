@@ -1,4 +1,4 @@
-"""The parts of docs/how-to/parts.md pass the tests shown there, and are one experiment."""
+"""The parts of docs/how-to/test-parts.md pass the tests shown there, and are one experiment."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from flows.__main__ import main
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/how-to/parts.md").read_text()
+PAGE = (ROOT / "docs/how-to/test-parts.md").read_text()
 FILES = dict(re.findall(r"`(\w+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(.*?)```", PAGE, re.DOTALL))
 PARTS = ("tool", "reward", "environment", "dataset", "agent", "algorithm")
 

@@ -27,7 +27,11 @@ from agentfly_core.testing.episodes import episode_specs, play, play_all, score_
 from tests.support.experiments import experiment_of
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/how-to/tools-and-rewards.md").read_text()
+TOOLS, DATA, READY_MADE = (
+    (ROOT / f"docs/{name}.md").read_text()
+    for name in ("how-to/tools-and-rewards", "how-to/data", "reference/ready-made")
+)
+PAGE = TOOLS + READY_MADE + DATA
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The examples of docs/tasks.md work."""
+"""The examples of docs/how-to/existing-tasks.md work."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ from agentfly_core.datasets.harbor import harbor
 from agentfly_core.records.trajectory import Problem
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/tasks.md").read_text()
+PAGE = (ROOT / "docs/how-to/existing-tasks.md").read_text()
 
 
 def test_the_task_of_the_page_has_settings_of_an_experiment(tmp_path, monkeypatch):
-    section = PAGE[PAGE.index("## Tasks of your own") :]
+    section = PAGE[PAGE.index("## How do I use Harbor") :]
     tree = re.search(r"```\n(count-words/\n.*?)```", section, re.DOTALL)[1]
     texts, name = {}, ""
     for line in tree.splitlines()[1:]:

@@ -1,5 +1,6 @@
-"""docs/how-to/mixtures.md describes experiments that can be run, and all settings of a task."""
+"""docs/how-to/data.md describes experiments that can be run, and all settings of a task."""
 
+import json
 import re
 
 import yaml
@@ -9,7 +10,8 @@ from agentfly_core.config.tasks import TaskLimits, TaskSettings
 from agentfly_core.experiment.checks import check
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/how-to/mixtures.md").read_text()
+DATA = (ROOT / "docs/how-to/data.md").read_text()
+PAGE = DATA[DATA.index("## How do I train on several tasks") :]
 
 
 def test_the_experiment_of_the_page_divides_a_step_as_shown():
@@ -23,3 +25,12 @@ def test_every_setting_of_a_task_is_on_the_page():
     assert {*re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)} == TaskSettings.model_fields.keys()
     limits = re.search(r"^\| `agent` .*limits of its own: (.*) \|$", PAGE, re.MULTILINE)[1]
     assert {*re.findall(r"`(\w+)`", limits)} == TaskLimits.model_fields.keys()
+
+
+def test_the_data_file_of_the_page_is_read(tmp_path, monkeypatch):
+    block = re.search(r"```yaml\n(data.*?)```", DATA, re.DOTALL)[1]
+    rows = [{"question": f"{number}?", "answer": "1"} for number in range(1250)]
+    (tmp_path / "problems.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.chdir(tmp_path)
+    rest = {"model": "nano", "rewards": {"agentfly_core.rewards.exact:exact": 1.0}, "steps": 1}
+    check(Settings.model_validate(yaml.safe_load(block) | rest))
