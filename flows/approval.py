@@ -17,9 +17,8 @@ from pydantic import Field
 from agentfly_core.reports.nights.night_ledger import DECIDED, Judgement, NightEntry, NightLedger
 from flows.flow_run import experiment_of_flow
 from flows.nights.events import record
-from flows.nights.report import report_aliases, report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
-from flows.run_pages import artifact_key
+from flows.run_pages import artifact_key, report_aliases, report_night
 
 SECONDS_OF_A_DAY = 86400
 LOOK_S = 2

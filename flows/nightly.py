@@ -18,8 +18,7 @@ from prefect.context import FlowRunContext
 from agentfly_core.config import loading
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.night_ledger import DECIDED, NightLedger
-from agentfly_core.reports.nights.night_plan import PREFIX, name_of_night
-from agentfly_core.reports.nights.nights import Nights
+from agentfly_core.reports.nights.nights import PREFIX, Nights, name_of_night
 from flows.flow_run import devices, experiment_of_flow
 from flows.nights.deployment_schedule import record_missed, scheduled_date
 from flows.nights.flow_work import FlowWork

@@ -1,4 +1,4 @@
-"""Links between a flow run in Prefect and its run in MLflow."""
+"""Pages of runs and nights: links between a flow run in Prefect and its run in MLflow, reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
 from agentfly_core.config.site import Site
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.records.run_record import Summary
+from agentfly_core.reports.nights.night_ledger import NightLedger
+from agentfly_core.reports.nights.night_report import night_page
+from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import prefect_key, storable
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import page
+from agentfly_core.tracking.mlflow_client import add_report, page, set_aliases
 from flows.local.display import summary_page
 from flows.local.mlflow_ui import PORT, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page
@@ -83,3 +87,39 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
             hint = "" if server else f" (while `agentfly open mlflow {run}` serves it)"
             return f"[{words}]({address}){hint}"
     return ""
+
+
+def report_night(ledger: NightLedger, site: Site, night: str) -> None:
+    """Report a judged night: the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
+    this flow run, and report.md of its MLflow run.
+
+    Never raises; `agentfly report` writes the file again.
+    """
+    store, page = ledger.store, ""
+    with logged(f"The report of {night} was not written"):
+        page = night_page(store, night)
+        store.write_text(RunLayout(night).report, page)
+    if not page:
+        return
+    with logged(f"The report of {night} is not in MLflow"):
+        address = this_page()
+        text = f"{page}\n[The night's flow run in Prefect]({address})\n"
+        for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
+            add_report(mlflow_place(site), run_id, text, address)
+    link = mlflow_link(store, site, night, "The night's run in MLflow")
+    show_page("night", ledger.experiment, f"{page}\n{link}", f"Outcome of {night}")
+
+
+def report_aliases(ledger: NightLedger, site: Site) -> None:
+    """Set MLflow's aliases `champion` and `challenger`, the last finished night's policy.
+
+    Never raises; the next night sets them again.
+    """
+    with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
+        history = ledger.read()
+        champion = history.champion
+        digests = {"champion": champion.policy.digest if champion else ""}  # empty removes it
+        finished = [entry.night for entry in history.entries if entry.event == "finished"]
+        if finished and record_of(ledger.store, finished[-1]):
+            digests["challenger"] = last_policy(ledger.store, finished[-1]).policy.digest
+        set_aliases(mlflow_place(site), f"agentfly-{ledger.experiment}", digests)

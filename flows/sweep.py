@@ -10,9 +10,12 @@ from pathlib import Path
 
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
-from agentfly_core.reports.compare.run_comparison import require_comparable
+from agentfly_core.reports.compare.run_comparison import (
+    planned,
+    problems_digest,
+    require_comparable,
+)
 from agentfly_core.reports.compare.sweep import grid, is_finished
-from agentfly_core.reports.compare.tried_policy import planned, problems_digest
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest

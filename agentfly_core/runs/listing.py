@@ -1,11 +1,12 @@
-"""The runs of a store: states, owners, names, and the command that continues each."""
+"""The runs of a store: state, owner, name and next command of each; their filters and order."""
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentfly_core.config import loading
+from agentfly_core.config.loading import override
 from agentfly_core.experiment.run_layout import (
     RunLayout,
     finished_summary,
@@ -29,12 +31,13 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import clip, fault
+from agentfly_core.system.formats.text import clip, did_you_mean, fault
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
 FIELDS = ("tag", "experiment", "state", "name")
 """What `agentfly list --filter KEY=VALUE` finds beside settings."""
+Sorting = Literal["name", "time", "success", "step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,12 @@ class Unreadable:
         return f"{self.name} damaged"
 
 
-def listed(store: Store) -> list[Listed | Unreadable]:
+ListedRun = Listed | Unreadable
+
+
+def listed(store: Store) -> list[ListedRun]:
     """The runs of a store, by name."""
-    runs: list[Listed | Unreadable] = []
+    runs: list[ListedRun] = []
     for name in store.names("runs"):
         try:
             if (record := record_of(store, name)) is not None:
@@ -158,7 +164,7 @@ def run_named(store: Store, reference: str) -> str:
     return f"{matches[0] if matches else name}{at}{step}"
 
 
-def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
+def view(runs: list[ListedRun], store: Store) -> RenderableType:
     """Two lines a run: its state, and the command that continues or shows it."""
     if not runs:
         return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
@@ -182,7 +188,7 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     return Group(*shown)
 
 
-def differences(runs: Sequence[Listed | Unreadable]) -> dict[str, dict[str, JSON]]:
+def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
     """The settings in which readable runs differ, by run: changed settings, and the seed."""
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
@@ -263,3 +269,55 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
     """Current settings of an experiment's file, which many runs share."""
     now: dict[str, JSON] = loading.read(path).settings.model_dump(mode="json")
     return now
+
+
+def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
+    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text.
+
+    Raises ValueError for a key or a value that none of the runs has.
+    """
+    kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
+    for condition in wanted:
+        if "=" in condition:
+            key, value = override(condition)
+            _require_existing(readable, key, value)
+            kept = [run for run in kept if isinstance(run, Listed) and run.has(key, value)]
+        else:
+            kept = [run for run in kept if condition.casefold() in run.words.casefold()]
+    return kept
+
+
+def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
+    if not runs or (key == "state" and value in STYLES) or any(run.has(key, value) for run in runs):
+        return
+    if values := {typed(value) for run in runs for value in run.values(key)}:
+        hint = did_you_mean(typed(value), sorted(values))
+        raise ValueError(f"--filter: no run has {key}={typed(value)}.{hint}")
+    keys = sorted({*FIELDS, *(key for run in runs for key in run.settings)})
+    raise ValueError(f"--filter: no run has {key!r}.{did_you_mean(key, keys)}")
+
+
+def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
+    """Sort by name, or newest, best or furthest first with damaged runs last."""
+
+    def rank(run: ListedRun) -> tuple[float, str]:
+        if isinstance(run, Unreadable):
+            return (0.0 if by == "name" else math.inf), run.name
+        figures = {"time": run.created_ms, "success": run.success, "step": run.step, "name": 0}
+        figure = figures[by]
+        return (1.0 if figure is None else -figure), run.name
+
+    return sorted(runs, key=rank)
+
+
+def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
+    """Runs as JSON; `differs` holds the settings in which they differ."""
+    differing = differences(runs)
+    rows: list[JSON] = []
+    for run in runs:
+        if isinstance(run, Unreadable):
+            rows.append({"name": run.name, "state": "damaged", "fault": run.fault})
+            continue
+        fields = {name: value for name, value in asdict(run).items() if name != "settings"}
+        rows.append({**fields, "owner": run.owner or None, "differs": differing[run.name]})
+    return {"runs": rows}

@@ -13,8 +13,8 @@ from agentfly_core.reports.compare.run_steps import run_steps, view
 from agentfly_core.reports.show import choice, printed, rescored_view
 from agentfly_core.reports.show.as_json import both_json, episodes_json
 from agentfly_core.reports.show.choice import Conditions
+from agentfly_core.reports.show.printed import most_changed, played_twice, show_both
 from agentfly_core.reports.show.rescored_view import TwiceScored
-from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
 from flows.cli.arguments import RUNS, AsJson, StoreArg

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agentfly_core.reports.show import run_choice
-from agentfly_core.runs.listing import listed, view
+from agentfly_core.runs import listing
 from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import AsJson, StoreArg
 from flows.local.terminal import output
@@ -16,7 +15,7 @@ from flows.store import store_at
 
 def list_runs(
     *,
-    sort: run_choice.Sorting = "name",
+    sort: listing.Sorting = "name",
     filters: Annotated[tuple[str, ...], Parameter(name="--filter")] = (),
     store_uri: StoreArg = "",
     as_json: AsJson = False,
@@ -31,9 +30,9 @@ def list_runs(
             tag=WORD, update.learning_rate=3e-4; may be given again, and all must hold
     """
     store = store_at(store_uri)
-    everything = listed(store)
-    runs = run_choice.ordered(run_choice.only(everything, filters), sort)
+    everything = listing.listed(store)
+    runs = listing.ordered(listing.only(everything, filters), sort)
     if everything and not runs and not as_json:
         print(f"None of {counted(len(everything), 'run')} matches {' and '.join(filters)}.")
     else:
-        output(lambda: run_choice.as_json(runs), lambda: view(runs, store), as_json)
+        output(lambda: listing.as_json(runs), lambda: listing.view(runs, store), as_json)

@@ -56,7 +56,7 @@ def evaluate(
     load_checked(arguments)
     progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
     with progress, orchestrated("evaluate", typed.get):
-        from flows.evaluate import evaluate as flow
+        from flows.stages import evaluate as flow
 
         rates = flow(**arguments, policy=policy)
     output(lambda: rates, lambda: Markdown(rates_table(rates)), as_json)
@@ -81,7 +81,7 @@ def prepare(
     experiment = load_checked(arguments)
     progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
     with progress, orchestrated("prepare", typed.get):
-        from flows.prepare import prepare as flow
+        from flows.stages import prepare as flow
 
         data = flow(**arguments)
     shown = preview(experiment.store, data, sample)
@@ -101,7 +101,7 @@ def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HE
     settings = load_checked(arguments).settings
     checks.check_trainable(settings.model, settings.update.share_prefixes)
     with orchestrated("warm-start", typed.get):
-        from flows.warm_start import warm_start_only as flow
+        from flows.stages import warm_start_only as flow
 
         policy = flow(**arguments)
     print(f"{policy.uri}\n{policy.digest}")

@@ -10,7 +10,7 @@ from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Store
 from flows.experiments import load_experiment
-from flows.nights.report import report_aliases
+from flows.run_pages import report_aliases
 
 
 def promote(store: Store, run: str) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, cast
 
 from agentfly_core.reports.nights.night_ledger import NightLedger
-from agentfly_core.reports.nights.night_plan import PREFIX, date_of
+from agentfly_core.reports.nights.nights import PREFIX, date_of
 from agentfly_core.system.formats.text import fault
 from flows.nights.events import record
 

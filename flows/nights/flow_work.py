@@ -14,16 +14,15 @@ from agentfly_core.pipeline.retention import require_space_for_night
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.confirmation import confirmed_verdict, way
 from agentfly_core.reports.nights.held_out import held_out, is_evaluated
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
-from agentfly_core.reports.nights.night_plan import recorded_changes
-from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
+from agentfly_core.reports.nights.nights import recorded_changes
+from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict, way
 from agentfly_core.store.artifact import Artifact, Pointer
 from flows.flow_run import experiment_of_flow
 from flows.local.state_dirs import settle
 from flows.nights.events import emit, request_approval
-from flows.nights.report import report_aliases, report_night
+from flows.run_pages import report_aliases, report_night
 from flows.train import train
 from tasks.stages import TASKS
 

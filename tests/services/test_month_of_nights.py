@@ -18,16 +18,16 @@ from prefect.server.schemas.schedules import CronSchedule
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.confirmation import confirmed_verdict
 from agentfly_core.reports.nights.held_out import HeldOut
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import Nights
-from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict
+from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
-from flows.nights import deployment_schedule, events, report
+from flows import run_pages
+from flows.nights import deployment_schedule, events
 from flows.nights.deployment_schedule import record_missed
-from flows.nights.report import report_aliases
+from flows.run_pages import report_aliases
 from tests.support.experiments import experiment as experiment_in
 from tests.support.mlflow_store import new_store
 from tests.support.nights import Played, published, scripted_run
@@ -119,7 +119,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     ledger = NightLedger(experiment.store, experiment.name)
     month = Month(experiment, ledger, data, client)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "mlflow_place", lambda *_: place)
+        patch.setattr(run_pages, "mlflow_place", lambda *_: place)
         patch.setattr(events, "emit", lambda *_: None)
         for today in NIGHTS:
             patch.setattr(

@@ -20,8 +20,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
 from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowRun, MlflowStore
 from flows.local.prefect_server import deliver, use
-from flows.nights.report import report_night
-from flows.run_pages import artifact_key
+from flows.run_pages import artifact_key, report_night
 from tests.support.judged_night import played_night
 from tests.support.servers import request
 

@@ -20,10 +20,15 @@ from agentfly_core.reports.compare.learning_curves import (
     is_anything_solved,
     plotted,
 )
-from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, compared, shown
+from agentfly_core.reports.compare.run_comparison import (
+    RunComparison,
+    SeedGroup,
+    compared,
+    shown,
+    tried,
+)
 from agentfly_core.reports.compare.seed_intervals import Estimate
 from agentfly_core.reports.compare.sweep import runs_named
-from agentfly_core.reports.compare.tried_policy import tried
 from agentfly_core.runs.listing import run_named
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted

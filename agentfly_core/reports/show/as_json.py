@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Trajectory, Unscored
 from agentfly_core.reports.show.choice import StoredEpisode, by_episode
-from agentfly_core.reports.show.side_by_side import Twice
+from agentfly_core.reports.show.printed import Twice
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 from agentfly_core.system.formats.json_value import JSON, as_json
 

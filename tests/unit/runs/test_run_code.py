@@ -10,8 +10,7 @@ from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.user_code import changed, code_of, continued, edited
-from agentfly_core.reports.show.run_choice import as_json
-from agentfly_core.runs.listing import listed, view
+from agentfly_core.runs.listing import as_json, listed, view
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_request import similar_run
 from agentfly_core.store.artifact import Pointer
@@ -246,4 +245,4 @@ def test_the_list_names_an_edited_function(project):
     console = Console(file=io.StringIO(), width=200)
     console.print(view([run], now.store))
     assert "  own_tools.lookup changed" in console.file.getvalue()
-    assert as_json([run])["runs"][0]["edited"] == ["own_tools.lookup"]
+    assert as_json([run])["runs"][0]["edited"] == ("own_tools.lookup",)

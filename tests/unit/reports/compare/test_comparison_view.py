@@ -11,9 +11,8 @@ from rich.console import Console
 
 from agentfly_core.reports.compare.comparison_view import draw, view
 from agentfly_core.reports.compare.learning_curves import AXES, Curve
-from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup
+from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, TriedPolicy
 from agentfly_core.reports.compare.seed_intervals import Estimate
-from agentfly_core.reports.compare.tried_policy import TriedPolicy
 
 RATE, SIZE = "update.learning_rate", "rollout.group_size"
 

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.reports.compare.run_comparison import RunComparison, compared, shown
-from agentfly_core.reports.compare.tried_policy import TriedPolicy, tried
+from agentfly_core.reports.compare.run_comparison import (
+    RunComparison,
+    TriedPolicy,
+    compared,
+    shown,
+    tried,
+)
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
 from tests.support.tried_runs import (

@@ -9,14 +9,14 @@ import pytest
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.records.dataset import build
-from agentfly_core.reports.nights.confirmation import (
+from agentfly_core.reports.nights.held_out import HeldOut
+from agentfly_core.reports.nights.promotion import (
+    BothHeldOut,
     Way,
     confirmed_verdict,
     looks,
     way,
 )
-from agentfly_core.reports.nights.held_out import HeldOut
-from agentfly_core.reports.nights.promotion import BothHeldOut
 from tests.support.mixtures import SUMS
 from tests.support.mixtures import settings_with as mixture
 

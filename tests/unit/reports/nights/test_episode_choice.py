@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Unscored,
 )
-from agentfly_core.reports.nights.episode_choice import changed, conversation
+from agentfly_core.reports.nights.night_report import changed, conversation
 from agentfly_core.runs.episodes import Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 

@@ -27,8 +27,7 @@ from agentfly_core.reports.nights.night_ledger import (
     NightLedger,
     ScoredProblems,
 )
-from agentfly_core.reports.nights.night_plan import beginning
-from agentfly_core.reports.nights.nights import Nights
+from agentfly_core.reports.nights.nights import Nights, beginning
 from agentfly_core.reports.nights.promotion import Comparison, Verdict
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey

@@ -11,7 +11,7 @@ from rich.console import Console
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
 from agentfly_core.reports.show.as_json import both_json
 from agentfly_core.reports.show.choice import by_episode
-from agentfly_core.reports.show.side_by_side import most_changed, played_twice, show_both
+from agentfly_core.reports.show.printed import most_changed, played_twice, show_both
 from agentfly_core.runs.episodes import Episodes, Pair, Piece
 from agentfly_core.testing.trajectories import trajectory, turn
 

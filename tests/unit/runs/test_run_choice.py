@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly_core.reports.show.run_choice import Sorting, as_json, only, ordered
-from agentfly_core.runs.listing import Listed, Unreadable, differences, view
+from agentfly_core.runs.listing import (
+    Listed,
+    Sorting,
+    Unreadable,
+    as_json,
+    differences,
+    only,
+    ordered,
+    view,
+)
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
 
