@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agentfly_core.records import intervals
+from agentfly_core.reports.compare.seed_intervals import difference
 from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness, learning
 
@@ -54,8 +54,9 @@ def main() -> None:
 def rows(whole: Evaluation, ablated: Mapping[str, Evaluation]) -> Iterator[list[str]]:
     """The policy with the whole agent and with another one, and the paired difference."""
     for name, without in ablated.items():
-        difference, (low, high) = intervals.improvement(whole.solved, without.solved)
-        shares = f"{whole.success:.3f}", f"{without.success:.3f}", f"{difference:+.3f}"
+        gain = difference([whole.solved], [without.solved])
+        low, high = gain.interval
+        shares = f"{whole.success:.3f}", f"{without.success:.3f}", f"{gain.value:+.3f}"
         yield [name, str(len(without.solved)), *shares, f"{low:+.3f} to {high:+.3f}"]
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 
 from agentfly_core import algorithms
-from agentfly_core.records import intervals
+from agentfly_core.reports.compare.seed_intervals import difference
 from benchmarks import harness
 from benchmarks.harness import Evaluated
 
@@ -60,10 +60,11 @@ def rows(results: Mapping[str, Sequence[Evaluated]]) -> Iterator[list[str]]:
         for seed, run in enumerate(seeds):
             before |= {f"{seed}/{problem}": solved for problem, solved in run.before.solved.items()}
             after |= {f"{seed}/{problem}": solved for problem, solved in run.after.solved.items()}
-        difference, (low, high) = intervals.improvement(before, after)
+        gain = difference([before], [after])
+        low, high = gain.interval
         befores = "  ".join(f"{run.before.success:.3f}" for run in seeds)
         afters = "  ".join(f"{run.after.success:.3f}" for run in seeds)
-        yield [name, befores, afters, f"{difference:+.3f}", f"{low:+.3f} to {high:+.3f}"]
+        yield [name, befores, afters, f"{gain.value:+.3f}", f"{low:+.3f} to {high:+.3f}"]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from agentfly_core.records import intervals
+from agentfly_core.reports.compare.seed_intervals import difference
 from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness
 from benchmarks.harness import Evaluated
@@ -57,8 +57,9 @@ def rows(results: Mapping[str, Evaluated]) -> Iterator[list[str]]:
 
 def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
     """The same of the share of episodes of each problem that were solved."""
-    difference, (low, high) = intervals.improvement(before, after)
-    shares = f"{fmean(before.values()):.3f}", f"{fmean(after.values()):.3f}", f"{difference:+.3f}"
+    gain = difference([before], [after])
+    low, high = gain.interval
+    shares = f"{fmean(before.values()):.3f}", f"{fmean(after.values()):.3f}", f"{gain.value:+.3f}"
     return [name, str(len(after)), *shares, f"{low:+.3f} to {high:+.3f}"]
 
 

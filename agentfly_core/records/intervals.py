@@ -1,4 +1,4 @@
-"""Rates over problems with their intervals, and two policies' difference on the same problems."""
+"""Rates over problems with their intervals."""
 
 from __future__ import annotations
 
@@ -134,22 +134,3 @@ def pass_at(k: int, solved: int, episodes: int) -> float:
             "and 0 <= solved <= episodes."
         )
     return 1.0 - math.comb(episodes - solved, k) / math.comb(episodes, k)
-
-
-def improvement(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, Interval]:
-    """The mean of after - before over the same problems, and its 95 % interval.
-
-    mean(d) +- z s(d) / sqrt(n) with d the differences by problem and s their unbiased standard
-    deviation: the paired analysis of "Adding Error Bars to Evals" (arXiv 2411.00640, section 4.2).
-    Raises ValueError when the problems differ or are fewer than two.
-    """
-    if len(before) < 2 or before.keys() != after.keys():
-        odd = sorted(before.keys() ^ after.keys())[:3]
-        raise ValueError(
-            f"Got {len(before)} problems before and {len(after)} after (in one only: {odd}), "
-            "expected the same two or more: evaluate both policies on the same split."
-        )
-    differences = [after[problem] - before[problem] for problem in before]
-    middle = statistics.fmean(differences)
-    spread = Z95 * statistics.stdev(differences) / math.sqrt(len(differences))
-    return middle, (middle - spread, middle + spread)

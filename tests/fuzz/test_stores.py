@@ -13,8 +13,8 @@ import pytest
 from agentfly_core.config.experiment import Fork
 from agentfly_core.pipeline.retention import kept_for_others
 from agentfly_core.reports.compare.comparison_view import view as compared_view
-from agentfly_core.reports.compare.learning_curves import curve
 from agentfly_core.reports.compare.run_comparison import compared, tried
+from agentfly_core.reports.compare.run_steps import curve
 from agentfly_core.reports.compare.sweep import runs_named
 from agentfly_core.reports.show import printed as printing
 from agentfly_core.reports.show.choice import by_episode

@@ -11,7 +11,14 @@ from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.reports.compare.learning_curves import (
+from agentfly_core.reports.compare.run_comparison import (
+    RunComparison,
+    SeedGroup,
+    compared,
+    shown,
+    tried,
+)
+from agentfly_core.reports.compare.run_steps import (
     AXES,
     NOTHING,
     Curve,
@@ -19,13 +26,6 @@ from agentfly_core.reports.compare.learning_curves import (
     curve,
     is_anything_solved,
     plotted,
-)
-from agentfly_core.reports.compare.run_comparison import (
-    RunComparison,
-    SeedGroup,
-    compared,
-    shown,
-    tried,
 )
 from agentfly_core.reports.compare.seed_intervals import Estimate
 from agentfly_core.reports.compare.sweep import runs_named

@@ -8,7 +8,6 @@ import pytest
 from agentfly_core.records.intervals import (
     Mean,
     Rate,
-    improvement,
     mean,
     pass_at,
     student,
@@ -49,28 +48,6 @@ def test_several_episodes_a_problem_count_as_one_trial() -> None:
 def test_the_success_of_no_problem_is_refused() -> None:
     with pytest.raises(ValueError, match="of 0 trials"):
         success({})
-
-
-def test_the_paired_interval_is_the_one_made_by_hand() -> None:
-    # differences 1 0 0 1: mean 0.5, variance 1/3, standard error sqrt(1/12) = 0.288675, times
-    # 1.959964 = 0.565793
-    before, after = (
-        {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.0},
-        {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0},
-    )
-    mean, interval = improvement(before, after)
-    assert mean == 0.5
-    assert interval == pytest.approx((0.5 - 0.565793, 0.5 + 0.565793), abs=1e-6)
-
-
-def test_a_policy_compared_with_itself_gains_exactly_nothing() -> None:
-    solved = {"a": 1.0, "b": 0.0, "c": 1.0}
-    assert improvement(solved, solved) == (0.0, (0.0, 0.0))
-
-
-def test_policies_with_different_problems_are_not_compared() -> None:
-    with pytest.raises(ValueError, match=r"in one only: \['b', 'c'\]"):
-        improvement({"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 1.0})
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])

@@ -10,8 +10,8 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from agentfly_core.reports.compare.comparison_view import draw, view
-from agentfly_core.reports.compare.learning_curves import AXES, Curve
 from agentfly_core.reports.compare.run_comparison import RunComparison, SeedGroup, TriedPolicy
+from agentfly_core.reports.compare.run_steps import AXES, Curve
 from agentfly_core.reports.compare.seed_intervals import Estimate
 
 RATE, SIZE = "update.learning_rate", "rollout.group_size"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.reports.compare.learning_curves import AXES, Curve, curve, plotted
+from agentfly_core.reports.compare.run_steps import AXES, Curve, curve, plotted
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
 from tests.support.tried_runs import experiment_with, finished, project
