@@ -8,8 +8,8 @@ from pathlib import Path
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import POOL
 from flows.local.state_dirs import settle
-from flows.nights.alarms import create_automations
 from flows.nights.deployment_schedule import create_schedule
+from flows.nights.events import create_automations
 
 
 def main() -> int:

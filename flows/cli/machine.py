@@ -23,7 +23,7 @@ from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
 from flows.local.up import LOG, detached, end, require_startable, serve, show_status
 from flows.new_project import create
-from flows.nights import alarms
+from flows.nights import events
 
 LISTS = Path(__file__).resolve().parents[1] / "requirements"
 
@@ -43,7 +43,7 @@ def doctor(*, sandbox: bool = False) -> int:
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
     site, places = loading.site("local"), settle(Path.cwd())
     findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
-    findings.append(alarms.nights(places.api, site.ping_url_env))
+    findings.append(events.nights(places.api, site.ping_url_env))
     VisibleConsole().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 

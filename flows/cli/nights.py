@@ -10,10 +10,10 @@ from rich.table import Table
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_report import night_page
+from flows import approval
 from flows.cli.arguments import HERE, RUNS, ExperimentArg, StoreArg, Where
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
-from flows.nights import by_person
 from flows.store import store_at
 
 
@@ -55,7 +55,7 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
     Args:
         run: name of a run, for its last policy, or RUN@STEP
     """
-    print(by_person.promote(store_at(store_uri), run))
+    print(approval.promote_run(store_at(store_uri), run))
 
 
 def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
@@ -64,4 +64,4 @@ def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
     For example `agentfly demote quickstart`.
     """
     experiment = load_experiment(target, [], where.site, where.store)
-    print(by_person.demote(experiment.store, experiment.name, experiment.site))
+    print(approval.withdraw(experiment.store, experiment.name, experiment.site))

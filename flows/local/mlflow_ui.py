@@ -1,14 +1,19 @@
-"""MLflow's server and UI on the project's store, and a run's page in it."""
+"""MLflow's server and UI on the project's store, and a run's page in MLflow or Prefect."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 from pathlib import Path
+from typing import Literal
 
 from agentfly_core.config.site import Site
+from agentfly_core.runs.listing import continuing
+from agentfly_core.runs.run import known_run, links_of
+from agentfly_core.store.store import Store
 from agentfly_core.tracking.mlflow_client import MlflowStore, page
 from flows.local.own_servers import ACCOUNTS, USER, Program, free_port, mark, own, password, shown
+from flows.local.prefect_server import open_flow_run
 from flows.local.state_dirs import settle
 
 PORT = 5000
@@ -19,6 +24,8 @@ database_uri = sqlite:///{accounts}
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 auth_cache_ttl_seconds = 60
 """
+Ui = Literal["mlflow", "prefect"]
+IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 def mlflow_server(place: MlflowStore, port: int) -> Program:
@@ -68,3 +75,20 @@ def open_run(place: MlflowStore, run_id: str) -> None:
     if not server:
         print(f"Sign in as {USER} with {shown(place.state)}", flush=True)
         mlflow_server(place, port).become()
+
+
+def open_page(store: Store, run: str, ui: Ui) -> None:
+    """Print a run's address, and become the server of its UI if none runs.
+
+    Raises ValueError for a run that the UI does not have.
+    """
+    record = known_run(store, run)
+    ids = links_of(store, run).get(IDS[ui])
+    if not ids:
+        again = continuing(store, run, record)
+        raise ValueError(f"{ui} was not reached while {run} was at work. To send the run: {again}")
+    places = settle(Path.cwd())
+    if ui == "prefect":
+        open_flow_run(places, ids[-1])
+    else:
+        open_run(MlflowStore.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, cast
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.nights import PREFIX, date_of
 from agentfly_core.system.formats.text import fault
-from flows.nights.events import record
+from flows.nights.events import DEPLOYMENT, record
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
-DEPLOYMENT = "nightly/nightly"
 SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
 """Prefect's idempotency key of a flow run: deployment, schedule, start in the schedule's zone."""
 DAY = timedelta(days=1)

@@ -17,9 +17,15 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
 from flows.local.flow_run_owners import LABEL, crash_dead
 from flows.local.prefect_server import deliver, use
-from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, create_automations, nights
 from flows.nights.deployment_schedule import record_missed, scheduled_nights
-from flows.nights.events import emit, request_approval
+from flows.nights.events import (
+    ALARMS_BLOCK,
+    NOTICES_BLOCK,
+    create_automations,
+    emit,
+    nights,
+    request_approval,
+)
 from tests.support.experiments import experiment as experiment_in
 from tests.support.project import PROGRAMS
 from tests.support.servers import receiver, request

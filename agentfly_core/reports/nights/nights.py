@@ -131,7 +131,10 @@ class Nights:
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
         champion = history.champion or policy_at(self.experiment.store, night, 0)
-        verdict = self.work.verdict(night, champion, challenger, confirmations(history))
+        judged = [e.details for e in history.entries if isinstance(e.details, Judgement)]
+        compared = [one.name for each in judged for one in each.verdict.comparisons]
+        earlier = compared.count(CONFIRMATION)  # each uses up problems
+        verdict = self.work.verdict(night, champion, challenger, earlier)
         if self.ledger.read().champion != history.champion:
             return self.decide(night)
         event: NightEvent = "worse" if verdict.worse else "kept"
@@ -170,12 +173,6 @@ def policy_at(store: Store, run: str, step: int) -> Champion:
 def last_policy(store: Store, run: str) -> Champion:
     """Return the policy of a run's last step as a champion."""
     return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
-
-
-def confirmations(history: NightHistory) -> int:
-    """Count the confirmations so far: each uses up problems."""
-    judged = [e.details for e in history.entries if isinstance(e.details, Judgement)]
-    return sum(one.name == CONFIRMATION for each in judged for one in each.verdict.comparisons)
 
 
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:

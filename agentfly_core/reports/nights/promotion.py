@@ -274,10 +274,9 @@ def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
 
     A split sets this share of them aside, chosen by their ids and so always the same ones.
     """
-    if how != "split":
-        return held, replace(held, by_problem={})
-
-    def set_aside(problem: str) -> bool:
-        return hashing.seed("confirmation", problem) < share * 2**63
-
-    return held.where(lambda problem: not set_aside(problem)), held.where(set_aside)
+    aside = {
+        problem
+        for problem in held.by_problem
+        if how == "split" and hashing.seed("confirmation", problem) < share * 2**63
+    }
+    return held.where(lambda problem: problem not in aside), held.where(aside.__contains__)

@@ -12,9 +12,9 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.reports.nights.night_ledger import Champion, NightLedger
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import ArtifactKey
+from flows import approval
 from flows.__main__ import main
 from flows.experiments import load_experiment
-from flows.nights import by_person
 
 TINY = """
 model: nano:calculator
@@ -31,7 +31,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(by_person, "report_aliases", lambda *_: None)
+    monkeypatch.setattr(approval, "report_aliases", lambda *_: None)
     experiment = load_experiment("tiny", [], "local", "")
     with opened(experiment, RUN) as run:
         for step in (1, 2):
