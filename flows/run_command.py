@@ -10,7 +10,7 @@ from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.pipeline.forking import forked
+from agentfly_core.pipeline.loop.forking import forked
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing, experiment_of, run_named
 from agentfly_core.runs.run import known_run, refuse_if_open

@@ -12,7 +12,7 @@ from prefect.runtime import flow_run
 
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.pipeline.forking import check_start
+from agentfly_core.pipeline.loop.forking import check_start
 from agentfly_core.pipeline.loop.training import Training, end_after
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import Run, opened

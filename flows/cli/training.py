@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.pipeline.forking import require_origin
+from agentfly_core.pipeline.loop.forking import require_origin
 from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.run import known_run
 from agentfly_core.runs.run_request import RunRequest

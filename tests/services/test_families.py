@@ -20,6 +20,7 @@ from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.training.client import DeepSpeedLearner
+from flows.__main__ import main
 from tests.support import families, learning
 from tests.support.families import FAMILIES, HYBRIDS
 from tests.support.played import crowd
@@ -79,3 +80,11 @@ def sampled(vllm: VLLM) -> tuple[tuple[int, ...], tuple[float, ...]]:
         return reply.tokens, reply.logprobs
 
     return asyncio.run(play())
+
+
+@pytest.mark.usefixtures("service_address")
+def test_the_command_admits_a_model_with_all_samplers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["admit", "nano:calculator"]) == 0
+    printed = capsys.readouterr().out
+    assert "ok  sampler vLLM" in printed
+    assert printed.endswith("nano:calculator can be trained on this machine.\n")

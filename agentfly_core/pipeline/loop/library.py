@@ -17,9 +17,9 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.checks import check_inputs, check_run
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.forking import check_start
 from agentfly_core.pipeline.loop import loading
 from agentfly_core.pipeline.loop.evaluation import Evaluator
+from agentfly_core.pipeline.loop.forking import check_start
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training, end_after
 from agentfly_core.pipeline.play import episodes as plays

@@ -17,7 +17,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.forking import check_start, forked, require_origin
+from agentfly_core.pipeline.loop.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
 from agentfly_core.pipeline.stages.rejection_sampling import artifacts

@@ -1,0 +1,261 @@
+"""Admission of a model by proof: the parts that training needs are tried on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.config.parts import AgentPart
+from agentfly_core.config.reference import LocalModel, model_reference
+from agentfly_core.config.site import Site
+from agentfly_core.inference import vllm_server
+from agentfly_core.inference.in_process import TransformersSampler
+from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
+from agentfly_core.inference.templates.text_encoder import TextEncoder
+from agentfly_core.inference.vllm_client import VLLM
+from agentfly_core.models import lora, model_config, pretrained, probe, reference
+from agentfly_core.models.known import require
+from agentfly_core.records.trajectory import Problem, Sampled
+from agentfly_core.system.formats.text import fault, sentence
+from agentfly_core.system.service import new_address, supervised
+from agentfly_core.training.policy import Policy, load_policy
+from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
+
+TEXTS = (
+    "What is 41 + 58?",
+    "  two spaces, a tab\tand a line\n\n",
+    "Grüße, naïve café, 你好, здравствуйте, 🙂",
+    '{"expression": "(3 - 1) * 2", "nested": {"list": [1, null, "\\\\n"]}}',
+    "def f(x):\n    return x\r\n",
+)
+"""Texts that a tokenizer must give back unchanged."""
+PROMPTS, REPLY, SHARED = (24, 9, 3), 32, 40
+"""Numbers of tokens: of prompts in a batch, of a reply, and of the common beginning of two rows."""
+PROBLEM = Problem("admission", "")
+NOISE = 0.05
+"""Standard deviation of the noise in changed weights, relative to that of each weight."""
+LEARNER_BYTES = 16
+"""Bytes of a trained parameter with its gradient and the states of Adam in float32 and, with a
+float32 copy, in bfloat16 (arXiv 1910.02054, section 3.1).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A point of the admission: `Proof("learner, rows", True, "differs by 4.8e-07 at most")`."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model on this machine: `Candidate(Path("/tmp/x/policy"), "float32", Site())`."""
+
+    folder: Path
+    dtype: str
+    site: Site
+
+    def config(self) -> PreTrainedConfig:
+        """The content of config.json."""
+        config = model_config.of_reference(LocalModel(str(self.folder)))
+        assert config
+        return config
+
+    def policy(self) -> Policy:
+        """The learner's model."""
+        return load_policy(str(self.folder), self.dtype).to(self.site.device)
+
+    def plain(self) -> PreTrainedModel:
+        """The model of transformers."""
+        model = lora.load(self.folder, None, self.dtype)
+        model.to(self.site.device)  # type: ignore[arg-type]  # which its decorator hides
+        model.eval()
+        return model
+
+    def row(self) -> list[int]:
+        """Tokens that the model finds likely."""
+        return probe.tokens_of(self.folder)
+
+
+def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
+    """Try a model, from its files to the served weights; nothing is tried without its files.
+
+    `scratch` is an empty directory with room for three copies of the model.
+    """
+    candidate = Candidate(scratch / "policy", dtype, site)
+    candidate.folder.mkdir()
+    files = _tried("files", partial(_files, model, candidate))
+    yield files
+    if not files.passed:
+        return
+    tries: dict[str, Callable[[Candidate], str]] = {
+        "architecture": _architecture,
+        "tokenizer": _tokenizer,
+        "learner, rows": _rows,
+        "learner, shared prefixes": _trees,
+        "sampler transformers": partial(_sampler, serve=_in_process),
+    }
+    if importlib.util.find_spec("vllm"):
+        tries["sampler vLLM"] = partial(_sampler, serve=_vllm)
+    for name, attempt in {**tries, "memory": _memory}.items():
+        yield _tried(name, partial(attempt, candidate))
+
+
+def _tried(name: str, attempt: Callable[[], str]) -> Proof:
+    try:
+        return Proof(name, True, attempt())
+    except ValueError as error:
+        return Proof(name, False, str(error))
+    except Exception as error:  # a foreign model raises errors of many types
+        return Proof(name, False, sentence(fault(error)))
+
+
+def _files(model: str, candidate: Candidate) -> str:
+    require(model_reference(model))
+    reference.materialise(model, candidate.folder, candidate.dtype)
+    files = [path for path in candidate.folder.iterdir() if path.is_file()]
+    return f"{sum(path.stat().st_size for path in files) / 2**20:,.0f} MiB, complete and finite"
+
+
+def _architecture(candidate: Candidate) -> str:
+    config = candidate.config()
+    model_config.require_trainable(config, shares_prefixes=False)
+    return config.model_type
+
+
+def _tokenizer(candidate: Candidate) -> str:
+    tokenizer = reference.tokenizer(str(candidate.folder))
+    encoder = TextEncoder(tokenizer)
+    for text in TEXTS:
+        if (back := tokenizer.decode(list(encoder.encode(text)))) != text:
+            raise ValueError(f"It reads {text!r} and writes {back!r}.")
+    return f"{len(tokenizer)} tokens, {len(TEXTS)} texts unchanged"
+
+
+def _rows(candidate: Candidate) -> str:
+    row = candidate.row()
+    return _compared(candidate, _learned(candidate.policy(), row), _expected(candidate, row))
+
+
+def _trees(candidate: Candidate) -> str:
+    config = candidate.config()
+    if reasons := model_config.untrainable(config, shares_prefixes=True):
+        return f"Not supported: {' '.join(reasons)}"
+    one = candidate.row()
+    other = one[:SHARED] + one[SHARED:][::-1]
+    rows = torch.tensor([one, other])
+    trees = build_trees(rows, torch.tensor([len(one)] * 2), 2 * len(one))
+    order = torch.tensor(trees[0].rows)
+    logprobs = _learned(candidate.policy(), rows[order].tolist(), flatten(rows[order], trees))
+    expected = torch.cat([_expected(candidate, rows[index].tolist()) for index in order])
+    return _compared(candidate, logprobs, expected)
+
+
+def _sampler(
+    candidate: Candidate, serve: Callable[[Candidate], AbstractContextManager[Sampler]]
+) -> str:
+    with serve(candidate) as sampler:
+        sampler.load(candidate.folder, 0)
+        prompts, policy = [candidate.row()[:length] for length in PROMPTS], candidate.policy()
+        replies = asyncio.run(_replies(sampler, prompts))
+        learned = [
+            _learned(policy, [*prompt, *reply.tokens])[len(prompt) - 1 :]
+            for prompt, reply in zip(prompts, replies, strict=True)
+        ]
+        sampled = torch.tensor([reply.logprobs for reply in replies])
+        agrees = _compared(candidate, sampled, torch.stack(learned).cpu())
+        sampler.load(_changed(candidate), 1)  # raises WrongWeights for other weights
+    return f"{agrees}; weights swapped"
+
+
+async def _replies(sampler: Sampler, prompts: Sequence[Sequence[int]]) -> list[Sampled]:
+    params = SamplingParams(1.0, REPLY, ())
+    async with sampler.shard(len(prompts)) as session:
+        requests = [
+            Request(tuple(prompt), params, Conversation(PROBLEM, chain, 0, (), (), seed=chain))
+            for chain, prompt in enumerate(prompts)
+        ]
+        return await asyncio.gather(*map(session.sample, requests))
+
+
+@contextmanager
+def _vllm(candidate: Candidate) -> Iterator[Sampler]:
+    config = candidate.config()
+    if candidate.site.device == "cpu":
+        model_config.require_served_on_cpu(config)
+    address = new_address("vllm")
+    command, environment = vllm_server.launch(
+        address, candidate.folder, candidate.dtype, AgentPart(), candidate.site
+    )
+    log = candidate.folder.parent / "vllm.log"
+    with supervised("vllm", command, environment, address, log, "admission", 0) as service:
+        yield VLLM(service, candidate.dtype, 1)
+
+
+def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
+    return nullcontext(TransformersSampler(candidate.site.device, candidate.dtype))
+
+
+def _changed(candidate: Candidate) -> Path:
+    """The model with noise in all weights, and its probe."""
+    folder = candidate.folder.parent / "changed"
+    if not folder.exists():
+        model, draw = lora.load(candidate.folder, None, candidate.dtype), torch.Generator()
+        for weight in model.parameters():
+            size = NOISE * weight.data.float().std(correction=0)
+            noise = size * torch.randn(weight.shape, generator=draw.manual_seed(1))
+            weight.data += noise.to(weight.dtype)
+        folder.mkdir()
+        pretrained.write(model, reference.tokenizer(str(candidate.folder)), folder)
+    return folder
+
+
+def _memory(candidate: Candidate) -> str:
+    config = candidate.config()
+    with torch.device("meta"):
+        count = AutoModelForCausalLM.from_config(config).num_parameters()
+    learner = count * LEARNER_BYTES
+    sampler = count * getattr(torch, candidate.dtype).itemsize
+    return (
+        f"{count / 1e6:,.1f} M parameters: learner {learner / 2**30:.1f} GiB and its activations, "
+        f"sampler {sampler / 2**30:.1f} GiB and its cache"
+    )
+
+
+@torch.no_grad()
+def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = None) -> Tensor:
+    """Log-probabilities of all tokens of a row after its first, by the learner."""
+    tokens = torch.tensor(row, device=policy.model.device)
+    tokens = tokens if tokens.dim() == 2 else tokens[None]
+    sampled = torch.ones_like(tokens, dtype=torch.bool)
+    sampled[:, 0] = False
+    where = None if trees is None else trees.to(tokens.device)
+    logprobs: Tensor = policy(tokens, sampled, 1.0, where)[0]
+    return logprobs[sampled]
+
+
+def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
+    """The same by transformers."""
+    return torch.tensor(probe.of_model(candidate.plain(), row))
+
+
+def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
+    """Raise ValueError if log-probabilities differ by more than a probe allows."""
+    distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
+    # bfloat16 rounds single unlikely tokens further
+    distance = float(distances.max() if candidate.dtype == "float32" else distances.median())
+    if not distance <= limit:
+        raise ValueError(f"Log-probabilities differ by {distance:.2g}, expected {limit:g} or less.")
+    return f"log-probabilities differ by {distance:.1e}"

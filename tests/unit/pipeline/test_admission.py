@@ -1,0 +1,75 @@
+"""Admission of models: each point is tried, and a fault is found by the point that it concerns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import normalizers
+from transformers import AutoTokenizer
+
+from agentfly_core.config.site import Site
+from agentfly_core.models import probe
+from agentfly_core.pipeline.admission import Proof, admit
+from tests.support.families import tiny
+
+WITHOUT_VLLM = [
+    "files",
+    "architecture",
+    "tokenizer",
+    "learner, rows",
+    "learner, shared prefixes",
+    "sampler transformers",
+]
+
+
+def proofs(model: str, tmp_path: Path) -> dict[str, Proof]:
+    """The points that need no server."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    tried = admit(model, "float32", Site(), scratch)
+    return {one.name: one for one, _ in zip(tried, WITHOUT_VLLM, strict=False)}
+
+
+def saved(family: str, nano: Path, folder: Path, **changed: Any) -> str:
+    tiny(family, **changed).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(nano).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3", "qwen3.5"])
+def test_a_new_model_of_a_known_family_passes(family: str, nano: Path, tmp_path: Path) -> None:
+    tried = proofs(saved(family, nano, tmp_path / "model"), tmp_path)
+    assert [*tried] == WITHOUT_VLLM
+    assert {name for name, proof in tried.items() if not proof.passed} == set()
+    assert ("Not supported" in tried["learner, shared prefixes"].detail) == (family == "qwen3.5")
+
+
+def test_nothing_is_tried_without_files(tmp_path: Path) -> None:
+    (proof,) = proofs(str(tmp_path), tmp_path).values()
+    assert (proof.name, proof.passed) == ("files", False)
+    assert "config.json" in proof.detail
+
+
+def test_a_tokenizer_that_changes_texts_is_refused(nano: Path, tmp_path: Path) -> None:
+    folder = Path(saved("qwen3", nano, tmp_path / "model"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.save_pretrained(folder)
+    tried = proofs(str(folder), tmp_path)
+    assert [name for name, proof in tried.items() if not proof.passed] == ["tokenizer"]
+    assert "'What is 41 + 58?'" in tried["tokenizer"].detail
+
+
+def test_a_learner_that_computes_otherwise_is_refused(
+    nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_model = probe.of_model
+    monkeypatch.setattr(
+        probe, "of_model", lambda *given: [value + 0.01 for value in of_model(*given)]
+    )
+    tried = proofs(saved("qwen3", nano, tmp_path / "model"), tmp_path)
+    refused = [name for name, proof in tried.items() if not proof.passed]
+    assert refused == ["learner, rows", "learner, shared prefixes", "sampler transformers"]
+    assert "differ by 0.01, expected 0.0001" in tried["learner, rows"].detail
