@@ -17,7 +17,6 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_like
-from agentfly_core.config.parts import Part
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.system.formats import strict_json, strict_yaml
@@ -155,32 +154,21 @@ def _completed(settings: Settings) -> Settings:
     """Add the defaults of all named parts, to store complete settings."""
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
-    explicit = settings.rollout.model_fields_set
-    if settings.tasks:
-        raw = settings.model_dump(mode="json")
-        for name, task in settings.tasks.items():
-            with at(f"tasks.{name}.data"):
-                own_data = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
-            raw["tasks"][name]["data"] |= own_data
-        settings = Settings.model_validate(raw)
-    changed: dict[str, Section] = {}
-    for name, given in GIVEN.items():
-        if name == "algorithm" and refills is None:
-            continue  # no algorithm: checked later
-        part: Part = getattr(settings, name)
-        with at(name):
-            part_settings = with_defaults(load(part.use), part.settings, given)
-        changed[name] = type(part)(**{**part.model_dump(), **part_settings})
-    if "refills" not in explicit:
-        changed["rollout"] = settings.rollout.model_copy(update={"refills": refills or 0})
-    settings = settings.model_copy(update=changed)
-    if not (having := [own for own in settings.own_settings() if own.settings]):
-        return settings
-    full = settings.model_dump(mode="json")
-    for own in having:
-        section = at_keys(full, own.keys)
-        assert isinstance(section, dict), f"{own.keys} holds settings"
-        section.update(own.completed())
+    full = settings.model_dump(mode="json", exclude_unset=True)
+    parts = {name: (getattr(settings, name), full[name], GIVEN[name]) for name in GIVEN}
+    if refills is None:
+        del parts["algorithm"]  # no algorithm: checked later
+    for name, task in settings.tasks.items():
+        parts[f"tasks.{name}.data"] = task.data, full["tasks"][name]["data"], GIVEN["data"]
+    for key, (part, section, given) in parts.items():
+        with at(key):
+            section |= with_defaults(load(part.use), part.settings, given)
+    for own in settings.own_settings():
+        if own.settings:
+            section = at_keys(full, own.keys)
+            assert isinstance(section, dict), f"{own.keys} holds settings"
+            section |= own.completed()
+    full["rollout"] = {"refills": refills or 0, **full.get("rollout", {})}
     return Settings.model_validate(full)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -49,19 +49,32 @@ class Part(Section):
         return construct(load(self.use), self.settings)
 
 
-class NamedPart(Part):
-    """A part with the short form `name` of `{use: name}`."""
+class ShortForm(Section):
+    """A section that the value of its field SHORT stands for, in a file and when it is stored."""
+
+    SHORT: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_short(cls, value: T) -> T | dict[str, T]:
+        return value if isinstance(value, dict | cls) else {cls.SHORT: value}
+
+    @model_serializer(mode="wrap")
+    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
+        fields = type(self).model_fields
+        written = {k: v for k, v in full(self).items() if not (k in fields and v in (None, {}))}
+        return written if {*written} - {self.SHORT} else getattr(self, self.SHORT)
+
+
+class AlgorithmPart(Part):
+    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a
+    name alone is short for `{use: name}`.
+    """
 
     @model_validator(mode="before")
     @classmethod
     def _of_name(cls, value: T) -> T | dict[str, str]:
         return by_name(value)
-
-
-class AlgorithmPart(NamedPart):
-    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a
-    name alone is short for `{use: name}`.
-    """
 
     @field_validator("use")
     @classmethod
@@ -82,15 +95,13 @@ class Data(Part):
     )
 
 
-class ToolPart(NamedPart):
+class ToolPart(ShortForm, Part):
     """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`."""
 
-    @model_serializer(mode="wrap")
-    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
-        return full(self) if self.model_extra else self.use
+    SHORT: ClassVar[str] = "use"
 
 
-class RewardPart(Section):
+class RewardPart(ShortForm):
     """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`; a number is
     short for its weight.
 
@@ -98,22 +109,13 @@ class RewardPart(Section):
     settings of its class. Its key is the import path, or with `use` its name in metrics.
     """
 
+    SHORT: ClassVar[str] = "weight"
     model_config = OPEN
     use: str | None = None
     weight: float = 1.0
     timeout: Annotated[float, Field(gt=0)] | None = None
     retries: Annotated[int, Field(ge=0)] | None = None
     concurrency: Positive | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_weight(cls, value: T) -> T | dict[str, T]:
-        return value if isinstance(value, dict | cls) else {"weight": value}
-
-    @model_serializer(mode="wrap")
-    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
-        written = {key: value for key, value in full(self).items() if value is not None}
-        return written if len(written) > 1 else self.weight
 
 
 class AgentPart(Section):
@@ -154,27 +156,18 @@ class AgentPart(Section):
         return frozen
 
 
-class PoolSettings(Section):
+class PoolSettings(ShortForm):
     """Environments of a kind: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`;
     a number is the limit.
 
     At most `limit` exist, each for `max_uses` episodes and `lifetime` seconds.
     """
 
+    SHORT: ClassVar[str] = "limit"
     limit: Positive
     max_uses: Positive | None = None
     lifetime: Annotated[float, Field(gt=0)] | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_number(cls, value: T) -> T | dict[str, T]:
-        return value if isinstance(value, dict | cls) else {"limit": value}
-
-    @model_serializer(mode="wrap")
-    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
-        written = {key: value for key, value in full(self).items() if value not in (None, {})}
-        return written if len(written) > 1 else self.limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from agentfly_core.config.experiment import Settings
@@ -19,7 +18,7 @@ from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.run_layout import RunLayout, shard_uri
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
-from agentfly_core.system.files import sha256
+from agentfly_core.system.files import sha256, unchanged_sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON
 
@@ -88,7 +87,7 @@ class StageKeys:
         """The sha256 of each file of a model folder; empty for other models."""
         inside = Path(self.settings.model).rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
-        return {str(path): _unchanged_sha256(path, *_stamp(path)) for path in files}
+        return {str(path): unchanged_sha256(path) for path in files}
 
     def model_digest(self) -> str:
         """Digest of the files of the model folder that a run starts from, or ""."""
@@ -238,17 +237,6 @@ def ledger(run: str, policy: Pointer) -> ArtifactKey:
     """The ledger of a whole run."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    state = path.stat()
-    return state.st_size, state.st_mtime_ns
-
-
-@cache
-def _unchanged_sha256(path: Path, size: int, changed_ns: int) -> str:
-    """The sha256 of a large file, read once by a process while it is unchanged."""
-    return sha256(path)
 
 
 def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:

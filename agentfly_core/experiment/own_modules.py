@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib.util
 import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import ModuleSpec
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from agentfly_core.experiment.definitions import definitions
 from agentfly_core.system.files import sha256
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.module_search import INSTALLED, OURS
@@ -20,6 +22,7 @@ from agentfly_core.system.module_search import INSTALLED, OURS
 IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LARGEST = 1_000_000
 """Bytes of the largest package with digests of its functions; they take a third of a second."""
 
@@ -101,6 +104,25 @@ def _package(name: str) -> Package:
     if not package.parts:
         package.parts[name] = digest(package.files)[:8]
     return package
+
+
+def definitions(path: PurePath, source: bytes) -> dict[str, str]:
+    """Digest each top-level function and class of `my_shop/prices.py`: `{"my_shop.prices.price":
+    "9f2c51aa"}`. All other lines count as `my_shop.prices`, and so does a file that is no Python.
+    """
+    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    lines = source.splitlines(keepends=True)
+    names = [module] * len(lines)
+    with suppress(SyntaxError, ValueError):  # a package may contain files that nobody imports
+        for node in ast.parse(source).body:
+            if isinstance(node, DEFINITIONS):
+                first = min(line.lineno for line in (node, *node.decorator_list)) - 1
+                last = node.end_lineno or node.lineno
+                names[first:last] = [f"{module}.{node.name}"] * (last - first)
+    digests = {module: hashlib.sha256()}
+    for name, line in zip(names, lines, strict=True):
+        digests.setdefault(name, hashlib.sha256()).update(line)
+    return {name: digest.hexdigest()[:8] for name, digest in digests.items()}
 
 
 def _imports(source: bytes) -> set[str]:

@@ -1,10 +1,11 @@
-"""Paths of a run's files and artifacts in its store, and reading its records."""
+"""Paths of files and artifacts of runs and plays in their store, and reading a run's records."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 from typing import TypedDict
 
 from agentfly_core.records.run_record import RunRecord, Summary
@@ -13,27 +14,64 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 
+PLAYS = "plays"
 logger = logging.getLogger(__name__)
 
 
-class StepLayout:
-    """Paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
-    `runs/demo/steps/000007/policy`.
-
-    `scored` has the scores of all its episodes; the inputs in its manifest name the shards, see
-    `rollouts`. `learner` is the state of `policy`; `metrics` is a JSON file.
+class EpisodeLayout:
+    """Paths of played episodes. `scored` has the scores of all of them; the inputs in its manifest
+    name the shards, see `rollouts`.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.scored = f"{uri}/scored"
-        self.policy = f"{uri}/policy"
-        self.learner = f"{uri}/learner"
-        self.metrics = f"{uri}/metrics.json"
 
     def rollout(self, shard: int) -> str:
         """The episodes of one shard."""
         return shard_uri(self.uri, shard)
+
+
+class StepLayout(EpisodeLayout):
+    """Paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
+    `runs/demo/steps/000007/policy`.
+
+    `learner` is the state of `policy`; `metrics` is a JSON file.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.policy = f"{uri}/policy"
+        self.learner = f"{uri}/learner"
+        self.metrics = f"{uri}/metrics.json"
+
+
+class PlayLayout(EpisodeLayout):
+    """Paths of a play: `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
+
+    `record` is a PlayRecord. `tokenizer` reads the episodes' tokens.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{PLAYS}/{name}")
+        self.record = f"{self.uri}/play.json"
+        self.tokenizer = f"{self.uri}/tokenizer"
+
+
+def plays(store: Store) -> list[str]:
+    """Return the names of all plays, ordered by experiment and number."""
+
+    def parts(name: str) -> tuple[str, int]:
+        experiment, _, number = name.rpartition("-")
+        return (experiment, int(number)) if number.isdecimal() else (name, 0)
+
+    return sorted(store.names(PLAYS), key=parts)
+
+
+def next_play(store: Store, experiment: str) -> str:
+    """The first free name: `next_play(store, "quickstart")` is `quickstart-1` in an empty store."""
+    taken = set(store.names(PLAYS))
+    return next(name for n in count(1) if (name := f"{experiment}-{n}") not in taken)
 
 
 class RunLayout:

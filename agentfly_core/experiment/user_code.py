@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.records.run_record import AcceptedCode, RunRecord
 from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
-from agentfly_core.system.files import sha256
+from agentfly_core.system.files import unchanged_sha256
 from agentfly_core.system.formats.file_shapes import CodeRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
@@ -124,10 +123,7 @@ def edited(record: RunRecord) -> list[str]:
     A module's name stands for its other lines. Modules that are missing here are skipped.
     """
     importable_here()
-    data = {
-        name: _digest_at(name, os.stat(name).st_mtime_ns, os.getcwd())
-        for name in filter(os.path.isfile, _data_files(record))
-    }
+    data = _digests(filter(os.path.isfile, _data_files(record)))
     modules = [
         name
         for name, own in record["code"]["modules"].items()
@@ -142,13 +138,7 @@ def edited(record: RunRecord) -> list[str]:
 
 
 def _digests(data_files: Iterable[str]) -> dict[str, str]:
-    return {name: sha256(Path(name)) for name in data_files}
-
-
-@lru_cache(maxsize=64)
-def _digest_at(name: str, mtime_ns: int, folder: str) -> str:
-    """The digest of a data file, which many runs of a list share."""
-    return sha256(Path(name))
+    return {name: unchanged_sha256(Path(name)) for name in data_files}
 
 
 def _data_files(record: RunRecord) -> list[str]:

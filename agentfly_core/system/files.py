@@ -11,6 +11,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -31,6 +32,17 @@ def sha256(path: Path) -> str:
     """The sha256 of a file's bytes, 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unchanged_sha256(path: Path) -> str:
+    """The sha256 of a large file, read once by a process while it is unchanged."""
+    state = path.stat()
+    return _sha256_at(path.absolute(), state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _sha256_at(path: Path, size: int, changed_ns: int) -> str:
+    return sha256(path)
 
 
 def sync(path: Path) -> None:

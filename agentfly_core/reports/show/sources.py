@@ -10,8 +10,7 @@ from functools import partial
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.play_layout import PlayLayout, plays
-from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
+from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, begun_shards, done_by, plays
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.episodes import (

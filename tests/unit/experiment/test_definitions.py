@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 import pytest
 
-from agentfly_core.experiment.definitions import definitions
+from agentfly_core.experiment.own_modules import definitions
 
 SOURCE = '''"""A shop."""
 import json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core.experiment.play_layout import PlayLayout, next_play, plays
+from agentfly_core.experiment.run_layout import PlayLayout, next_play, plays
 from agentfly_core.store.store import Store
 
 

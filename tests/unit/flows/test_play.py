@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.experiment.play_layout import PlayLayout, plays
-from agentfly_core.experiment.run_layout import RunLayout, rollouts
+from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, plays, rollouts
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Ending, Message, Trajectory
 from agentfly_core.store.store import Store

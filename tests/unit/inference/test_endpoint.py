@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.reference import model_reference
-from agentfly_core.experiment.play_layout import PlayLayout
-from agentfly_core.experiment.run_layout import rollouts
+from agentfly_core.experiment.run_layout import PlayLayout, rollouts
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import ToolCall, Trajectory
 from agentfly_core.store.store import Store

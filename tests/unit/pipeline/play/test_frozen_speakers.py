@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.experiment.play_layout import PlayLayout
+from agentfly_core.experiment.run_layout import PlayLayout
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.store.artifact import ArtifactKey

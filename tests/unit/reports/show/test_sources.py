@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.play_layout import PlayLayout
+from agentfly_core.experiment.run_layout import PlayLayout
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory
