@@ -7,119 +7,65 @@ running code. Each is imported at its first use.
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing
 if TYPE_CHECKING:
-    from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
-    from agentfly_core.authoring.environment import Environment, ServiceFailure
-    from agentfly_core.authoring.reward import reward
-    from agentfly_core.authoring.tool import StepResult, ToolError, tool
-    from agentfly_core.pipeline.loop.library import (
-        evaluate,
-        load_experiment,
-        play,
-        prepare,
-        train,
-    )
-    from agentfly_core.records.dataset import BadRow
-    from agentfly_core.records.generated_dataset import generated
-    from agentfly_core.records.messages import call_text, reply_text
-    from agentfly_core.records.trajectory import (
-        BadCall,
-        Ending,
-        Examples,
-        Group,
-        Message,
-        Observation,
-        Problem,
-        Score,
-        ToolCall,
-        Trajectory,
-        Turn,
-        Unscored,
-    )
-    from agentfly_core.rollout.child_process import Child
-    from agentfly_core.rollout.episode import Episode
-    from agentfly_core.rollout.speaker import Context, Speaker
-    from agentfly_core.system.formats.hashing import digest
-    from agentfly_core.system.module_search import require_package
+    from agentfly_core.authoring.chat_template import ChatTemplate as ChatTemplate
+    from agentfly_core.authoring.chat_template import Conversation as Conversation
+    from agentfly_core.authoring.chat_template import ToolSchema as ToolSchema
+    from agentfly_core.authoring.environment import Environment as Environment
+    from agentfly_core.authoring.environment import ServiceFailure as ServiceFailure
+    from agentfly_core.authoring.reward import reward as reward
+    from agentfly_core.authoring.tool import StepResult as StepResult
+    from agentfly_core.authoring.tool import ToolError as ToolError
+    from agentfly_core.authoring.tool import tool as tool
+    from agentfly_core.pipeline.loop.library import evaluate as evaluate
+    from agentfly_core.pipeline.loop.library import load_experiment as load_experiment
+    from agentfly_core.pipeline.loop.library import play as play
+    from agentfly_core.pipeline.loop.library import prepare as prepare
+    from agentfly_core.pipeline.loop.library import train as train
+    from agentfly_core.records.dataset import BadRow as BadRow
+    from agentfly_core.records.generated_dataset import generated as generated
+    from agentfly_core.records.messages import call_text as call_text
+    from agentfly_core.records.messages import reply_text as reply_text
+    from agentfly_core.records.trajectory import BadCall as BadCall
+    from agentfly_core.records.trajectory import Ending as Ending
+    from agentfly_core.records.trajectory import Examples as Examples
+    from agentfly_core.records.trajectory import Group as Group
+    from agentfly_core.records.trajectory import Message as Message
+    from agentfly_core.records.trajectory import Observation as Observation
+    from agentfly_core.records.trajectory import Problem as Problem
+    from agentfly_core.records.trajectory import Score as Score
+    from agentfly_core.records.trajectory import ToolCall as ToolCall
+    from agentfly_core.records.trajectory import Trajectory as Trajectory
+    from agentfly_core.records.trajectory import Turn as Turn
+    from agentfly_core.records.trajectory import Unscored as Unscored
+    from agentfly_core.rollout.child_process import Child as Child
+    from agentfly_core.rollout.episode import Episode as Episode
+    from agentfly_core.rollout.speaker import Context as Context
+    from agentfly_core.rollout.speaker import Speaker as Speaker
+    from agentfly_core.system.formats.hashing import digest as digest
+    from agentfly_core.system.module_search import require_package as require_package
 
-_RECORDS = "agentfly_core.records.trajectory"
-_TEMPLATES = "agentfly_core.authoring.chat_template"
-_LIBRARY = "agentfly_core.pipeline.loop.library"
 _HOMES = {
-    "BadCall": _RECORDS,
-    "BadRow": "agentfly_core.records.dataset",
-    "ChatTemplate": _TEMPLATES,
-    "Child": "agentfly_core.rollout.child_process",
-    "Context": "agentfly_core.rollout.speaker",
-    "Conversation": _TEMPLATES,
-    "Ending": _RECORDS,
-    "Environment": "agentfly_core.authoring.environment",
-    "Episode": "agentfly_core.rollout.episode",
-    "Examples": _RECORDS,
-    "Group": _RECORDS,
-    "Message": _RECORDS,
-    "Observation": _RECORDS,
-    "Problem": _RECORDS,
-    "Score": _RECORDS,
-    "ServiceFailure": "agentfly_core.authoring.environment",
-    "Speaker": "agentfly_core.rollout.speaker",
-    "StepResult": "agentfly_core.authoring.tool",
-    "ToolCall": _RECORDS,
-    "ToolError": "agentfly_core.authoring.tool",
-    "ToolSchema": _TEMPLATES,
-    "Trajectory": _RECORDS,
-    "Turn": _RECORDS,
-    "Unscored": _RECORDS,
-    "call_text": "agentfly_core.records.messages",
-    "digest": "agentfly_core.system.formats.hashing",
-    "evaluate": _LIBRARY,
-    "generated": "agentfly_core.records.generated_dataset",
-    "load_experiment": _LIBRARY,
-    "play": _LIBRARY,
-    "prepare": _LIBRARY,
-    "reply_text": "agentfly_core.records.messages",
-    "require_package": "agentfly_core.system.module_search",
-    "reward": "agentfly_core.authoring.reward",
-    "tool": "agentfly_core.authoring.tool",
-    "train": _LIBRARY,
+    name: f"agentfly_core.{module}"
+    for module, names in {
+        "authoring.chat_template": "ChatTemplate Conversation ToolSchema",
+        "authoring.environment": "Environment ServiceFailure",
+        "authoring.reward": "reward",
+        "authoring.tool": "StepResult ToolError tool",
+        "pipeline.loop.library": "evaluate load_experiment play prepare train",
+        "records.dataset": "BadRow",
+        "records.generated_dataset": "generated",
+        "records.messages": "call_text reply_text",
+        "records.trajectory": "BadCall Ending Examples Group Message Observation Problem Score "
+        "ToolCall Trajectory Turn Unscored",
+        "rollout.child_process": "Child",
+        "rollout.episode": "Episode",
+        "rollout.speaker": "Context Speaker",
+        "system.formats.hashing": "digest",
+        "system.module_search": "require_package",
+    }.items()
+    for name in names.split()
 }
-__all__ = [
-    "BadCall",
-    "BadRow",
-    "ChatTemplate",
-    "Child",
-    "Context",
-    "Conversation",
-    "Ending",
-    "Environment",
-    "Episode",
-    "Examples",
-    "Group",
-    "Message",
-    "Observation",
-    "Problem",
-    "Score",
-    "ServiceFailure",
-    "Speaker",
-    "StepResult",
-    "ToolCall",
-    "ToolError",
-    "ToolSchema",
-    "Trajectory",
-    "Turn",
-    "Unscored",
-    "call_text",
-    "digest",
-    "evaluate",
-    "generated",
-    "load_experiment",
-    "play",
-    "prepare",
-    "reply_text",
-    "require_package",
-    "reward",
-    "tool",
-    "train",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:

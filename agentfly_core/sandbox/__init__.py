@@ -2,18 +2,15 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from agentfly_core.sandbox.guest.protocol import ExecResult, Limits, Status
-    from agentfly_core.sandbox.running import run, session
+    from agentfly_core.sandbox.guest.protocol import ExecResult as ExecResult
+    from agentfly_core.sandbox.guest.protocol import Limits as Limits
+    from agentfly_core.sandbox.guest.protocol import Status as Status
+    from agentfly_core.sandbox.running import run as run
+    from agentfly_core.sandbox.running import session as session
 
-_PROTOCOL, _RUNNING = "agentfly_core.sandbox.guest.protocol", "agentfly_core.sandbox.running"
-_HOMES = {
-    "Limits": _PROTOCOL,
-    "ExecResult": _PROTOCOL,
-    "Status": _PROTOCOL,
-    "run": _RUNNING,
-    "session": _RUNNING,
-}
-__all__ = ["ExecResult", "Limits", "Status", "run", "session"]
+_HOMES = dict.fromkeys(("ExecResult", "Limits", "Status"), "agentfly_core.sandbox.guest.protocol")
+_HOMES |= dict.fromkeys(("run", "session"), "agentfly_core.sandbox.running")
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
