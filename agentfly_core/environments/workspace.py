@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import PurePosixPath
 
-from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.guest.protocol import ExecResult, Limits
 from agentfly_core.sandbox.running import run
 from agentfly_core.system.formats import hashing
@@ -84,14 +83,11 @@ class Workspace(Environment):
     async def run(self, command: str) -> ExecResult:
         """Run a shell command in a sandbox with these files, and keep the changed files.
 
-        A stopped command changes nothing. Raises ServiceFailure without a sandbox.
+        A stopped command changes nothing. Raises Unavailable without a sandbox.
         """
         given = {f"work/{name}": text for name, text in self.files.items()}
         given["command.txt"] = command
-        try:
-            result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
-        except Unavailable as error:
-            raise ServiceFailure(str(error)) from error
+        result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
         if len(kept := result.files.get("kept.json", b"")) > LONGEST_RECORD:
             raise ToolError(
                 f"The command left more than {MOST_BYTES} bytes: the files are as they were before."

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.sandbox.guest import protocol, view
 from agentfly_core.sandbox.guest.protocol import KEPT, ONCE
 
@@ -33,7 +34,7 @@ ENVIRONMENT = {
 }
 
 
-class Unavailable(OSError):
+class Unavailable(ServiceFailure, OSError):
     """The sandbox does not work on this machine; the message has the reason."""
 
 

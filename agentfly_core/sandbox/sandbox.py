@@ -38,7 +38,7 @@ class Sandbox:
     backend: Backend
     cgroups: Cgroups
     refused: Mapping[str, str] = field(default_factory=dict)
-    _spares: deque[ReadyExecution] = field(default_factory=deque)
+    _spares: deque[Waiting] = field(default_factory=deque)
     _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
         default_factory=WeakKeyDictionary
     )
@@ -59,18 +59,18 @@ class Sandbox:
     @asynccontextmanager
     async def begin(self, limits: Limits, kept: bool) -> AsyncIterator[Execution]:
         """An execution for one request, or several if `kept`, for the block; raises OSError."""
-        ready = (None if kept else self._spared()) or await self._ready(kept)
+        connection, cgroup = (None if kept else self._spared()) or await self._ready(kept)
         try:
-            reader, writer = await asyncio.open_unix_connection(sock=ready.connection)
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
             try:
-                ready.cgroup.limit(limits)
-                yield Execution(reader, writer, ready, self.backend)
+                cgroup.limit(limits)
+                yield Execution(reader, writer, cgroup, self.backend)
             finally:
                 writer.transport.abort()  # ends the execution
                 with suppress(OSError):
                     await writer.wait_closed()
         finally:
-            self.cgroups.end(ready.cgroup)
+            self.cgroups.end(cgroup)
             await self._prepare()
 
     def close(self) -> None:
@@ -91,10 +91,10 @@ class Sandbox:
                 else:  # others made enough of them meanwhile
                     self._drop(spare)
 
-    async def _ready(self, kept: bool) -> ReadyExecution:
+    async def _ready(self, kept: bool) -> Waiting:
         cgroup = self.cgroups.fresh()
         try:
-            return ReadyExecution(await self.backend.connect(cgroup.entries, kept), cgroup)
+            return await self.backend.connect(cgroup.entries, kept), cgroup
         except BaseException:  # cancelled too: end the groups
             self.cgroups.end(cgroup)
             raise
@@ -104,39 +104,36 @@ class Sandbox:
         """Whether spares are kept; a fork must not use those of its parent."""
         return self.backend.warm and self._owner == os.getpid()
 
-    def _spared(self) -> ReadyExecution | None:
+    def _spared(self) -> Waiting | None:
         while self._warm and self._spares:
             with suppress(IndexError):  # another thread was faster
                 spare = self._spares.popleft()
-                if self.backend.alive() and spare.waits:
+                if self.backend.alive() and _waits(spare[0]):
                     return spare
                 self._drop(spare)
         return None
 
-    def _drop(self, spare: ReadyExecution) -> None:
-        spare.connection.close()
-        self.cgroups.end(spare.cgroup)
+    def _drop(self, spare: Waiting) -> None:
+        connection, cgroup = spare
+        connection.close()
+        self.cgroups.end(cgroup)
 
 
 GRACE = 10.0
 SECONDS_TO_NOTICE = 0.2  # until the end of a server is noticed
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyExecution:
-    """An execution in its namespaces and control groups that waits for a request."""
+Waiting = tuple[socket.socket, Cgroup]
+"""The connection to an init process that waits for a request, in its control groups."""
 
-    connection: socket.socket
-    cgroup: Cgroup
 
-    @property
-    def waits(self) -> bool:
-        """Whether its init process still waits."""
-        try:
-            self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except OSError as error:
-            return isinstance(error, BlockingIOError)
-        return False
+def _waits(connection: socket.socket) -> bool:
+    """Whether the init process still waits."""
+    try:
+        connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False
 
 
 @dataclass
@@ -145,7 +142,7 @@ class Execution:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    ready: ReadyExecution
+    cgroup: Cgroup
     backend: Backend
     alive: bool = True
     started: bool = False
@@ -167,17 +164,14 @@ class Execution:
             await asyncio.sleep(SECONDS_TO_NOTICE)
             if not self.started or not self.backend.alive():
                 return unavailable("the execution's init process ended", self.backend.name)
-            return self._lost(Status.KILLED)
+            return ExecResult(Status.KILLED, backend=self.backend.name)
         except TimeoutError:
-            return self._lost(Status.TIMEOUT)
+            return ExecResult(Status.TIMEOUT, backend=self.backend.name)
         if (why := report.get("unavailable")) and not self.started:
             return unavailable(str(why), self.backend.name)
         if why:
-            return self._lost(Status.KILLED)
+            return ExecResult(Status.KILLED, backend=self.backend.name)
         self.alive = bool(report["alive"])
-        kills = self.ready.cgroup.oom_kills()
+        kills = self.cgroup.oom_kills()
         new, self.oom_kills = kills - self.oom_kills, kills
         return judged(report, blobs, new, self.backend.name)
-
-    def _lost(self, status: Status) -> ExecResult:
-        return ExecResult(status, None, "", "", False, 0.0, 0, self.backend.name)

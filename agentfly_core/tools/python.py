@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
-from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.feedback import feedback
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
@@ -22,11 +20,7 @@ async def python(code: str) -> str:
     Args:
         code: the whole program; print() what you want to know, nothing is kept between calls
     """
-    try:
-        result = await run(code, limits=LIMITS)
-    except Unavailable as error:
-        raise ServiceFailure(str(error)) from error
-    return feedback(result, LIMITS) or SILENT
+    return feedback(await run(code, limits=LIMITS), LIMITS) or SILENT
 
 
 @tool(

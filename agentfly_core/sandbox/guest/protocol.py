@@ -165,19 +165,19 @@ class ExecResult:
     """
 
     status: Status
-    exit_code: int | None
-    stdout: str
-    stderr: str
-    truncated: bool
-    duration: float
-    peak_rss: int
-    backend: str
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    duration: float = 0.0
+    peak_rss: int = 0
+    backend: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
     """A failure of the sandbox; models never read its reason in stderr."""
-    return ExecResult(Status.UNAVAILABLE, None, "", why, False, 0.0, 0, backend)
+    return ExecResult(Status.UNAVAILABLE, stderr=why, backend=backend)
 
 
 def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str) -> ExecResult:
