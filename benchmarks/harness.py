@@ -28,7 +28,7 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.inference import vllm_server
 from agentfly_core.inference.vllm_client import VLLM
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,

@@ -25,7 +25,7 @@ import psutil
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob

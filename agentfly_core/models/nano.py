@@ -1,36 +1,76 @@
-"""Tokenizers of nano models of under 1M parameters, for quickstart and tests."""
+"""Nano models of under 1M parameters: shipped ones, and `nano`, learned from conversations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 POSITIONS = 2048
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FOLDER = Path(__file__).parent / "tokenizers"
 """Byte-level BPEs of 512 tokens, learned from conversations of one kind each."""
+Pieces = Sequence[str]
+"""Encoded pieces of a conversation: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
+VOCABULARY = 1024
+EVERYWHERE = 0.95
+"""Words in this share of the conversations belong to their form, not to their content."""
+_ALPHABET = 256
+_WORD = r"[^\W\d]+"
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
     "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
-def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
+def shipped(recipe: str) -> PreTrainedTokenizerFast:
     """The tokenizer of the model `nano:<recipe>`."""
     return _fast(Tokenizer.from_file(str(FOLDER / f"{recipe}.json")))
 
 
-def learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
+def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of at most VOCABULARY tokens.
+
+    Digits, matches of `atoms` and most words are single tokens, which models copy easily. Only
+    shared forms, such as the markup of calls, are longer tokens.
+    """
+    texts = [piece for conversation in conversations for piece in conversation]
+    starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
+    # words of the form, the longest first
+    counts = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
+    needed = math.ceil(EVERYWHERE * len(conversations))
+    words = sorted(word for word, count in counts.items() if count >= needed)
+    form = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    others = f"(?!(?:{form}){ends})" if form else ""
+    alone = [*(f"(?:{atom})" for atom in atoms), r"\d", f"{starts}{others}{_WORD}"]
+    return _learned(texts, "|".join(alone), VOCABULARY)
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of single bytes and the special tokens, which encodes any text reversibly."""
+    return _learned([], r"\d", _ALPHABET + len(SPECIAL))
+
+
+def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Pieces:
+    """The text of spans of tokens, cut at special tokens."""
+    cut = re.compile("|".join(map(re.escape, SPECIAL)))
+    texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)
+    return [piece for text in texts for piece in cut.split(text) if piece]
+
+
+def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE of at most `vocabulary` tokens from texts; matches of `atoms` are single."""
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")
-    bpe.pre_tokenizer = Sequence([isolated, ByteLevel(False, use_regex=False)])
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([isolated, ByteLevel(False, use_regex=False)])
     bpe.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
         vocab_size=vocabulary,

@@ -24,8 +24,17 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
-from agentfly_core.config.reference import HubModel, LocalModel, PackagedModel
-from agentfly_core.models import model_config, probe
+from agentfly_core.config.reference import (
+    HubModel,
+    LastPolicy,
+    LocalModel,
+    NanoModel,
+    OwnNano,
+    PackagedModel,
+    RunPolicy,
+    model_reference,
+)
+from agentfly_core.models import model_config, nano, probe
 from agentfly_core.models.known import END_TOKENS, end_tokens, refuse_adapter
 from agentfly_core.system.formats.text import fault, sentence
 
@@ -49,13 +58,17 @@ SHOWN = 3
 """Number of weights that an error names for each problem."""
 
 
-def make(named: HubModel | LocalModel | PackagedModel, folder: Path, dtype: str) -> None:
-    """Write the model of a package, a local directory or a hub id (`Qwen/Qwen2.5-3B@main`).
+def materialise(reference: str, folder: Path, dtype: str) -> None:
+    """Write config.json, weights and tokenizer of a model, in "float32" or "bfloat16".
 
-    Raises ValueError for a missing or damaged model, for weights that do not fit its config.json or
-    are not finite, and for an adapter.
+    `reference` is `nano:<recipe>` (the same bytes each time), `package:<name>`, a local directory,
+    or a Hugging Face id with an optional `@revision`. Raises ValueError for a missing or damaged
+    model, for weights that do not fit its config.json or are not finite, and for an adapter.
     """
-    reference, words = str(named), tokenizer(named)
+    named, words = _with_own_weights(reference), tokenizer(reference)
+    if isinstance(named, NanoModel):
+        assert isinstance(words, PreTrainedTokenizerFast)
+        return write_untrained(words, folder, dtype, nano.POSITIONS)
     config = None if isinstance(named, PackagedModel) else model_config.of_reference(named)
     if config is not None:
         model_config.require_loadable(config, reference)
@@ -94,8 +107,11 @@ def _damaged(folder: Path) -> str:
     return f"{' and '.join(names) or 'a safetensors file'} is damaged"
 
 
-def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model; raises ValueError if missing."""
+def tokenizer(reference: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model, without its weights; raises ValueError if missing."""
+    model = _with_own_weights(reference)
+    if isinstance(model, NanoModel):
+        return nano.shipped(model.recipe)
     refuse_adapter(Path(str(model)))
     source = model_config.source(model)
     try:
@@ -105,6 +121,13 @@ def tokenizer(model: HubModel | LocalModel | PackagedModel) -> PreTrainedTokeniz
     except Exception as error:  # damaged files raise errors of many types
         raise ValueError(_not_there(str(model), error)) from error
     return loaded
+
+
+def _with_own_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
+    model = model_reference(reference)
+    if isinstance(model, OwnNano | RunPolicy | LastPolicy):
+        raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
+    return model
 
 
 class WrongFiles(ValueError):

@@ -22,7 +22,6 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import Parent, final_policy, of_run
-from agentfly_core.models import reference
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.demonstrations import HEARD, DemonstrationPlayer, boundless, unshown
@@ -70,12 +69,12 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
     assert target is not None
 
     def make(folder: Path) -> Mapping[str, float]:
-        if data is None:
-            reference.materialise(settings.model, folder, settings.dtype)
-            return {}
-        from agentfly_core.models import own_nano  # loads torch, which takes seconds
+        from agentfly_core.models import nano, pretrained  # loads torch, which takes seconds
 
-        reads_bytes, training = own_nano.byte_tokenizer(), split(store.open(data), "train")
+        if data is None:
+            pretrained.materialise(settings.model, folder, settings.dtype)
+            return {}
+        reads_bytes, training = nano.byte_tokenizer(), split(store.open(data), "train")
         spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes)
         if warm_start := settings.warm_start:
             # without limits of length or a seed; the script also speaks for frozen speakers
@@ -85,9 +84,10 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
                 spans = shown.spans(resources)
         else:
             spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
-        pieces = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
-        longest = settings.agent.max_model_len
-        own_nano.make(pieces, settings.nano.atoms, longest, folder, settings.dtype)
+        pieces = [nano.pieces(reads_bytes, conversation) for conversation in spans]
+        learned = nano.tokenizer(pieces, settings.nano.atoms)
+        longest = max(nano.POSITIONS, settings.agent.max_model_len)
+        pretrained.write_untrained(learned, folder, settings.dtype, longest)
         return {}
 
     return produce(store, target, make)
@@ -104,7 +104,9 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     if isinstance(model_reference(settings.model), OwnNano):
         model = base_model(experiment)
         return tokenizer_of(store, model), model.digest
-    return reference.tokenizer(settings.model), StageKeys(settings).model().key
+    from agentfly_core.models import pretrained  # loads torch, which takes seconds
+
+    return pretrained.tokenizer(settings.model), StageKeys(settings).model().key
 
 
 def _endpoint(

@@ -40,7 +40,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from agentfly_core.inference.templates.chatml import END, START
 from agentfly_core.models import pretrained
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Message, ToolCall
 from benchmarks import harness

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from benchmarks import harness
 from benchmarks.peers import virtualenvs
 from benchmarks.tools import QUESTION, replies, waiting, wall

@@ -36,7 +36,7 @@ import psutil
 from safetensors.torch import load_file
 
 from agentfly_core.inference.templates.chatml import Hermes
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.records.trajectory import Message
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from benchmarks import harness

@@ -79,7 +79,7 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
             *report,
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
-    from agentfly_core.models.own_nano import byte_tokenizer  # loads transformers, takes seconds
+    from agentfly_core.models.nano import byte_tokenizer  # loads transformers, takes seconds
 
     try:
         knowing = oracle(experiment.name, warm_start, experiment.settings.seed, problems).policy

@@ -92,9 +92,6 @@ class Room:
         """Whether a cell is within the seen walls and empty."""
         return cell in self.free and cell not in self.things
 
-    def is_unknown(self, cell: Cell) -> bool:
-        return cell not in self.free | self.walls
-
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
         """The fewest actions to a pose before a goal cell; None without a way."""
         ways: dict[Pose, list[str]] = {start: []}
@@ -135,7 +132,7 @@ class Goal:
             way = room.way(pose, lambda cell: fits(room.things.get(cell, ""), self.thing))
             last = "go forward" if self.verb == "go to" else "pick up"
         if way is None:
-            return room.way(pose, room.is_unknown) or ["turn right"]
+            return room.way(pose, lambda cell: cell not in room.free | room.walls) or ["turn right"]
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 
 from agentfly_core import Environment, Problem, ToolError
 
@@ -42,20 +43,18 @@ class Office(Environment):
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
         """The first MOST_ROWS rows of a table with this value in a column."""
-        columns = _columns(table, column)
-        rows = self._ask(f"{', '.join(columns)} FROM {table}", column, value)
+        columns = TABLES.get(table, ())
+        rows = self._ask(", ".join(columns), table, column, value)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def count(self, table: str, column: str, value: str | int) -> int:
         """The number of rows of a table with this value in a column."""
-        _columns(table, column)
-        [(number,)] = self._ask(f"count(*) FROM {table}", column, value)
+        [(number,)] = self._ask("count(*)", table, column, value)
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
         """The sum of the amounts of orders with this value in a column."""
-        _columns("orders", column)
-        [(amount,)] = self._ask("coalesce(sum(amount), 0) FROM orders", column, value)
+        [(amount,)] = self._ask("coalesce(sum(amount), 0)", "orders", column, value)
         return int(amount)
 
     async def snapshot(self) -> bytes:
@@ -68,19 +67,16 @@ class Office(Environment):
     async def close(self) -> None:
         self._opened.close()
 
-    def _ask(self, what: str, column: str, value: str | int) -> list[tuple[str | int, ...]]:
-        statement = f"SELECT {what} WHERE {column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
+    def _ask(self, what: str, table: str, column: str, value: str | int) -> list[tuple[Any, ...]]:
+        if table not in TABLES:
+            raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
+        if column not in (columns := TABLES[table]):
+            raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(columns)}.")
+        statement = (
+            f"SELECT {what} FROM {table} WHERE {column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
+        )
         with closing(self._opened.execute(statement, (value,))) as cursor:
             return cursor.fetchall()
-
-
-def _columns(table: str, column: str) -> tuple[str, ...]:
-    """The columns of a table; raises ToolError without this table or column."""
-    if table not in TABLES:
-        raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
-    if column not in TABLES[table]:
-        raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(TABLES[table])}.")
-    return TABLES[table]
 
 
 def _inside(action: int, *_: object) -> int:

@@ -154,18 +154,13 @@ def _tree(words: Words) -> Folder:
     return files, {}, dict.fromkeys(paths, "")
 
 
-FAMILIES: Mapping[str, Callable[[Words], Folder]] = {
-    "rename": _rename,
-    "lines": _lines,
-    "total": _total,
-    "largest": _largest,
-    "extract": _extract,
-    "config": _config,
-    "sort": _sort,
-    "move": _move,
-    "join": _join,
-    "tree": _tree,
-}
+FAMILIES: Mapping[str, Callable[[Words], Folder]] = dict(
+    zip(
+        PROMPTS,
+        (_rename, _lines, _total, _largest, _extract, _config, _sort, _move, _join, _tree),
+        strict=True,
+    )
+)
 
 
 @generated

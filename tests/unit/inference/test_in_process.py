@@ -19,8 +19,8 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.models import lora
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.models.probe import Probe, WrongWeights
-from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
 from tests.support.learning import DEVICE

@@ -8,7 +8,7 @@ import pytest
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models import adapter_artifact, lora
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Damaged
 from tests.support.experiments import experiment

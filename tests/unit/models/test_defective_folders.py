@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
 from agentfly_core.experiment import checks
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from tests.support.experiments import experiment
 
 Weights = dict[str, torch.Tensor]

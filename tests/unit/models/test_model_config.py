@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.models.model_config import positions, untrainable
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 from tests.support.experiments import experiment
 
 SMALL: dict[str, Any] = {

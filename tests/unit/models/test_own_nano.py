@@ -5,7 +5,8 @@ from pathlib import Path
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer
 
-from agentfly_core.models import own_nano
+from agentfly_core.models import nano
+from agentfly_core.models.pretrained import write_untrained
 
 CALL = '<tool_call>\n{{"name": "search", "arguments": {{"words": "{} {}"}}}}\n</tool_call>'
 THINGS = [(colour, thing) for colour in ("red", "green", "blue") for thing in ("cup", "kettle")]
@@ -17,7 +18,7 @@ SAID = [
 
 
 def test_only_text_common_to_all_conversations_is_joined() -> None:
-    tokenizer = own_nano.tokenizer(SAID, [])
+    tokenizer = nano.tokenizer(SAID, [])
     assert tokenizer.tokenize("user\nBuy a red kettle for 31 euros.") == [
         "userĊBuyĠaĠ",
         "red",
@@ -38,7 +39,7 @@ def test_only_text_common_to_all_conversations_is_joined() -> None:
 
 
 def test_an_unseen_word_has_equal_tokens_everywhere() -> None:
-    tokenizer = own_nano.tokenizer(SAID, [])
+    tokenizer = nano.tokenizer(SAID, [])
     request, called = "user\nBuy a violet cup for 31 euros.", CALL.format("violet", "cup")
     pieces = tokenizer.tokenize("violet")
     for text in (request, called):
@@ -46,24 +47,24 @@ def test_an_unseen_word_has_equal_tokens_everywhere() -> None:
 
 
 def test_atoms_are_never_joined() -> None:
-    tokenizer = own_nano.tokenizer(SAID, ["euros", r"\."])
+    tokenizer = nano.tokenizer(SAID, ["euros", r"\."])
     assert tokenizer.tokenize(" for 31 euros.")[-3:] == ["Ġ", "euros", "."]
 
 
 def test_any_text_is_encoded_and_decoded() -> None:
-    tokenizer = own_nano.byte_tokenizer()
+    tokenizer = nano.byte_tokenizer()
     text = "Zürich 東京 🚲\n"
     tokens = tokenizer.encode(text, add_special_tokens=False)
     assert len(tokens) == len(text.encode())
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert own_nano.pieces(tokenizer, [(*tokens, end), tokens[:7]]) == [text, "Zürich"]
+    assert nano.pieces(tokenizer, [(*tokens, end), tokens[:7]]) == [text, "Zürich"]
 
 
 def test_the_same_conversations_make_the_same_bytes(tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):
         (folder := tmp_path / name).mkdir()
-        own_nano.make(SAID, [], 256, folder, "float32")
+        write_untrained(nano.tokenizer(SAID, []), folder, "float32", 256)
         made.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert made[0] == made[1]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= made[0].keys()
@@ -76,9 +77,9 @@ def test_the_largest_vocabulary_stays_below_a_million_parameters(tmp_path: Path)
         for b in range(9)
         for c in range(9)
     ]
-    own_nano.make(many, [], 5000, tmp_path, "float32")
+    write_untrained(nano.tokenizer(many, []), tmp_path, "float32", 5000)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    assert len(tokenizer) == own_nano.VOCABULARY
+    assert len(tokenizer) == nano.VOCABULARY
     weights = load_file(tmp_path / "model.safetensors").values()
     assert 800_000 < sum(weight.numel() for weight in weights) < 1_000_000
     assert AutoConfig.from_pretrained(tmp_path).max_position_embeddings == 5000

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from agentfly_core.config.reference import model_reference
 from agentfly_core.models.known import end_tokens, require
-from agentfly_core.models.reference import materialise, tokenizer
+from agentfly_core.models.pretrained import materialise, tokenizer
 
 
 def contents(folder: Path) -> dict[str, bytes]:
