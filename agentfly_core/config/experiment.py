@@ -325,11 +325,6 @@ class Settings(Section):
         return range(self.start_step + 1, self.steps + 1)
 
     @property
-    def own_warm_start(self) -> WarmStart | None:
-        """The run's warm start; None in a fork."""
-        return None if self.fork else self.warm_start
-
-    @property
     def inherits_learner(self) -> bool:
         """Whether the first step continues with the learner state of another run."""
         if self.fork:

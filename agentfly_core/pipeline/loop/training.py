@@ -158,7 +158,7 @@ def warm_started(
     data: Artifact,
 ) -> list[Artifact]:
     """Return the demonstrations and the policy of each round; empty without an own warm start."""
-    if (settings := experiment.settings.own_warm_start) is None:
+    if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []
     if run_step(settings.demonstrations):
         target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)

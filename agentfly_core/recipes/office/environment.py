@@ -72,9 +72,8 @@ class Office(Environment):
             raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
         if column not in (columns := TABLES[table]):
             raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(columns)}.")
-        statement = (
-            f"SELECT {what} FROM {table} WHERE {column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
-        )
+        where = f"{column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
+        statement = f"SELECT {what} FROM {table} WHERE {where}"
         with closing(self._opened.execute(statement, (value,))) as cursor:
             return cursor.fetchall()
 

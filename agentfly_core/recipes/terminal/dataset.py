@@ -154,13 +154,8 @@ def _tree(words: Words) -> Folder:
     return files, {}, dict.fromkeys(paths, "")
 
 
-FAMILIES: Mapping[str, Callable[[Words], Folder]] = dict(
-    zip(
-        PROMPTS,
-        (_rename, _lines, _total, _largest, _extract, _config, _sort, _move, _join, _tree),
-        strict=True,
-    )
-)
+_MADE_BY = (_rename, _lines, _total, _largest, _extract, _config, _sort, _move, _join, _tree)
+FAMILIES: Mapping[str, Callable[[Words], Folder]] = {one.__name__[1:]: one for one in _MADE_BY}
 
 
 @generated
