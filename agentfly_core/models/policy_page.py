@@ -4,47 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.store.artifact import Pointer
 
-_PAGE = """\
-# {reference}
-
-{about} It was made by AgentFly as `{uri}`, digest `{digest}`. {template}
-Run what follows in this directory.
-
-## transformers
-
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = AutoModelForCausalLM.from_pretrained("{folder}", dtype="{dtype}")
-{adapt}messages = {messages}
-read = tokenizer.apply_chat_template(
-    messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
-)
-replies = model.generate(**read, max_new_tokens={max_tokens}, do_sample=True, top_k=0)
-print(tokenizer.decode(replies[0, read["input_ids"].shape[1] :]))
-```
-
-## vLLM
-
-```python
-from vllm import LLM, SamplingParams
-from vllm.lora.request import LoRARequest
-
-llm = LLM("{folder}", dtype="{dtype}", generation_config="vllm"{options})
-messages = {messages}
-sampling = SamplingParams(temperature=1.0, max_tokens={max_tokens}, stop_token_ids={stop})
-print(llm.chat(messages, sampling{request})[0].outputs[0].text)
-```
-
-Served for programs that speak OpenAI's interface:
-`vllm serve {folder} --dtype {dtype} --generation-config vllm{flags}`
-"""
+_PAGE = Path(__file__).with_suffix(".md").read_text()
 _WHOLE = {"about": "A whole model.", "folder": ".", "adapt": ""}
 _WHOLE |= {"options": "", "request": "", "flags": ""}
 _ADAPTER = {

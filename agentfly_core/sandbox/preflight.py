@@ -7,7 +7,7 @@ import functools
 import os
 import threading
 
-from agentfly_core.sandbox.attacks import PROBES
+from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable, Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.guest.protocol import ExecRequest
@@ -64,7 +64,7 @@ async def _weakness(sandbox: Sandbox) -> str:
         if first.stdout != "42\n":
             return first.stderr or first.status
         async with asyncio.timeout(SECONDS):
-            outcomes = await attacked(sandbox, PROBES)
+            outcomes = await attacked(sandbox, [one for one in ATTACKS if one.probe])
     except (OSError, TimeoutError) as error:
         return str(error) or "it did not answer in time"
     return "; ".join(
