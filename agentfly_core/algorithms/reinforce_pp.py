@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
-from pydantic import Field
-
+from agentfly_core.config.section import Share
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.gae import TokenGAE
 from agentfly_core.rl.interface import Advantages, Needs
 from agentfly_core.rl.late import torch
 from agentfly_core.rl.outcomes import Outcomes
@@ -22,7 +21,7 @@ class ReinforcePP(PolicyGradient):
     With gamma 0.5 a reward of 1 on the last of three tokens gives returns 0.25, 0.5, 1.
     """
 
-    gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    gamma: Share = 1.0
 
     @property
     def needs(self) -> Needs:
@@ -30,8 +29,6 @@ class ReinforcePP(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         rewards = outcomes.token_rewards
-        returns, after = torch.zeros_like(rewards), torch.zeros(len(rewards), dtype=rewards.dtype)
-        for t in reversed(range(rewards.shape[1])):
-            after = rewards[:, t] + self.gamma * after
-            returns[:, t] = after
-        return Advantages.of(whitened(sequences(batch, len(rewards)).scatter(returns), batch))
+        layout, nothing = sequences(batch, len(rewards)), torch.zeros_like(rewards)
+        returns, _ = TokenGAE(gamma=self.gamma, lam=1.0).estimate(rewards, nothing, layout.turns)
+        return Advantages.of(whitened(layout.scatter(returns), batch))

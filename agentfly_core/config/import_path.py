@@ -192,12 +192,7 @@ def with_defaults(
     defaults = {
         p.name: p.default for p in parameters_of(maker).values() if p.default is not p.empty
     }
-    typed = check_settings(maker, settings, given)
-    sections = {
-        key: value for key, value in {**defaults, **typed}.items() if isinstance(value, BaseModel)
-    }
-    return {
-        **defaults,
-        **settings,
-        **{key: value.model_dump(mode="json") for key, value in sections.items()},
-    }
+    complete = {**defaults, **check_settings(maker, settings, given)}
+    sections = {key: value for key, value in complete.items() if isinstance(value, BaseModel)}
+    dumped = {key: section.model_dump(mode="json") for key, section in sections.items()}
+    return {**defaults, **settings, **dumped}
