@@ -29,7 +29,7 @@ from agentfly_core.config.parts import (
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import run_step
-from agentfly_core.config.section import RESUMABLE, Positive, Section, Share
+from agentfly_core.config.section import BY_NAME, RESUMABLE, Positive, Section, Share
 from agentfly_core.config.tasks import (
     GOAL,
     SINGLE,
@@ -203,7 +203,7 @@ class Settings(Section):
     tasks: dict[TaskName, TaskSettings] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
-    algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
+    algorithm: Annotated[AlgorithmPart, BY_NAME] = AlgorithmPart(use="grpo")
     update: Update = Update()
     rollout: Rollout = Rollout()
     evaluate: Evaluate = Evaluate()

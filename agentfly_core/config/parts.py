@@ -26,7 +26,7 @@ from agentfly_core.config.import_path import (
     with_defaults,
 )
 from agentfly_core.config.reference import SpeakerReference, speaker
-from agentfly_core.config.section import OPEN, Keys, Positive, Section, by_name
+from agentfly_core.config.section import OPEN, Keys, Positive, Section
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
 
@@ -67,14 +67,7 @@ class ShortForm(Section):
 
 
 class AlgorithmPart(Part):
-    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a
-    name alone is short for `{use: name}`.
-    """
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_name(cls, value: T) -> T | dict[str, str]:
-        return by_name(value)
+    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`."""
 
     @field_validator("use")
     @classmethod

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from agentfly_core.system.formats.json_value import JSON
 
-T = TypeVar("T")
 Keys = tuple[str, ...]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -45,10 +44,5 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from resumable(field.annotation, f"{prefix}{key}.")
 
 
-def by_name(value: T) -> T | dict[str, str]:
-    """`{"use": "clip"}` for the name "clip"; other values are kept."""
-    return {"use": value} if isinstance(value, str) else value
-
-
-BY_NAME = BeforeValidator(by_name)
+BY_NAME = BeforeValidator(lambda value: {"use": value} if isinstance(value, str) else value)
 """Accepts a name as short form of `{use: name}`."""

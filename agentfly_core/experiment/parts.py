@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
@@ -35,13 +35,10 @@ def reward_of(key: str, part: RewardPart) -> Reward:
         declared = _named(part.use or key, Reward)
         if part == RewardPart(weight=part.weight):
             return declared
+        limits = {"timeout": part.timeout, "retries": part.retries, "concurrency": part.concurrency}
+        given: dict[str, Any] = {key: limit for key, limit in limits.items() if limit is not None}
         changed = replace(
-            declared,
-            name=key if part.use else declared.name,
-            timeout=declared.timeout if part.timeout is None else part.timeout,
-            retries=declared.retries if part.retries is None else part.retries,
-            concurrency=declared.concurrency if part.concurrency is None else part.concurrency,
-            declared=declared,
+            declared, name=key if part.use else declared.name, declared=declared, **given
         )
         return changed.with_settings(**part.model_extra) if part.model_extra else changed
 

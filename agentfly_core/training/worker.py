@@ -36,6 +36,7 @@ from agentfly_core.training.job import (
     FRESH,
     AskLabel,
     Failure,
+    LearnerLost,
     Lost,
     OnStep,
     Result,
@@ -52,10 +53,6 @@ from agentfly_core.training.update import Updater
 Send = Callable[[WorkerReply], None]
 REQUEST: TypeAdapter[WorkerRequest] = TypeAdapter(WorkerRequest)
 PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
-
-
-class Forgotten(RuntimeError):
-    """The state to save is not in memory."""
 
 
 class Worker:
@@ -78,7 +75,7 @@ class Worker:
         if isinstance(request, RunUpdate):
             return self.update(request.job, progress)
         if self.label is None or self.label != request.label:
-            raise Forgotten(
+            raise LearnerLost(
                 f"The learner has the state {self.label!r} in memory, not {request.label!r}."
             )
         assert self.engine is not None, "there is a state"
@@ -168,7 +165,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         reply(Result(value=None if callable(result) else result))
         if callable(result) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
-    except Forgotten as error:
+    except LearnerLost as error:
         reply(Lost(reason=str(error)))
     except Exception as error:  # the boundary of the process: the client gets it
         traceback.print_exc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -63,12 +64,17 @@ def exists(test: str) -> bool:
 
 @cache
 def content(path: Path) -> tuple[set[str], set[str], set[Path]]:
-    """The functions, the texts and the imported modules of this repository in a source file."""
+    """The functions, the texts and the imported modules of this repository in a source file.
+
+    Names of attacks in a TOML file beside it are texts, too.
+    """
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     functions = {
         node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    if (data := path.with_suffix(".toml")).is_file():
+        texts |= {attack["name"] for attack in tomllib.loads(data.read_text())["attack"]}
     modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     files = {ROOT / f"{module.replace('.', '/')}.py" for module in modules}
     return functions, texts, {file for file in files if file.is_file()}

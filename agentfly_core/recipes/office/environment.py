@@ -38,7 +38,9 @@ class Office(Environment):
         script: str = problem.facts["database"]
         await self.close()
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
-        self._opened.set_authorizer(_inside)
+        self._opened.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK
+        )
         self._opened.executescript(script)
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
@@ -76,8 +78,3 @@ class Office(Environment):
         statement = f"SELECT {what} FROM {table} WHERE {where}"
         with closing(self._opened.execute(statement, (value,))) as cursor:
             return cursor.fetchall()
-
-
-def _inside(action: int, *_: object) -> int:
-    """SQLite's authorizer of scripts, without other files and settings."""
-    return sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK
