@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfly_core.inference.endpoints.budget import BudgetSpent, EndpointLost, EndpointRefused
+from agentfly_core.inference.endpoints.budget import EndpointLost
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
-from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Sampled
 
@@ -48,7 +47,7 @@ class _Session(SamplerSession):
     chat: ChatClient
 
     async def sample(self, request: Request) -> Sampled:
-        """The service's reply; raises SamplerLost or NoReply."""
+        """The service's reply; raises SamplerLost and NoReply."""
         conversation, params = request.conversation, request.params
         question = ChatRequest(
             conversation.messages,
@@ -61,8 +60,6 @@ class _Session(SamplerSession):
             reply = await self.chat.ask(question, conversation.seed)
         except EndpointLost as lost:
             raise SamplerLost(str(lost)) from lost
-        except (BudgetSpent, EndpointRefused) as refused:
-            raise NoReply(str(refused)) from refused
         ends = () if reply.cut else (self.sampler.stop_token,)
         tokens = (*self.sampler.encode(reply_text(reply)), *ends)
         finish: Finish = "length" if reply.cut else "stop"

@@ -41,6 +41,12 @@ class SamplerLost(ServiceLost):
     """The sampler's service died or stopped answering; the shard must be replayed."""
 
 
+class NoReply(ValueError):
+    """A scripted policy failed, or a chat service refuses: `NoReply("The policy my_file:policy
+    returned 3 ...")`.
+    """
+
+
 class SamplerSession(ABC):
     """A sampler for one shard; with batches it waits for a request of each open branch."""
 

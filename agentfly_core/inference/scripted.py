@@ -11,7 +11,7 @@ from pathlib import Path
 from agentfly_core.authoring.author_call import on_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
+from agentfly_core.inference.sampler import NoReply, Request, SamplerLost, SamplerSession
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
 from agentfly_core.system.formats import tracebacks
@@ -19,10 +19,6 @@ from agentfly_core.system.formats.text import fault, first_stop
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
 """A function that returns a reply: its exact text, or a message with calls."""
-
-
-class NoReply(ValueError):
-    """A scripted policy failed: `NoReply("The policy my_file:policy returned 3 ...")`."""
 
 
 class Scripted(SamplerSession):

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentfly_core.inference.endpoints.budget import BudgetSpent, EndpointRefused
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
-from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy
@@ -119,11 +117,8 @@ class EndpointSpeaker(Speaker):
         )
         prompt = hashing.digest(request.body())[:16]
         seed = self._seed(branch, before, prompt)
-        try:
-            with self._stage.timed("generating"):
-                answer = await self._chat.ask(request, seed)
-        except (BudgetSpent, EndpointRefused) as refused:
-            raise NoReply(str(refused)) from refused
+        with self._stage.timed("generating"):
+            answer = await self._chat.ask(request, seed)
         reply = Reply(
             before=before,
             read=read,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 
 from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.inference.sampler import NoReply
 
 
 class EndpointLost(ServiceFailure):
     """All attempts of a request failed."""
 
 
-class EndpointRefused(ValueError):
+class EndpointRefused(NoReply):
     """A service refuses a request, for example for a wrong key or model."""
 
 
-class BudgetSpent(ValueError):
+class BudgetSpent(NoReply):
     """The budget is spent; the message names the setting to raise."""
 
 

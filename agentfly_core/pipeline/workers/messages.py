@@ -13,8 +13,7 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from agentfly_core.authoring.call_table import CallRecord
-from agentfly_core.inference.sampler import SamplerLost
-from agentfly_core.inference.scripted import NoReply
+from agentfly_core.inference.sampler import NoReply, SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.pipeline.workers.job import DemonstrationJob, RolloutJob
 from agentfly_core.rollout.rules import PromptTooLong
