@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
+from pathlib import Path
 
 from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sample, shares
 
-KINDS = {
-    "an animal": "camel cat cow dog donkey elephant fox frog goat horse lion monkey mouse pig "
-    "rabbit sheep snake tiger whale wolf",
-    "a color": "beige black blue brown crimson gray green indigo magenta maroon orange pink "
-    "purple red scarlet teal turquoise violet white yellow",
-    "a country": "Austria Brazil Canada Chile China Cuba Denmark Egypt France Germany Greece "
-    "India Italy Japan Kenya Mexico Norway Poland Spain Sweden",
-    "a fruit": "apple apricot banana blueberry cherry coconut fig grape grapefruit guava kiwi "
-    "lemon mango melon papaya pear pineapple pomegranate raspberry strawberry",
-    "a garment": "apron belt blouse cardigan coat dress glove hat jacket jeans pajamas scarf "
-    "shirt shorts skirt sock suit sweater trousers vest",
-    "a musical instrument": "accordion banjo bassoon cello clarinet drum flute guitar harmonica "
-    "harp lute mandolin oboe piano saxophone trombone trumpet tuba violin xylophone",
-    "a tool": "axe chisel crowbar drill hammer hatchet hoe ladder mallet pickaxe pliers rake "
-    "sander saw screwdriver shovel sickle spade trowel wrench",
-    "a vehicle": "airplane ambulance bicycle boat bus canoe car ferry helicopter motorcycle ship "
-    "sled submarine taxi tractor train tram truck van yacht",
-}
+KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
+"""The members of each kind."""
 SHARES = {"train": 10, "validation": 3, "test": 7}
 """The number of words of each kind in a split."""
 

@@ -7,10 +7,12 @@ import json
 import math
 import random
 import re
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -20,41 +22,10 @@ from agentfly_core import Environment, Problem, ToolError, digest
 NOTHING = "Nothing was found."
 
 
-def _words(*texts: str) -> list[list[str]]:
-    return [text.split() for text in texts]
-
-
+_FILE = Path(__file__).with_name("departments.toml")
 DEPARTMENTS: Mapping[str, Sequence[Sequence[str]]] = {
-    "clothing": _words(
-        "shirt jacket skirt coat dress",
-        "cotton linen wool silk",
-        "slim loose short long",
-        "plain striped checked dotted",
-    ),
-    "kitchen": _words(
-        "mug bowl plate jug dish",
-        "glass steel clay tin",
-        "round square oval deep",
-        "matt glossy ribbed painted",
-    ),
-    "furniture": _words(
-        "chair table desk bench stool",
-        "oak pine ash bamboo",
-        "modern rustic classic folding",
-        "low high narrow wide",
-    ),
-    "luggage": _words(
-        "backpack suitcase wallet purse satchel",
-        "leather canvas nylon suede",
-        "soft rigid padded waterproof",
-        "zipped buckled strapped quilted",
-    ),
-    "garden": _words(
-        "spade rake hoe trowel sickle",
-        "iron copper bronze titanium",
-        "light heavy sturdy handy",
-        "curved straight pointed notched",
-    ),
+    name: [words.split() for words in kinds]
+    for name, kinds in tomllib.loads(_FILE.read_text()).items()
 }
 """The categories of each department, then the kinds of attributes that all of them have."""
 CATEGORIES: Mapping[str, str] = {

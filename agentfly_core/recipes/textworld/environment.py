@@ -90,7 +90,12 @@ class World:
 
     def machine(self) -> Any:
         """A Z-machine with the game, before its reset."""
-        return _jericho().FrotzEnv(str(self.compiled()), seed=0)
+        require_package("jericho", "textworld")
+        import jericho
+
+        # it warns about unknown games
+        warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
+        return jericho.FrotzEnv(str(self.compiled()), seed=0)
 
     def seen(self, way: Sequence[str]) -> str:
         """The description of the room at the end of a way from the first room."""
@@ -201,13 +206,3 @@ def _textworld() -> tuple[Any, Any]:
 
     with _GENERATOR:
         return textworld, KnowledgeBase.load(treasure_hunter.KB_PATH)
-
-
-@cache
-def _jericho() -> Any:
-    require_package("jericho", "textworld")
-    import jericho
-
-    # it warns about unknown games
-    warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
-    return jericho
