@@ -25,10 +25,9 @@ from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import task_key
 from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.task import Task, import_tasks, together
+from agentfly_core.experiment.task import Task, import_tasks, template_of, together
 from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.config.reference import run_policy
-from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.run_policies import of_run
+from agentfly_core.experiment.task import template_of
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
 from agentfly_core.models.policy_page import page

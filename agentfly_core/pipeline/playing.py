@@ -14,8 +14,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout
-from agentfly_core.experiment.parts import template_of
-from agentfly_core.experiment.task import Task
+from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models.known import end_tokens
 from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved

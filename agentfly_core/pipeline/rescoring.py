@@ -14,8 +14,8 @@ from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.parts import RewardPart
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.experiment.own_modules import sources
-from agentfly_core.experiment.parts import reward_of as reward_at
 from agentfly_core.experiment.run_layout import RunLayout, rollouts
+from agentfly_core.experiment.task import reward_of as reward_at
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored

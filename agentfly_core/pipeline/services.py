@@ -15,9 +15,8 @@ from agentfly_core.config.parts import Part
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.experiment.task import Task
+from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact

@@ -13,7 +13,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.experiment.parts import refuse_misfits
+from agentfly_core.experiment.task import refuse_misfits
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.records.timing import Timing

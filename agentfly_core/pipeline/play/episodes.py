@@ -15,10 +15,10 @@ from pathlib import Path
 from agentfly_core.config.experiment import Gates
 from agentfly_core.config.reference import RunPolicy, ScriptPolicy, WordPolicy, reference
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.parts import template_of
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.experiment.run_layout import PlayLayout, next_play
 from agentfly_core.experiment.run_policies import last_policy
+from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
