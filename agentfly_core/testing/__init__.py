@@ -1,10 +1,9 @@
 """Builders for tests of tools, rewards, agents and algorithms; they need no model and no pytest."""
 
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.testing.algorithms import advantages_of
 from agentfly_core.testing.datasets import problems_of
 from agentfly_core.testing.episodes import play, rollout_spec, score_of
-from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.learning import advantages_of, update_job
 from agentfly_core.testing.letters import as_letters, loss_mask
 from agentfly_core.testing.trajectories import trajectory, turn
 

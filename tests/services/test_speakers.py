@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.learning import update_job
 from tests.support.learning import digests, saved, settings
 from tests.support.played import crowd
 

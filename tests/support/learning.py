@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
-from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.learning import update_job
 from tests.support.waiting import LIMIT
 
 DEVICE = os.environ.get("AGENTFLY_DEVICE", "cpu")

@@ -12,7 +12,7 @@ from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Scored, Unscored
-from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.learning import update_job
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.data import mini_batches, read_update_data
 from tests.support.played import crowd

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.learning import update_job
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.distributed import Ranks
 from agentfly_core.training.engine import Memory
