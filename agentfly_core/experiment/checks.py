@@ -115,9 +115,7 @@ def check_inputs(settings: Settings) -> None:
             model_config.require_loadable(config, settings.model)
             model_config.require_positions(config, settings.agent.max_model_len, settings.model)
             if isinstance(model, LocalModel):
-                from agentfly_core.models import pretrained  # loads torch, which takes seconds
-
-                tokenizer = pretrained.tokenizer(settings.model)
+                tokenizer = model_config.tokenizer(settings.model)
                 model_config.require_vocabulary(tokenizer, config, settings.model)
                 template_of(settings.template, tokenizer)
     datasets = {task_key(name, "data"): task.data for name, task in settings.each.items()}

@@ -1,4 +1,4 @@
-"""Checks of a model's config.json before weights are read."""
+"""A model's config.json and tokenizer, and checks of them before weights are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfly_core.config.reference import HubModel, LocalModel, PackagedModel
-from agentfly_core.models.known import PACKAGES, require_package
+from agentfly_core.config.reference import (
+    HubModel,
+    LastPolicy,
+    LocalModel,
+    NanoModel,
+    OwnNano,
+    PackagedModel,
+    RunPolicy,
+    model_reference,
+)
+from agentfly_core.models.known import PACKAGES, refuse_adapter, require_package
 from agentfly_core.system.formats.text import fault, sentence
 
 if TYPE_CHECKING:
@@ -60,6 +69,42 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
     spec = importlib.util.find_spec(package)
     assert spec and spec.origin
     return {"pretrained_model_name_or_path": str(Path(spec.origin).parent), "gguf_file": file}
+
+
+def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
+    """Parse a reference to a model with weights of its own; raises ValueError for others."""
+    model = model_reference(reference)
+    if isinstance(model, OwnNano | RunPolicy | LastPolicy):
+        raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
+    return model
+
+
+def tokenizer(reference: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model, without its weights; raises ValueError if missing."""
+    from transformers import AutoTokenizer  # takes seconds
+
+    from agentfly_core.models import nano
+
+    model = with_weights(reference)
+    if isinstance(model, NanoModel):
+        return nano.shipped(model.recipe)
+    refuse_adapter(Path(str(model)))
+    origin = source(model)
+    try:
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            **origin, trust_remote_code=False
+        )
+    except Exception as error:  # damaged files raise errors of many types
+        raise ValueError(not_there(reference, error)) from error
+    return loaded
+
+
+def not_there(reference: str, error: Exception) -> str:
+    cause = str(error) if isinstance(error, OSError | ValueError) else fault(error)
+    return (
+        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano, package:<name>, a "
+        "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
+    )
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:

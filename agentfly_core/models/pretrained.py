@@ -13,7 +13,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
@@ -24,18 +23,9 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
-from agentfly_core.config.reference import (
-    HubModel,
-    LastPolicy,
-    LocalModel,
-    NanoModel,
-    OwnNano,
-    PackagedModel,
-    RunPolicy,
-    model_reference,
-)
+from agentfly_core.config.reference import NanoModel, PackagedModel
 from agentfly_core.models import model_config, nano, probe
-from agentfly_core.models.known import END_TOKENS, end_tokens, refuse_adapter
+from agentfly_core.models.known import END_TOKENS, end_tokens
 from agentfly_core.system.formats.text import fault, sentence
 
 LoadingReport = Mapping[str, Collection[Any]] | LoadStateDictInfo
@@ -65,7 +55,7 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
     or a Hugging Face id with an optional `@revision`. Raises ValueError for a missing or damaged
     model, for weights that do not fit its config.json or are not finite, and for an adapter.
     """
-    named, words = _with_own_weights(reference), tokenizer(reference)
+    named, words = model_config.with_weights(reference), model_config.tokenizer(reference)
     if isinstance(named, NanoModel):
         assert isinstance(words, PreTrainedTokenizerFast)
         return write_untrained(words, folder, dtype, nano.POSITIONS)
@@ -85,7 +75,7 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
     except WrongFiles:
         raise
     except Exception as error:  # damaged files raise errors of many types
-        raise ValueError(_not_there(reference, error)) from error
+        raise ValueError(model_config.not_there(reference, error)) from error
     if isinstance(named, PackagedModel):  # its file is quantised, its weights are not any more
         model.hf_quantizer, model.is_quantized = None, False
         del model.config.quantization_config
@@ -105,29 +95,6 @@ def _damaged(folder: Path) -> str:
         except SafetensorError:
             names.append(path.name)
     return f"{' and '.join(names) or 'a safetensors file'} is damaged"
-
-
-def tokenizer(reference: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model, without its weights; raises ValueError if missing."""
-    model = _with_own_weights(reference)
-    if isinstance(model, NanoModel):
-        return nano.shipped(model.recipe)
-    refuse_adapter(Path(str(model)))
-    source = model_config.source(model)
-    try:
-        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            **source, trust_remote_code=False
-        )
-    except Exception as error:  # damaged files raise errors of many types
-        raise ValueError(_not_there(str(model), error)) from error
-    return loaded
-
-
-def _with_own_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
-    model = model_reference(reference)
-    if isinstance(model, OwnNano | RunPolicy | LastPolicy):
-        raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
-    return model
 
 
 class WrongFiles(ValueError):
@@ -276,14 +243,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(level)
-
-
-def _not_there(reference: str, error: Exception) -> str:
-    cause = str(error) if isinstance(error, OSError | ValueError) else fault(error)
-    return (
-        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano, package:<name>, a "
-        "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
-    )
 
 
 def _named(problem: object) -> str:

@@ -22,6 +22,7 @@ from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_policies import Parent, final_policy, of_run
+from agentfly_core.models import model_config
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.known import require
 from agentfly_core.pipeline.demonstrations import HEARD, DemonstrationPlayer, boundless, unshown
@@ -104,9 +105,7 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     if isinstance(model_reference(settings.model), OwnNano):
         model = base_model(experiment)
         return tokenizer_of(store, model), model.digest
-    from agentfly_core.models import pretrained  # loads torch, which takes seconds
-
-    return pretrained.tokenizer(settings.model), StageKeys(settings).model().key
+    return model_config.tokenizer(settings.model), StageKeys(settings).model().key
 
 
 def _endpoint(

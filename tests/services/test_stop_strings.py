@@ -20,7 +20,7 @@ from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
 from agentfly_core.inference.stop_strings import ReplyText
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
-from agentfly_core.models.pretrained import tokenizer
+from agentfly_core.models.model_config import tokenizer
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.service import supervised
 

@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from agentfly_core.config.reference import model_reference
 from agentfly_core.models.known import end_tokens, require
-from agentfly_core.models.pretrained import materialise, tokenizer
+from agentfly_core.models.model_config import tokenizer
+from agentfly_core.models.pretrained import materialise
 
 
 def contents(folder: Path) -> dict[str, bytes]:
