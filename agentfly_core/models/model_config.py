@@ -81,13 +81,13 @@ def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | Nano
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a model, without its weights; raises ValueError if missing."""
-    from transformers import AutoTokenizer  # takes seconds
-
-    from agentfly_core.models import nano
-
     model = with_weights(reference)
     if isinstance(model, NanoModel):
+        from agentfly_core.models import nano  # takes seconds
+
         return nano.shipped(model.recipe)
+    from transformers import AutoTokenizer  # loads torch
+
     refuse_adapter(Path(str(model)))
     origin = source(model)
     try:

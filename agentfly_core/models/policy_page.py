@@ -32,7 +32,7 @@ def page(
     system = settings.agent.system
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": "The prompt of a problem."})
-    return Template(TEMPLATE.read_text(), keep_trailing_newline=True).render(
+    text: str = Template(TEMPLATE.read_text(), keep_trailing_newline=True).render(
         reference=reference,
         policy=policy,
         settings=settings,
@@ -44,3 +44,4 @@ def page(
         messages=json.dumps(messages, ensure_ascii=False),
         stop=list(stop),
     )
+    return text
