@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.pretrained import materialise
 
 SIZES: dict[str, Any] = {
     "vocab_size": 512,
