@@ -50,7 +50,7 @@ class Part(Section):
 
 
 class ShortForm(Section):
-    """A section that the value of its field SHORT stands for, in a file and when it is stored."""
+    """A section with a short form, the value of its field SHORT, in files and when it is stored."""
 
     SHORT: ClassVar[str]
 
