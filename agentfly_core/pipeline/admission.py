@@ -23,7 +23,7 @@ from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
 from agentfly_core.inference.templates.text_encoder import TextEncoder
 from agentfly_core.inference.vllm_client import VLLM
-from agentfly_core.models import lora, model_config, pretrained, probe, reference
+from agentfly_core.models import lora, model_config, pretrained, probe
 from agentfly_core.models.known import require
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.formats.text import fault, sentence
@@ -124,7 +124,7 @@ def _tried(name: str, attempt: Callable[[], str]) -> Proof:
 
 def _files(model: str, candidate: Candidate) -> str:
     require(model_reference(model))
-    reference.materialise(model, candidate.folder, candidate.dtype)
+    pretrained.materialise(model, candidate.folder, candidate.dtype)
     files = [path for path in candidate.folder.iterdir() if path.is_file()]
     return f"{sum(path.stat().st_size for path in files) / 2**20:,.0f} MiB, complete and finite"
 
@@ -136,7 +136,7 @@ def _architecture(candidate: Candidate) -> str:
 
 
 def _tokenizer(candidate: Candidate) -> str:
-    tokenizer = reference.tokenizer(str(candidate.folder))
+    tokenizer = model_config.tokenizer(str(candidate.folder))
     encoder = TextEncoder(tokenizer)
     for text in TEXTS:
         if (back := tokenizer.decode(list(encoder.encode(text)))) != text:
@@ -218,7 +218,7 @@ def _changed(candidate: Candidate) -> Path:
             noise = size * torch.randn(weight.shape, generator=draw.manual_seed(1))
             weight.data += noise.to(weight.dtype)
         folder.mkdir()
-        pretrained.write(model, reference.tokenizer(str(candidate.folder)), folder)
+        pretrained.write(model, model_config.tokenizer(str(candidate.folder)), folder)
     return folder
 
 
