@@ -61,26 +61,21 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
     target.mkdir(parents=True)
     for path in store.open(data).glob("*.parquet"):
         shutil.copy(path, target / path.name)
-    write_pointer(experiment, "dataset", data)
+    write(experiment, "dataset", data)
 
 
-def write_pointer(experiment: str, name: str, artifact: Artifact) -> None:
-    """Write an artifact's uri and digest."""
-    write_json(folder(experiment) / f"{name}.json", artifact.to_json())
+def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
+    """Write an artifact's uri and digest, or a policy's held-out success."""
+    write_json(folder(experiment) / f"{name}.json", value.to_json())
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:
     """Write a finished run's final policy, summary, and a table of steps for `dvc plots`."""
     experiment, run = summary["experiment"], summary["run"]
-    write_pointer(experiment, "policy", final_policy(store, run))
+    write(experiment, "policy", final_policy(store, run))
     write_json(folder(experiment) / "summary.json", as_json(summary))
     frame = steps_frame(store, run, steps).rename(
         columns={"rollout/reward": "reward", "rollout/success": "success"}
     )
     text = frame.rename(columns=storable).to_csv(index=False)
     write_text(folder(experiment) / "steps.csv", text)
-
-
-def write_evaluation(experiment: str, evaluation: Evaluation) -> None:
-    """Write a policy's held-out success."""
-    write_json(folder(experiment) / "evaluation.json", evaluation.to_json())

@@ -72,11 +72,6 @@ def artifact_key(what: str, experiment: str) -> str:
     return prefect_key(f"{what}-{experiment}")
 
 
-def this_page() -> str:
-    """This flow run's address in the Prefect UI."""
-    return flow_run_page(settle(Path.cwd()).api, str(flow_run.id))
-
-
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
     """Link to a run in MLflow; "" if MLflow does not have it or fails."""
     with logged(f"MLflow does not say where {run} is"):
@@ -95,19 +90,19 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 
     Never raises; `agentfly report` writes the file again.
     """
-    store, page = ledger.store, ""
+    store, report = ledger.store, ""
     with logged(f"The report of {night} was not written"):
-        page = night_page(store, night)
-        store.write_text(RunLayout(night).report, page)
-    if not page:
+        report = night_page(store, night)
+        store.write_text(RunLayout(night).report, report)
+    if not report:
         return
     with logged(f"The report of {night} is not in MLflow"):
-        address = this_page()
-        text = f"{page}\n[The night's flow run in Prefect]({address})\n"
+        address = flow_run_page(settle(Path.cwd()).api, str(flow_run.id))
+        text = f"{report}\n[The night's flow run in Prefect]({address})\n"
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(site), run_id, text, address)
     link = mlflow_link(store, site, night, "The night's run in MLflow")
-    show_page("night", ledger.experiment, f"{page}\n{link}", f"Outcome of {night}")
+    show_page("night", ledger.experiment, f"{report}\n{link}", f"Outcome of {night}")
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:

@@ -61,7 +61,7 @@ def warm_start_only(
     report_stage(loaded, "warm-start", data, stages=before_steps(data, model, made, parent))
     policy = made[-1] if made else model
     if dvc_outputs.wanted():
-        dvc_outputs.write_pointer(loaded.name, "warm_start", policy)
+        dvc_outputs.write(loaded.name, "warm_start", policy)
     return policy
 
 
@@ -85,5 +85,5 @@ def evaluate(
 
     report_stage(loaded, "evaluate", data, policy=chosen.digest, evaluation=evaluation)
     if dvc_outputs.wanted():
-        dvc_outputs.write_evaluation(loaded.name, evaluation)
+        dvc_outputs.write(loaded.name, "evaluation", evaluation)
     return evaluation.to_json()

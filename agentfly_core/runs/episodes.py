@@ -188,6 +188,11 @@ def answered_last(trajectory: Trajectory) -> list[Piece]:
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
+def marked(pieces: Iterable[Piece], width: int) -> list[str]:
+    """Lines of at most `width` columns, each with the mark of its piece."""
+    return [f"{MARKS[piece.kind]} {line}" for piece in pieces for line in lines(piece, width)]
+
+
 def lines(piece: Piece, width: int) -> list[str]:
     """A piece's text in lines that fit into `width` columns with their mark, controls escaped."""
     room = max(20, width - 12)
@@ -204,17 +209,12 @@ def table(stored: Episodes) -> pd.DataFrame:
 
     rows = []
     for trajectory, scored in stored.pairs:
-        marked = [
-            f"{MARKS[piece.kind]} {line}"
-            for piece in stored.pieces(trajectory)
-            for line in lines(piece, 120)
-        ]
         rows.append(
             {
                 "problem": trajectory.problem.prompt,
                 "chain": trajectory.chain,
                 "reward": reward_of(scored),
-                "episode": "\n".join(marked),
+                "episode": "\n".join(marked(stored.pieces(trajectory), 120)),
                 "answer": trajectory.answer,
                 "ending": trajectory.ending.value,
                 "turns": len(trajectory.turns),

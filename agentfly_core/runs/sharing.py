@@ -23,7 +23,8 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
     policy = final_policy(source, run)
     base = adapter_artifact.base_of(source, policy)
     artifacts = [*filter(None, [base]), policy]
-    for name in dict.fromkeys([run, *map(_run_of, artifacts)]):
+    of_runs = [one.uri.split("/")[1] for one in artifacts if one.uri.startswith("runs/")]
+    for name in dict.fromkeys([run, *of_runs]):
         _require_same(name, source, target)
     copied = transfer.copy(artifacts, source, target)
     for uri in (RunLayout(run).record, RunLayout(run).summary):
@@ -45,15 +46,9 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
                 transfer.copy_json(uri, store, again)
 
 
-def _run_of(artifact: Pointer) -> str:
-    """The run that made an artifact; empty for a shared artifact."""
-    folder, name, *_ = artifact.uri.split("/")
-    return name if folder == "runs" else ""
-
-
 def _require_same(run: str, source: Store, target: Store) -> None:
     """Raise ValueError where the target has another run of this name."""
-    there = record_of(target, run) if run else None
+    there = record_of(target, run)
     record = record_of(source, run) if there else None
     if there and (record is None or there["uid"] != record["uid"]):
         raise ValueError(

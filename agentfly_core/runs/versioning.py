@@ -44,7 +44,9 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
         file = pipeline(name, project)
     except ValueError as error:
         return f"none: {error}"
-    own = _file_settings(name, project)
+    # its settings under DVC: the file with the overrides of its params.yaml
+    overrides = overrides_in(project / file.parent / "params.yaml")
+    own = loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).settings
     if (own.data, own.seed) != (settings.data, settings.seed):
         return "none: data or seed overridden"
     pointer = project / "results" / name / "dataset.json"
@@ -154,12 +156,6 @@ def remote(project: Path) -> str:
     if folder.is_symlink():
         raise ValueError(f"{folder} is a link, which may lead anywhere: replace it by a folder.")
     return str(folder)
-
-
-def _file_settings(name: str, project: Path) -> Settings:
-    """The experiment's settings under DVC: its file with the overrides of its params.yaml."""
-    overrides = overrides_in(project / pipeline(name, project).parent / "params.yaml")
-    return loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).settings
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:

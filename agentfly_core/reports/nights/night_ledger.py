@@ -195,7 +195,9 @@ class NightLedger:
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
     ) -> NightEntry:
-        """Append an entry; two processes may do so at the same time."""
+        """Append an entry, and copy the night's entries to its run; two processes may do so at the
+        same time.
+        """
         entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
         value = ENTRY.dump_python(entry, mode="json")
         while True:
@@ -205,7 +207,11 @@ class NightLedger:
             # A retried write is refused if the first one succeeded but its answer was lost.
             if self.store.create_json(self._file(number), value) or self._file_of(number) == value:
                 self.store.write_json(f"{self._folder}/head.json", {"number": number})
-                self._copy_to_run(night, [*chain, value])
+                layout = RunLayout(night)
+                if Path(layout.record).name in self.store.names(layout.uri):  # it has begun
+                    entries = [entry for entry in [*chain, value] if entry["night"] == night]
+                    copy = {"experiment": self.experiment, "entries": entries}
+                    self.store.write_json(layout.night, copy)
                 return self._parsed(value)
 
     def _parsed(self, value: JsonObject) -> NightEntry:
@@ -241,7 +247,11 @@ class NightLedger:
         last = max([*numbers, head["number"] if head else 0])
         if head and len(numbers) == last:
             return last
-        copies = self._copies()
+        records = [self._recreated(RunLayout(run).night) for run in self.store.names("runs")]
+        own = [record for record in records if record and record["experiment"] == self.experiment]
+        copies: dict[int, JsonObject] = {
+            entry["number"]: entry for record in own for entry in record["entries"]
+        }
         last = max([last, *copies])
         for number in copies.keys() - numbers:
             if self.store.create_json(self._file(number), copies[number]):
@@ -255,20 +265,6 @@ class NightLedger:
                 "copy of the store, or give the experiment another name."
             )
         return last
-
-    def _copies(self) -> dict[int, JsonObject]:
-        """Read the entries that runs of the experiment keep, by number."""
-        records = [self._recreated(RunLayout(run).night) for run in self.store.names("runs")]
-        own = [record for record in records if record and record["experiment"] == self.experiment]
-        return {entry["number"]: entry for record in own for entry in record["entries"]}
-
-    def _copy_to_run(self, night: str, chain: Sequence[JsonObject]) -> None:
-        """Copy a night's entries to its run, if it has one."""
-        layout = RunLayout(night)
-        if Path(layout.record).name in self.store.names(layout.uri):
-            entries = [entry for entry in chain if entry["night"] == night]
-            copy: JsonObject = {"experiment": self.experiment, "entries": entries}
-            self.store.write_json(layout.night, copy)
 
     def _recreated(self, uri: str) -> JsonObject | None:
         """Read a file that can be recreated; a damaged file counts as missing."""

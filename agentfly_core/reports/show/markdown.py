@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentfly_core.runs.episodes import MARKS, Piece, lines
+from agentfly_core.runs import episodes
+from agentfly_core.runs.episodes import Piece
 from agentfly_core.system.formats.text import CONTROL, clip, redact
 
 SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
@@ -23,12 +24,8 @@ def plain(text: str, longest: int = 600) -> str:
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
     """Pieces as marked lines of at most COLUMNS, their middle cut above `longest` bytes."""
-    marked_lines = [
-        f"{MARKS[piece.kind]} {line}"
-        for piece in pieces
-        for line in lines(Piece(piece.kind, redact(piece.text)), COLUMNS)
-    ]
-    return clip("\n".join(marked_lines), longest)
+    safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]
+    return clip("\n".join(episodes.marked(safe, COLUMNS)), longest)
 
 
 def fenced(text: str) -> str:

@@ -36,7 +36,10 @@ NARROW = 120
 
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
     """The chosen episodes below a summary; `matching` episodes meet the conditions."""
-    conversations = [pair for episode in chosen for pair in _with_text(episode)]
+    conversations: list[Pair] = []
+    for episode in chosen:  # those with a reply or an error, or else all
+        with_text = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]
+        conversations += with_text or episode.conversations
     shared = shared_beginning(stored, conversations)
     once: list[RenderableType] = []
     if shared:
@@ -129,12 +132,6 @@ def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
     same = takewhile(lambda lines: len({*lines}) == 1, zip(*texts, strict=False))
     shared = "".join(lines[0] for lines in same)
     return shared if system.pop() in shared else ""
-
-
-def _with_text(episode: StoredEpisode) -> Sequence[Pair]:
-    """The conversations with a reply or an error, or else all."""
-    loud = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]
-    return loud or episode.conversations
 
 
 def _table(first: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
