@@ -14,7 +14,7 @@ from flows.nights.events import create_automations
 
 def main() -> int:
     """Deploy to the chosen Prefect server, or else to the one of this project."""
-    if not settle(Path.cwd()).api:
+    if not settle().api:
         raise SystemExit(
             "No Prefect server of this project runs. Start it with the deployments: agentfly "
             "up; or alone: agentfly prefect server start; or set PREFECT_API_URL."

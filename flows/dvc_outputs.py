@@ -65,8 +65,9 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
-    """Write an artifact's uri and digest, or a policy's held-out success."""
-    write_json(folder(experiment) / f"{name}.json", value.to_json())
+    """Write an artifact's uri and digest, or a policy's held-out success, for DVC alone."""
+    if wanted():
+        write_json(folder(experiment) / f"{name}.json", value.to_json())
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:

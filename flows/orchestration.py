@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, redirect_stdout
 
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.store.lock import Locked, LockLost
@@ -46,16 +46,19 @@ def message(error: BaseException) -> str:
 
 
 @contextmanager
-def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
+def orchestrated(
+    what: str, again: Callable[[], str], only_result: bool = False
+) -> Iterator[Places]:
     """Run a block with Prefect; its server starts while modules are imported, and ends with the
     block.
 
-    Logs go to a file. Errors other than Locked become Stopped with that file, the cause and
-    `next_step`.
+    Logs go to a file, and with `only_result` all output of the block to stderr. Errors other than
+    Locked become Stopped with that file, the cause and `next_step`.
     """
-    places = settle(Path.cwd())
+    places = settle()
     log = places.state / "logs" / what / "flow.log"
-    with prefect_api(places) as wait:
+    output = redirect_stdout(sys.stderr if only_result else sys.stdout)
+    with output, prefect_api(places) as wait:
         import prefect.main  # noqa: F401  # what takes longest to import, and logs to the terminal
 
         with logging_to(log):

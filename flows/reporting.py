@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from time import time
 
 from agentfly_core.experiment.experiment import Experiment
@@ -41,7 +40,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     place, current, state = mlflow_place(run.experiment.site), run, ""
     ending: dict[str, str] = {}
     flow_runs = run.links("prefect_flow_run_ids")
-    page = flow_run_page(settle(Path.cwd()).api, flow_runs[-1]) if flow_runs else ""
+    page = flow_run_page(settle().api, flow_runs[-1]) if flow_runs else ""
 
     def send(mlflow: MlflowRun) -> None:
         mlflow.tags({FLOW_RUN: page} if page else {})

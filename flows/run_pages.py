@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import UUID
 
 from prefect.artifacts import create_markdown_artifact
@@ -97,7 +96,7 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
     if not report:
         return
     with logged(f"The report of {night} is not in MLflow"):
-        address = flow_run_page(settle(Path.cwd()).api, str(flow_run.id))
+        address = flow_run_page(settle().api, str(flow_run.id))
         text = f"{report}\n[The night's flow run in Prefect]({address})\n"
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(site), run_id, text, address)

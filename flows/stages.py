@@ -49,7 +49,7 @@ def warm_start_only(
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
-    parent, logs = loaded.parent, settle(Path.cwd()).state / "logs"
+    parent, logs = loaded.parent, settle().state / "logs"
     holder = f"the warm start of {loaded.name}"
     with devices(loaded.site, loaded.site.gpus, holder):
         data, model = TASKS.prepare(loaded), TASKS.base_model(loaded, parent)
@@ -60,8 +60,7 @@ def warm_start_only(
 
     report_stage(loaded, "warm-start", data, stages=before_steps(data, model, made, parent))
     policy = made[-1] if made else model
-    if dvc_outputs.wanted():
-        dvc_outputs.write(loaded.name, "warm_start", policy)
+    dvc_outputs.write(loaded.name, "warm_start", policy)
     return policy
 
 
@@ -78,12 +77,11 @@ def evaluate(
     """
     loaded = experiment_of_flow(experiment, overrides, site, store)
     chosen = inputs.policy_named(loaded, policy, TASKS.base_model)
-    data, logs = TASKS.prepare(loaded), settle(Path.cwd()).state / "logs"
+    data, logs = TASKS.prepare(loaded), settle().state / "logs"
     holder = f"the evaluation of {policy or loaded.name}"
     with devices(loaded.site, loaded.site.sampler_gpus, holder):
         evaluation = Evaluator(TASKS, loaded, data).once(chosen, logs)
 
     report_stage(loaded, "evaluate", data, policy=chosen.digest, evaluation=evaluation)
-    if dvc_outputs.wanted():
-        dvc_outputs.write(loaded.name, "evaluation", evaluation)
+    dvc_outputs.write(loaded.name, "evaluation", evaluation)
     return evaluation.to_json()

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
@@ -81,7 +80,7 @@ def train_runs(sweep: Sweep, where: Sequence[str]) -> list[str]:
     if len(done) == count:
         return []
     failed: list[str] = []
-    with prefect_api(settle(Path.cwd())) as wait:
+    with prefect_api(settle()) as wait:
         wait()
         left = [run for run in sweep.settings if run not in done]
         for number, run in enumerate(left, len(done) + 1):

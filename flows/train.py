@@ -51,7 +51,7 @@ def session(
     check_run(loaded, loaded.run_name(run, new))
     with devices(loaded.site, loaded.site.gpus, f"the run {loaded.run_name(run, new)}"):
         name = loaded.run_name(run, new)  # the next free one may be another after the wait
-        logs = settle(Path.cwd()).state / "logs" / name
+        logs = settle().state / "logs" / name
         with keeping_secrets(), opened(loaded, name) as mine:
             check_start(mine)
             crash_dead()

@@ -182,13 +182,11 @@ def rates_by(
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:
     """Pass@k by k over the problems with at least k scored episodes: `{4: Rate(...)}`."""
-    rates = {}
-    for k in sizes:
-        enough = [(problem, each) for problem, each in outcomes.items() if len(each) >= k]
-        chances = {problem: intervals.pass_at(k, sum(each), len(each)) for problem, each in enough}
-        if chances:
-            rates[k] = Rate.of(chances)
-    return rates
+    chances = {
+        k: {p: intervals.pass_at(k, sum(s), len(s)) for p, s in outcomes.items() if len(s) >= k}
+        for k in sizes
+    }
+    return {k: Rate.of(each) for k, each in chances.items() if each}
 
 
 def summarise(run: Run, before: Evaluation, after: Evaluation) -> Summary:

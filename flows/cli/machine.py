@@ -41,7 +41,7 @@ def doctor(*, sandbox: bool = False) -> int:
         outcomes = asyncio.run(attacked(chosen, ATTACKS))
         VisibleConsole().print(report.table(chosen, outcomes))
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
-    site, places = loading.site("local"), settle(Path.cwd())
+    site, places = loading.site("local"), settle()
     findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, places.api)
     findings.append(events.nights(places.api, site.ping_url_env))
     VisibleConsole().print(doctors.table(findings))
@@ -63,7 +63,7 @@ def up(
         detach: return once all works, and keep it running
         status: print what runs; exits with 0 if all works
     """
-    places, ports = settle(Path.cwd()), (prefect_port, mlflow_port)
+    places, ports = settle(), (prefect_port, mlflow_port)
     place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
     if status:
         return show_status(place)
@@ -79,7 +79,7 @@ def down() -> None:
 
     For example `agentfly down`.
     """
-    state = settle(Path.cwd()).state
+    state = settle().state
     print("Ended." if end(state) else f"Nothing of `agentfly up` runs here ({state}).")
 
 
@@ -98,7 +98,7 @@ def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> Non
 
     Before a worker starts, flow runs of dead processes are marked Crashed.
     """
-    places = settle(Path.cwd())
+    places = settle()
     if words[:2] == ("worker", "start") and answers(places.api):
         crash_dead()
     prefect_command(places, list(words))

@@ -81,7 +81,7 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     """
     store = store_at(store_uri)
     run = run_named(store, run)
-    into = main_workspace(Path.cwd()) / STATE / "verify" / run
+    into = main_workspace() / STATE / "verify" / run
     differences = verification.verify(store, run, into)
     VisibleConsole().print(verification.table(differences))
     same = [*differences.values()].count("")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -54,8 +53,7 @@ def evaluate(
     """
     arguments = flow_arguments(target, overrides, where)
     load_checked(arguments)
-    progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
-    with progress, orchestrated("evaluate", typed.get):
+    with orchestrated("evaluate", typed.get, as_json):
         from flows.stages import evaluate as flow
 
         rates = flow(**arguments, policy=policy)
@@ -79,8 +77,7 @@ def prepare(
     """
     arguments = flow_arguments(target, overrides, where)
     experiment = load_checked(arguments)
-    progress = redirect_stdout(sys.stderr if as_json else sys.stdout)
-    with progress, orchestrated("prepare", typed.get):
+    with orchestrated("prepare", typed.get, as_json):
         from flows.stages import prepare as flow
 
         data = flow(**arguments)

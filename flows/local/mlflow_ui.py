@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from pathlib import Path
 from typing import Literal
 
 from agentfly_core.config.site import Site
@@ -49,7 +48,7 @@ def mlflow_server(place: MlflowStore, port: int) -> Program:
 
 def mlflow_place(site: Site) -> MlflowStore:
     """Where MLflow keeps the runs of a site."""
-    return MlflowStore.choose(settle(Path.cwd()).state, site.mlflow_tracking_uri)
+    return MlflowStore.choose(settle().state, site.mlflow_tracking_uri)
 
 
 def serving(place: MlflowStore) -> str:
@@ -87,7 +86,7 @@ def open_page(store: Store, run: str, ui: Ui) -> None:
     if not ids:
         again = continuing(store, run, record)
         raise ValueError(f"{ui} was not reached while {run} was at work. To send the run: {again}")
-    places = settle(Path.cwd())
+    places = settle()
     if ui == "prefect":
         open_flow_run(places, ids[-1])
     else:

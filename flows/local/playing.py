@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 
 from rich.console import Console
 
@@ -23,7 +22,7 @@ def played_on_terminal(
     prepare: Callable[[], PreparedPlay], name: ModeName, console: Console
 ) -> Played | None:
     """Play and store prepared episodes; None for an empty chat."""
-    logs, show = settle(Path.cwd()).state / "logs" / "play", partial(console.print, soft_wrap=True)
+    logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):
         prepared = prepare()
         show(f"{described(prepared.player, prepared.experiment.settings.model)} plays.")

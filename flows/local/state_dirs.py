@@ -41,14 +41,14 @@ class Places:
     prefect: str
 
 
-def state_of(project: Path) -> Path:
+def state_of(project: Path = Path()) -> Path:
     """Return the folder of a project's state, without making it; switches telemetry off."""
     for name, value in {**NO_TELEMETRY, **WAITING}.items():
         os.environ.setdefault(name, value)
     return main_workspace(project) / STATE
 
 
-def settle(project: Path) -> Places:
+def settle(project: Path = Path()) -> Places:
     """Make the folders of a project's state, and point Prefect at its running server or its state.
 
     A Prefect that the environment or the active profile names stays.
@@ -73,7 +73,7 @@ def settle(project: Path) -> Places:
     return Places(state, "", f"{home} (the project's own)")
 
 
-def main_workspace(folder: Path) -> Path:
+def main_workspace(folder: Path = Path()) -> Path:
     """Return the folder, or the original of a copy in which DVC tries an experiment.
 
     Such copies (`dvc exp run --temp`, the queue) share the runs of the original.

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import shlex
 import signal
 import struct
@@ -238,9 +239,8 @@ def end(state: Path) -> bool:
         process = os.pidfd_open(pid)
         if keeper(state) == pid:  # now `process` cannot mean another program
             signal.pidfd_send_signal(process, signal.SIGTERM)
-    print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
-    while keeper(state) == pid:
-        time.sleep(0.1)
+            print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
+            select.select([process], [], [])  # readable once it has ended
     return True
 
 

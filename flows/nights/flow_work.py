@@ -54,7 +54,7 @@ class FlowWork:
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
         """Compare two policies under the night's own settings; missing episodes are played."""
-        here, logs = self.experiment, settle(Path.cwd()).state / "logs" / night
+        here, logs = self.experiment, settle().state / "logs" / night
         today = here.settings.model_dump(mode="json")
         changes = recorded_changes(here.store, night, here.name, today)
         experiment = self._experiment(changes or [])

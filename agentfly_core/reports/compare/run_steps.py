@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from statistics import fmean
 
+import numpy as np
 import pandas as pd
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Column, Table
@@ -60,15 +60,11 @@ class Curve:
         """As JSON."""
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
-    def within(self, axis: str, begin: float, end: float) -> float | None:
-        """Mean success of steps that ended in this range, else of the next step, else None."""
-        left = [
-            (x, value)
-            for x, value in zip(self.reached[axis], self.success, strict=True)
-            if x > begin
-        ]
-        ended = [value for x, value in left if x <= end]
-        return fmean(ended or [left[0][1]]) if left else None
+    def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
+        """Mean success of the steps that ended in each part of an axis, else of the next steps."""
+        numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
+        success = pd.Series(self.success, dtype=float).groupby(numbers).mean()
+        return success.reindex(range(1, count + 1)).bfill()
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
@@ -113,16 +109,9 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
     heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}" if scale else f"always {low:.0%}"
     lines = [f"success in training over {axis}, 0 to {end:,.0f}; {heights}"]
     for label, group in groups.items():
-        parts = [
-            [
-                mean
-                for curve in group
-                if (mean := curve.within(axis, k * end / width, (k + 1) * end / width)) is not None
-            ]
-            for k in range(width)
-        ]
-        bars = [BARS[round((fmean(part) - low) * scale)] if part else " " for part in parts]
-        lines.append(f"  {label:<{margin}}  {''.join(bars).rstrip()}")
+        means = pd.concat([curve.parts(axis, end, width) for curve in group], axis=1).mean(axis=1)
+        bars = [BARS[round((mean - low) * scale)] for mean in means.dropna()]
+        lines.append(f"  {label:<{margin}}  {''.join(bars)}")
     return lines
 
 
