@@ -6,6 +6,7 @@ sampler in process, the learner and the store are real.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from flows.__main__ import main
+from flows.cli.app import agentfly
 from tests.support.lives import Lives
 from tests.support.mlflow_store import new_store
 from tests.support.project import ROOT
@@ -36,6 +38,16 @@ def commands(text: str) -> list[list[str]]:
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     lines_of_words = [shlex.split(line, comments=True) for line in lines]
     return [words[1:] for words in lines_of_words if words[:1] == ["agentfly"]]
+
+
+def without_variables(line: str) -> list[str]:
+    """The words of a command, without variables and redirection: `A=1 agentfly list > a`."""
+    try:
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+    except ValueError:  # a line of text or of output
+        return []
+    command = itertools.dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words)
+    return [*itertools.takewhile(lambda word: word != ">", command)]
 
 
 class Workplace:
@@ -83,7 +95,7 @@ def project(folder: Path, steps: int) -> None:
 
 
 def test_pages_say_that_their_commands_are_run() -> None:
-    assert {"runs.md", "compare-and-sweep.md"} <= {path.name for path in PAGES}
+    assert {"inspect-runs.md", "compare-and-sweep.md"} <= {path.name for path in PAGES}
 
 
 @pytest.mark.long
@@ -112,3 +124,20 @@ def test_the_commands_of_a_page_work_in_order(
 def test_a_command_over_several_lines_and_with_a_comment_is_one() -> None:
     page = "```bash\nagentfly show mine \\\n  --worst 1  # one\npytest tests\n```\n"
     assert commands(f"{page}```\nagentfly list\n```\n") == [["show", "mine", "--worst", "1"]]
+
+
+SHOWN = sorted(
+    {
+        shlex.join(words)
+        for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
+        for block in re.findall(r"```(?:bash|sh)?\n(.*?)```", page.read_text(), re.DOTALL)
+        for line in block.replace("\\\n", " ").splitlines()
+        if (words := without_variables(line))[:1] == ["agentfly"] and "prefect" not in words[1:2]
+    }
+)
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_shown_command_has_valid_arguments(command: str) -> None:
+    words = shlex.split(command)[1:]
+    agentfly(words).parse_args(words, exit_on_error=False, print_error=False)

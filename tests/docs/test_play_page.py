@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/play-and-inspect.md work unchanged, in order, with its own files."""
+"""The commands of docs/how-to/play.md work unchanged, in order, with its own files."""
 
 import io
 import json
@@ -11,7 +11,7 @@ import pytest
 from flows.__main__ import main
 from tests.support.project import ROOT
 
-PAGE = (ROOT / "docs/how-to/play-and-inspect.md").read_text()
+PAGE = (ROOT / "docs/how-to/play.md").read_text()
 QUICKSTART = (ROOT / "conf/quickstart.yaml").read_text()
 
 
