@@ -247,7 +247,8 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
 
 def _config_at_hand(named: str) -> PreTrainedConfig | None:
     """The config of a model in a folder, or of a hub model that was fetched before."""
-    model = model_reference(named)
+    with at("model"):
+        model = model_reference(named)
     return model_config.of_reference(model) if isinstance(model, HubModel | LocalModel) else None
 
 
