@@ -84,10 +84,11 @@ class StageKeys:
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:
-        """The sha256 of each file of a model folder; empty for other models."""
-        inside = Path(self.settings.model).rglob("*") if os.path.isdir(self.settings.model) else ()
+        """The sha256 of each file of a model folder by its path in it; empty for other models."""
+        folder = Path(self.settings.model)
+        inside = folder.rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
-        return {str(path): unchanged_sha256(path) for path in files}
+        return {path.relative_to(folder).as_posix(): unchanged_sha256(path) for path in files}
 
     def model_digest(self) -> str:
         """Digest of the files of the model folder that a run starts from, or ""."""

@@ -39,8 +39,10 @@ TEXTS = (
     "def f(x):\n    return x\r\n",
 )
 """Texts that a tokenizer must give back unchanged."""
-PROMPTS, REPLY, SHARED = (24, 9, 3), 32, 40
-"""Numbers of tokens: of prompts in a batch, of a reply, and of the common beginning of two rows."""
+LENGTH, SHARED, PROMPTS, REPLY = 64, 40, (24, 9, 3), 32
+"""Numbers of tokens: of a row, of the common beginning of two rows, of prompts in a batch, and of
+each reply.
+"""
 PROBLEM = Problem("admission", "")
 NOISE = 0.05
 """Standard deviation of the noise in changed weights, relative to that of each weight."""
@@ -85,12 +87,13 @@ class Candidate:
         return model
 
     def row(self) -> list[int]:
-        """Tokens that the model finds likely."""
-        return probe.tokens_of(self.folder)
+        """Random tokens: greedy ones may repeat, and equal tokens hide a wrong mask."""
+        size = self.config().get_text_config(decoder=True).vocab_size
+        return torch.randint(size, (LENGTH,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
-    """Try a model, from its files to the served weights; nothing is tried without its files.
+    """Try a model, from its files to the served weights; without its files nothing else is tried.
 
     `scratch` is an empty directory with room for three copies of the model.
     """
@@ -111,6 +114,14 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
         tries["sampler vLLM"] = partial(_sampler, serve=_vllm)
     for name, attempt in {**tries, "memory": _memory}.items():
         yield _tried(name, partial(attempt, candidate))
+
+
+def require_learnable(folder: Path, dtype: str, site: Site) -> None:
+    """Raise ValueError if the learner computes a trainable model otherwise than transformers."""
+    candidate = Candidate(folder, dtype, site)
+    if not model_config.untrainable(candidate.config(), shares_prefixes=False):
+        for attempt in (_rows, _trees):
+            attempt(candidate)
 
 
 def _tried(name: str, attempt: Callable[[], str]) -> Proof:

@@ -70,10 +70,13 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
     assert target is not None
 
     def make(folder: Path) -> Mapping[str, float]:
-        from agentfly_core.models import nano, pretrained  # loads torch, which takes seconds
+        # these load torch, which takes seconds
+        from agentfly_core.models import nano, pretrained
+        from agentfly_core.pipeline.admission import require_learnable
 
         if data is None:
             pretrained.materialise(settings.model, folder, settings.dtype)
+            require_learnable(folder, settings.dtype, experiment.site)
             return {}
         reads_bytes, training = nano.byte_tokenizer(), split(store.open(data), "train")
         spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes)

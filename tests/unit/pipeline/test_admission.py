@@ -12,6 +12,9 @@ from transformers import AutoTokenizer
 from agentfly_core.config.site import Site
 from agentfly_core.models import probe
 from agentfly_core.pipeline.admission import Proof, admit
+from agentfly_core.pipeline.inputs import base_model
+from agentfly_core.training.prefix_tree import PrefixTrees
+from tests.support.experiments import experiment
 from tests.support.families import tiny
 
 WITHOUT_VLLM = [
@@ -73,3 +76,14 @@ def test_a_learner_that_computes_otherwise_is_refused(
     refused = [name for name, proof in tried.items() if not proof.passed]
     assert refused == ["learner, rows", "learner, shared prefixes", "sampler transformers"]
     assert "differ by 0.01, expected 0.0001" in tried["learner, rows"].detail
+
+
+def test_a_run_refuses_a_model_that_its_learner_computes_otherwise(
+    nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = saved("qwen3", nano, tmp_path / "model")
+    monkeypatch.setattr(PrefixTrees, "within", lambda trees, window: trees.attends)
+    base_model(experiment(tmp_path / "full", model=model))
+    windowed = saved("gemma3", nano, tmp_path / "windowed")
+    with pytest.raises(ValueError, match="Log-probabilities differ by"):
+        base_model(experiment(tmp_path / "other", model=windowed))
