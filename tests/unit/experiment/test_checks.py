@@ -254,9 +254,7 @@ def test_a_missing_file_or_question_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"data: .* file .*sums.jsonl \(looked in"):
         checks.check_inputs(settings_of_file(path))
     path.write_text('{"Question": "1+1?"}')
-    message = (
-        "or problem or messages in its first 100 rows; it has Question. Rename the field with the "
-    )
+    message = "or problem or messages or conversations in its first 100 rows; it has Question. "
     with pytest.raises(ValueError, match=message):
         checks.check_inputs(settings_of_file(path))
 
