@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import runpy
 import shlex
 import sys
 
@@ -12,13 +13,12 @@ from flows.__main__ import main
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/how-to/play.md").read_text()
+TUTORIAL = (ROOT / "docs/tutorial/own-task.md").read_text()
 QUICKSTART = (ROOT / "conf/quickstart.yaml").read_text()
 
 
-def block(language: str) -> str:
-    match = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    assert match
-    return match[1]
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def commands() -> list[list[str]]:
@@ -32,21 +32,26 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "conf").mkdir()
     few = QUICKSTART.replace("train: 4096", "train: 64").replace("episodes: 4096", "episodes: 64")
     (tmp_path / "conf/quickstart.yaml").write_text(few)
-    (tmp_path / "my_maze.py").write_text(block("python"))
-    (tmp_path / "my_maze.yaml").write_text(block("yaml"))
+    parts, problems, oracle = blocks(TUTORIAL, "python")
+    (tmp_path / "my_shop.py").write_text("\n\n".join([parts, oracle, *blocks(PAGE, "python")]))
+    (tmp_path / "make_problems.py").write_text(problems)
+    (tmp_path / "shop.yaml").write_text(blocks(TUTORIAL, "yaml")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_shop", raising=False)
+    runpy.run_path("make_problems.py")
     return tmp_path
 
 
-def test_the_commands_run_and_the_oracle_solves_every_maze(folder, monkeypatch, capsys):
+def test_the_commands_run_and_only_the_oracle_solves_all(folder, monkeypatch, capsys):
     for words in commands():
         monkeypatch.setattr(sys, "stdin", io.StringIO("What can you do?\n"))  # of the chat
         assert main(words) == 0, words
     capsys.readouterr()
-    assert main(["play", "my_maze.yaml", "--policy", "oracle", "-n", "40", "--json"]) == 0
+    play = ["play", "shop.yaml", "model=nano", "--json", "-n", "40", "--policy"]
+    assert main([*play, "my_shop:knows"]) == 0
     assert json.loads(capsys.readouterr().out)["success"]["share"] == 1.0
-    assert main(["play", "my_maze.yaml", "--policy", "my_maze:feels", "-n", "32", "--json"]) == 0
+    assert main([*play, "my_shop:buys_the_first"]) == 0
     assert 0 < json.loads(capsys.readouterr().out)["success"]["share"] < 1
 
 
