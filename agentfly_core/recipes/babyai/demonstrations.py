@@ -27,8 +27,9 @@ PORTABLE = ("key", "ball", "box")
 _THING = re.compile(
     rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
 )
-Cell = tuple[int, int]
-_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))
+Cell = complex
+"""Columns to the right, rows down times 1j: times 1j is a turn to the right."""
+_TURNS = {"turn left": -1j, "turn right": 1j}
 _AHEAD, _ASIDE = range(7), range(-3, 4)
 """The cells of a view, from its lower middle."""
 _PLACE = re.compile(r"(\d+) (ahead|left|right)")
@@ -37,28 +38,20 @@ _CARRIED = "you carry a "
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """The player's cell and viewing direction: `Pose((0, 0), (1, 0))` at first."""
+    """The player's cell and viewing direction: `Pose(0, 1)` at first."""
 
     cell: Cell
     looks: Cell
 
     def at(self, ahead: int, right: int) -> Cell:
         """The cell so far ahead and to the right."""
-        (x, y), (dx, dy) = self.cell, self.looks
-        return x + ahead * dx - right * dy, y + ahead * dy + right * dx
+        return self.cell + self.looks * complex(ahead, right)
 
     def after(self, action: str, times: int = 1) -> Pose:
         """The pose after an unhindered action."""
-        pose = self
-        for _ in range(times):
-            dx, dy = pose.looks
-            moved = {
-                "turn left": Pose(pose.cell, (dy, -dx)),
-                "turn right": Pose(pose.cell, (-dy, dx)),
-                "go forward": Pose(pose.at(1, 0), pose.looks),
-            }
-            pose = moved.get(action, pose)
-        return pose
+        if action == "go forward":
+            return Pose(self.at(times, 0), self.looks)
+        return Pose(self.cell, self.looks * _TURNS.get(action, 1) ** times)
 
 
 @dataclass(slots=True)
@@ -141,10 +134,8 @@ class Goal:
         return action, 1 + len([*takewhile(action.__eq__, others)])
 
     def _is_beside(self, room: Room, cell: Cell) -> bool:
-        around = [(cell[0] + dx, cell[1] + dy) for dx, dy in _SIDES]
-        return room.is_free(cell) and any(
-            fits(room.things.get(next_to, ""), self.beside) for next_to in around
-        )
+        around = (room.things.get(cell + side, "") for side in (1, -1, 1j, -1j))
+        return room.is_free(cell) and any(fits(thing, self.beside) for thing in around)
 
 
 def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -163,7 +154,7 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
         if wrong == "wander":
             draw = random.Random(conversation.seed)
             return call_text("act", action=draw.choice(ACTIONS[:3]), times=draw.randint(1, 3))
-        room, pose = Room(), Pose((0, 0), (1, 0))
+        room, pose = Room(), Pose(0, 1)
         room.see(first, pose)
         if wrong == "other thing":
             others = [thing for thing in room.things.values() if not fits(thing, goal.thing)]
@@ -189,7 +180,7 @@ def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
         goal = Goal.of(mission)
     except ValueError:
         return True
-    room, pose = Room(), Pose((0, 0), (1, 0))
+    room, pose = Room(), Pose(0, 1)
     room.see(seen, pose)
     for _ in range(MOST_CALLS):
         action, times = goal.next_call(room, pose)
