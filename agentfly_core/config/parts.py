@@ -62,7 +62,8 @@ class ShortForm(Section):
     @model_serializer(mode="wrap")
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
         fields = type(self).model_fields
-        written = {k: v for k, v in full(self).items() if not (k in fields and v in (None, {}))}
+        shown = {key: value for key, value in full(self).items() if value is not None}
+        written = {key: value for key, value in shown.items() if value != {} or key not in fields}
         return written if {*written} - {self.SHORT} else getattr(self, self.SHORT)
 
 
@@ -92,6 +93,10 @@ class ToolPart(ShortForm, Part):
     """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`."""
 
     SHORT: ClassVar[str] = "use"
+
+    @model_serializer(mode="wrap")
+    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
+        return full(self) if self.model_extra else self.use  # a setting may be null
 
 
 class RewardPart(ShortForm):
