@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from agentfly_core.records.trajectory import Ending, Given, Sampled, Trajectory
 from agentfly_core.rl.late import Tensor, np, torch
 
-TurnSpans = list[tuple[int, Given | Sampled]]
+TurnSpans = list[tuple[int, float | None, Given | Sampled]]
+"""Spans with the number and the temperature of their turns."""
 LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 
@@ -78,13 +79,9 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         if not trajectory.policy
         for spans in _contexts(trajectory)
     ]
-    tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
-    of_tokens = np.ones(logprobs.shape, np.float32)
-    for row, chosen, numbers, (i, _) in zip(
-        of_tokens, sampled.numpy(), turn.numpy(), rows, strict=True
-    ):
-        of_turns = [one.temperature or temperature for one in trajectories[i].turns]
-        row[chosen] = np.array(of_turns, np.float32)[numbers[chosen]]
+    tokens, sampled, logprobs, turn, temperatures = _columns(
+        [spans for _, spans in rows], temperature
+    )
     if bool(sampled[:, :1].any()):
         first = trajectories[rows[int(sampled[:, 0].nonzero()[0])][0]]
         raise ValueError(
@@ -99,7 +96,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         trajectory=torch.tensor([i for i, _ in rows], dtype=torch.int64),
         cut=torch.tensor([is_cut(trajectories[i]) for i, _ in rows], dtype=torch.bool),
         turn=turn,
-        temperature=torch.from_numpy(of_tokens),
+        temperature=temperatures,
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
         old_values=nothing,
@@ -123,38 +120,37 @@ def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
             turn.given,
             *(span if trains and span.trained else Given(span.tokens) for span in turn.sampled),
         ]
-        contexts[turn.context] += [(number, span) for span in spans]
+        contexts[turn.context] += [(number, turn.temperature, span) for span in spans]
     return [
         spans
         for _, spans in sorted(contexts.items())
-        if any(isinstance(span, Sampled) and span.tokens for _, span in spans)
+        if any(isinstance(span, Sampled) and span.tokens for *_, span in spans)
     ]
 
 
 def _length(spans: TurnSpans) -> int:
-    return sum(len(span.tokens) for _, span in spans)
+    return sum(len(span.tokens) for *_, span in spans)
 
 
-def _columns(rows: Sequence[TurnSpans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens, which are sampled, log-probabilities, turns: each [rows, T], filled span by span."""
+def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...]:
+    """Tokens, which are sampled, log-probabilities, turns, temperatures: each [rows, T], filled
+    span by span.
+    """
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     sampled, logprobs = np.zeros(shape, np.bool_), np.zeros(shape, np.float32)
+    temperatures = np.ones(shape, np.float32)
     for row, spans in enumerate(rows):
         end = 0
-        for number, span in spans:
+        for number, own, span in spans:
             start, end = end, end + len(span.tokens)
             tokens[row, start:end] = span.tokens
             turn[row, start:end] = number
             if isinstance(span, Sampled):
                 sampled[row, start:end] = True
                 logprobs[row, start:end] = span.logprobs
-    return (
-        torch.from_numpy(tokens),
-        torch.from_numpy(sampled),
-        torch.from_numpy(logprobs),
-        torch.from_numpy(turn),
-    )
+                temperatures[row, start:end] = own or temperature
+    return tuple(map(torch.from_numpy, (tokens, sampled, logprobs, turn, temperatures)))
 
 
 def predictors(sampled: Tensor) -> Tensor:
