@@ -26,9 +26,8 @@ def test_the_wheel_contains_all_that_a_new_project_needs(tmp_path: Path) -> None
     assert lock == (ROOT / "requirements/cpu.txt").read_text()
     run(agentfly, "init", str(project))
     assert "market:questions" in run(agentfly, "config", "market", at=project)
-    for name in (
-        "agentfly_core/recipes/quickstart/README.md",
-        "flows/nights/automations.yaml",
-        "flows/local/agentfly.service",
-    ):
-        assert (Path(where).parents[1] / name).is_file()
+    data = [path for path in (ROOT / "agentfly_core").rglob("*.*") if ".py" not in path.suffix]
+    names = {path.relative_to(ROOT).as_posix() for path in data}
+    names |= {"flows/nights/automations.yaml", "flows/local/agentfly.service"}
+    assert "agentfly_core/sandbox/attacks.toml" in names
+    assert {name for name in names if not (Path(where).parents[1] / name).is_file()} == set()
