@@ -20,7 +20,7 @@ from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
-from agentfly_core.records.trajectory import Problem, Unscored, tag
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored, tag
 from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
@@ -108,6 +108,21 @@ class Evaluations:
     def stored(self, policy: Pointer, split: str, data: Pointer) -> Evaluation:
         """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
         return self.of(policy, split, *self.artifacts(policy, split, data))
+
+    def episodes(
+        self, policy: Pointer, split: str, data: Pointer
+    ) -> tuple[list[Trajectory], list[Scored]]:
+        """Read episodes and scores of a policy; raises FileNotFoundError for a missing part."""
+        played, scored = self.artifacts(policy, split, data)
+        store = self.experiment.store
+        return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
+
+    def is_complete(self, policy: Pointer, split: str, data: Pointer) -> bool:
+        """Whether all problems of a split were played and scored, and are undamaged."""
+        store, shards = self.experiment.store, self.experiment.evaluation_keys(policy, data, split)
+        played = [manifest for shard in shards if (manifest := store.find(shard))]
+        scored = StageKeys(self.experiment.settings).scored
+        return len(played) == len(shards) and store.find(scored(played)) is not None
 
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer

@@ -14,10 +14,11 @@ from agentfly_core.pipeline.retention import require_space_for_night
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.nights.held_out import held_out, is_evaluated
+from agentfly_core.reports.nights.held_out import held_out
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import recorded_changes
 from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict, way
+from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Artifact, Pointer
 from flows.flow_run import experiment_of_flow
 from flows.local.state_dirs import settle
@@ -118,10 +119,10 @@ class Match:
 
     def played(self) -> BothHeldOut:
         """Return both policies' outcomes on the test problems; missing episodes are played."""
-        here, both = self.experiment, (self.champion, self.challenger)
-        data = TASKS.prepare(here)
-        if missing := [policy for policy in both if not is_evaluated(here, policy, data)]:
+        here, stored = self.experiment, Evaluations(self.experiment)
+        both, data = (self.champion, self.challenger), TASKS.prepare(here)
+        if missing := [one for one in both if not stored.is_complete(one, "test", data)]:
             with rollout_services(here, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
                     Evaluator(TASKS, here, data).on_split(services, policy, "test", 0)
-        return held_out(here, self.champion, data), held_out(here, self.challenger, data)
+        return held_out(stored, self.champion, data), held_out(stored, self.challenger, data)

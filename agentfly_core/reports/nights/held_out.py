@@ -7,12 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from agentfly_core.config.tasks import SINGLE
-from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
-from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import solved
 from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Pointer
@@ -53,29 +49,10 @@ def unscored_share(outcome: HeldOutMeans) -> float:
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
-def held_out(experiment: Experiment, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read the outcomes of a policy on the test problems, see `evaluated_episodes`."""
-    played, scores = evaluated_episodes(experiment, policy, data)
-    return HeldOut(data.digest, outcomes(played, scores, experiment.whole.goal))
-
-
-def evaluated_episodes(
-    experiment: Experiment, policy: Pointer, data: Pointer
-) -> tuple[list[Trajectory], list[Scored]]:
-    """Read a policy's episodes and scores on the test problems; raises FileNotFoundError for a
-    missing one.
-    """
-    store = experiment.store
-    played, scored = Evaluations(experiment).artifacts(policy, "test", data)
-    return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
-
-
-def is_evaluated(experiment: Experiment, policy: Pointer, data: Pointer) -> bool:
-    """Return whether all test problems were played and scored, and are undamaged."""
-    store, shards = experiment.store, experiment.evaluation_keys(policy, data, "test")
-    played = [manifest for shard in shards if (manifest := store.find(shard))]
-    scored = StageKeys(experiment.settings).scored
-    return len(played) == len(shards) and store.find(scored(played)) is not None
+def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
+    """Read the outcomes of a policy on the test problems; raises FileNotFoundError without them."""
+    played, scores = evaluations.episodes(policy, "test", data)
+    return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
 
 
 def outcomes(

@@ -18,7 +18,6 @@ from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Trajectory
-from agentfly_core.reports.nights.held_out import evaluated_episodes
 from agentfly_core.reports.nights.night_ledger import DECIDED, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.reports.show.choice import StoredEpisode
@@ -26,7 +25,7 @@ from agentfly_core.reports.show.markdown import fenced, marked, plain, table
 from agentfly_core.reports.show.printed import Twice, most_changed
 from agentfly_core.runs.episodes import Pair, Piece, spans
 from agentfly_core.runs.run import experiment_of_run, recorded_settings
-from agentfly_core.runs.summary import run_ledger
+from agentfly_core.runs.summary import Evaluations, run_ledger
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
@@ -118,7 +117,9 @@ class _StoredNight:
 
     def played(self, policy: Pointer) -> Sequence[Pair]:
         """Read a policy's episodes on the test problems."""
-        trajectories, scores = evaluated_episodes(self.experiment, policy, self.experiment.dataset)
+        trajectories, scores = Evaluations(self.experiment).episodes(
+            policy, "test", self.experiment.dataset
+        )
         by_id = {score.trajectory_id: score for score in scores}
         return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
 

@@ -23,8 +23,9 @@ from agentfly_core.records.trajectory import (
     Unscored,
     of_task,
 )
-from agentfly_core.reports.nights.held_out import HeldOut, held_out, is_evaluated, outcomes
+from agentfly_core.reports.nights.held_out import HeldOut, held_out, outcomes
 from agentfly_core.reports.nights.promotion import compare_goal
+from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.testing.trajectories import trajectory, turn
@@ -143,7 +144,7 @@ def published(experiment: Experiment, target: ArtifactKey, **content: object) ->
 def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
     settings, policy = experiment.settings, Pointer("artifacts/model/9f2c", "9f2c" * 16)
     data = published(experiment, StageKeys(settings).prepare())
-    assert not is_evaluated(experiment, policy, data)
+    assert not Evaluations(experiment).is_complete(policy, "test", data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(
@@ -154,10 +155,10 @@ def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
-    assert not is_evaluated(experiment, policy, data)
+    assert not Evaluations(experiment).is_complete(policy, "test", data)
     scored = published(experiment, StageKeys(settings).scored(shards), scores=scores)
-    assert is_evaluated(experiment, policy, data)
-    outcomes_of_policy = held_out(experiment, policy, data)
+    assert Evaluations(experiment).is_complete(policy, "test", data)
+    outcomes_of_policy = held_out(Evaluations(experiment), policy, data)
     assert outcomes_of_policy.dataset == data.digest
     assert {name: each["goal"] for name, each in outcomes_of_policy.by_problem.items()} == {
         "c-000": 1.0,
@@ -166,10 +167,10 @@ def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
     }
     other = replace(policy, digest="0" * 64)
     with pytest.raises(FileNotFoundError):
-        held_out(experiment, other, data)
-    assert not is_evaluated(experiment, other, data)
+        held_out(Evaluations(experiment), other, data)
+    assert not Evaluations(experiment).is_complete(other, "test", data)
     (experiment.store.root / scored.uri / "MANIFEST.json").write_text("{")
-    assert not is_evaluated(experiment, policy, data)
+    assert not Evaluations(experiment).is_complete(policy, "test", data)
 
 
 def test_a_selection_of_problems_has_the_same_dataset() -> None:
