@@ -28,7 +28,7 @@ from agentfly_core.config.parts import (
     own_settings_of,
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
-from agentfly_core.config.reference import run_step
+from agentfly_core.config.reference import chat_file, run_step
 from agentfly_core.config.section import BY_NAME, RESUMABLE, Positive, Section, Share
 from agentfly_core.config.tasks import (
     GOAL,
@@ -53,8 +53,9 @@ class WarmStart(Section):
 
     `demonstrations` is the import path of a policy (an `async def` of one Conversation) or of a
     function of (problems, seed, its own settings) that returns one; `run:NAME@STEP` selects
-    episodes of that run's steps 1 to STEP by RejectionSampling. The learning rate falls from round
-    to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    episodes of that run's steps 1 to STEP by RejectionSampling; `file:PATH` is a file of which all
+    chats are imitated, with the settings of ChatFile. The learning rate falls from round to round:
+    with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
     demonstrations: str
@@ -72,6 +73,8 @@ class WarmStart(Section):
             raise ValueError(
                 "expected run:NAME@STEP with a step of 1 or more, such as run:nightly-2026-11-20@40"
             )
+        if where == "file:":
+            raise ValueError("expected file:PATH of a data file, such as file:chats.jsonl")
         return where
 
 
@@ -275,6 +278,16 @@ class Settings(Section):
                     f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
                     f"{self.agent.max_model_len} or less; raise agent.max_model_len"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _chats_are_of_one_task(self) -> Settings:
+        if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
+            raise ValueError(
+                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, which says "
+                "nothing of tasks; train the chats in an experiment without `tasks`, and set "
+                "model=run:NAME here"
+            )
         return self
 
     @model_validator(mode="after")

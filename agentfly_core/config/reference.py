@@ -209,6 +209,16 @@ def run_step(text: str) -> RunPolicy | None:
     return policy if isinstance(policy, RunPolicy) else None
 
 
+def chat_file(text: str) -> Path | None:
+    """The data file of demonstrations, file:PATH; None for anything else."""
+    return Path(text.removeprefix("file:")) if text.startswith("file:") else None
+
+
+def is_scripted(demonstrations: str) -> bool:
+    """Whether a function of the author's gives demonstrations, not a run or a file."""
+    return run_step(demonstrations) is None and chat_file(demonstrations) is None
+
+
 def speaker(text: str) -> SpeakerReference | None:
     """Parse a frozen speaker, run:NAME@STEP or endpoint:NAME; None for anything else."""
     endpoint = re.fullmatch(f"endpoint:({NAME})", text)

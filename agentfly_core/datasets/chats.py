@@ -30,6 +30,7 @@ ROLES = {
     "observation": "tool",
 }
 """Names of roles in other formats."""
+Messages = tuple[Message | Observation, ...]
 Speaks = Literal["user", "assistant"]
 WRITTEN = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']\s*:")
 """The beginning of messages in a cell of text, as in CSV."""
@@ -42,13 +43,18 @@ class RecordedChat:
     `RecordedChat((Message("user", "1+1?"), Message("assistant", "2")), (False, True))`.
     """
 
-    messages: tuple[Message | Observation, ...]
+    messages: Messages
     trained: tuple[bool, ...]
 
     @property
-    def opening(self) -> tuple[Message | Observation, ...]:
+    def opening(self) -> Messages:
         """The messages without a last reply."""
-        return self.messages[:-1] if _is_reply(self.messages[-1]) else self.messages
+        return self.messages[:-1] if is_reply(self.messages[-1]) else self.messages
+
+    @property
+    def replies(self) -> list[bool]:
+        """Whether each reply is trained."""
+        return [self.trained[place] for place in reply_places(self.messages)]
 
     @property
     def question(self) -> str:
@@ -98,7 +104,7 @@ def chat_of(value: Any) -> RecordedChat:
         raise ValueError(_fault(error)) from None
     messages = tuple(_items(read))
     trained = (
-        one.train is not False and _is_reply(item) for one, item in zip(read, messages, strict=True)
+        one.train is not False and is_reply(item) for one, item in zip(read, messages, strict=True)
     )
     return RecordedChat(messages, tuple(trained))
 
@@ -195,7 +201,13 @@ def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> str:
     return waiting.pop(key).name
 
 
-def _is_reply(item: Message | Observation | None) -> bool:
+def reply_places(messages: Messages) -> list[int]:
+    """The places of the assistant's messages."""
+    return [place for place, message in enumerate(messages) if is_reply(message)]
+
+
+def is_reply(item: Message | Observation | None) -> bool:
+    """Whether a message is of the assistant."""
     return isinstance(item, Message) and item.role == "assistant"
 
 
@@ -207,7 +219,7 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
         return f"has the role {item.role!r} and is empty; give it content, or leave it out"
     if item.role == "system" and before:
         return "has the role 'system', expected at the beginning only; join it with the first"
-    if item.role == "assistant" and _is_reply(before):
+    if item.role == "assistant" and is_reply(before):
         return "has the role 'assistant' after another assistant message; join them"
     opens = before is None or (isinstance(before, Message) and before.role == "system")
     if item.role == "assistant" and opens:

@@ -119,7 +119,8 @@ def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
     value = row[field]
     if isinstance(value, list) or (isinstance(value, str) and WRITTEN.match(value)):
         try:
-            return chat_of(value).checked()
+            chat = chat_of(value)
+            return chat.checked() if field in PROMPTS else chat
         except ValueError as error:
             raise ValueError(f"its field {field!r}: {error}") from None
     if not isinstance(value, str) or not value.strip():

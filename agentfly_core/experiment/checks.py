@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update, WarmStart
-from agentfly_core.config.import_path import algorithm_path, at, check_settings, load
+from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
@@ -18,11 +18,13 @@ from agentfly_core.config.reference import (
     OwnNano,
     RunPolicy,
     SpeakerReference,
+    chat_file,
     model_reference,
     run_step,
 )
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import task_key
+from agentfly_core.datasets.chat_files import ChatFile
 from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import check_policy
@@ -126,6 +128,9 @@ def check_inputs(settings: Settings) -> None:
         with at(key):
             if load(data.use) is files:
                 require_fields(**check_settings(files, data.settings, GIVEN["data"]))
+    if (shown := settings.own_warm_start) and (path := chat_file(shown.demonstrations)):
+        with at("warm_start.demonstrations"):
+            construct(ChatFile, shown.settings).require_chats(path)
 
 
 def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
@@ -215,6 +220,9 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
             )
         with at("warm_start.settings"):
             check_settings(RejectionSampling, warm_start.settings)
+    elif warm_start and chat_file(warm_start.demonstrations):
+        with at("warm_start.settings"):
+            check_settings(ChatFile, warm_start.settings)
     elif warm_start:
         with at("warm_start"):
             check_policy(warm_start.demonstrations, warm_start.settings)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load, types_of
-from agentfly_core.config.reference import OwnNano, model_reference
+from agentfly_core.config.reference import OwnNano, chat_file, model_reference
 from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
@@ -99,7 +99,7 @@ class StageKeys:
         """The model `nano` of the training split with this sha256 and its demonstrations."""
         warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
-        inputs = {"train": train, "demonstrations": digest(shown)}
+        inputs = {"train": train, "demonstrations": digest(shown), **self._chats()}
         played = ("template", "agent", "tools", "environments", "tasks")
         reads = ("model", "nano", "dtype", *played, "code.demonstrate")
         return self._shared("model", reads, inputs)
@@ -115,8 +115,15 @@ class StageKeys:
     ) -> ArtifactKey:
         """The demonstrations of the warm start; `frozen`: see `Experiment.frozen`."""
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
+        inputs |= self._chats()
         reads = (*PLAY, "warm_start", "code.demonstrate")
         return self._shared("demonstrate", reads, inputs)
+
+    def _chats(self) -> dict[str, str]:
+        """The content of the file with the warm start's chats as an input."""
+        warm_start = self.settings.warm_start
+        file = chat_file(warm_start.demonstrations) if warm_start else None
+        return {"chats": sha256(file)} if file and file.is_file() else {}
 
     def warm_start(self, model: Pointer, demonstrations: Pointer, round: int) -> ArtifactKey:
         """The policy after warm start round 1, 2, ..."""

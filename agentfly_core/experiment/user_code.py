@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.reference import run_step
+from agentfly_core.config.reference import is_scripted
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.own_modules import parts_of, sources, spec_of, top_of
 from agentfly_core.experiment.run_layout import RunLayout, record_of
@@ -76,7 +76,7 @@ def _paths(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, list[str]
     demonstrated = [warm_start.demonstrations for warm_start in shown if warm_start]
     return {
         "prepare": [p for data in (settings.data, *further) for p in datasets(data.model_dump())],
-        "demonstrate": [*played, *(path for path in demonstrated if run_step(path) is None)],
+        "demonstrate": [*played, *filter(is_scripted, demonstrated)],
         "rollout": [*played, *during],
         "score": [path for path, reward in _rewards(tasks) if not reward.needs],
         "update": [settings.algorithm.use],

@@ -102,15 +102,7 @@ class DemonstrationPlayer:
         watch = watching("model", 0, 0, HEARD)
         played = self._collect(self.script, self.episodes(HEARD), watch, resources)
         stop_if_failing(played, self.failed)
-        return [
-            [
-                tokens
-                for trajectory in speakers
-                for turn in trajectory.turns
-                for tokens in (turn.given.tokens, *(span.tokens for span in turn.sampled))
-            ]
-            for speakers in by_episode(played)
-        ]
+        return spans_of(played)
 
     def _sampler(self, policy: ScriptedPolicy) -> Scripted:
         stop = self.spec.template.stop_tokens[0]
@@ -125,6 +117,19 @@ class DemonstrationPlayer:
     ) -> list[Trajectory]:
         played, _, _ = run(collect(specs, self.spec, sampler, watch, resources))
         return played
+
+
+def spans_of(played: Sequence[Trajectory]) -> list[Spans]:
+    """The token spans of episodes."""
+    return [
+        [
+            tokens
+            for trajectory in speakers
+            for turn in trajectory.turns
+            for tokens in (turn.given.tokens, *(span.tokens for span in turn.sampled))
+        ]
+        for speakers in by_episode(played)
+    ]
 
 
 async def _unsure(conversation: Conversation) -> str:

@@ -15,6 +15,7 @@ from agentfly_core.config.reference import (
     RunPolicy,
     ScriptPolicy,
     WordPolicy,
+    chat_file,
     model_reference,
 )
 from agentfly_core.config.reference import reference as policy_reference
@@ -25,9 +26,16 @@ from agentfly_core.experiment.run_policies import Parent, final_policy, of_run
 from agentfly_core.models import model_config
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.known import require
-from agentfly_core.pipeline.demonstrations import HEARD, DemonstrationPlayer, boundless, unshown
+from agentfly_core.pipeline.demonstrations import (
+    HEARD,
+    DemonstrationPlayer,
+    boundless,
+    spans_of,
+    unshown,
+)
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.recorded_chats import ChatPlayer, recorded
 from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
@@ -80,7 +88,11 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
             return {}
         reads_bytes, training = nano.byte_tokenizer(), split(store.open(data), "train")
         spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes)
-        if warm_start := settings.warm_start:
+        warm_start = settings.warm_start
+        if warm_start and chat_file(warm_start.demonstrations):
+            chats, _ = recorded(warm_start, ChatPlayer(boundless(spec), reads_bytes))
+            spans = spans_of([trajectory for _, trajectory in chats[:HEARD]])
+        elif warm_start:
             # without limits of length or a seed; the script also speaks for frozen speakers
             rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
             shown = DemonstrationPlayer(rules, reads_bytes, training, warm_start, quotas, 0, failed)

@@ -19,7 +19,7 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline import produce
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
-from agentfly_core.records.parquet import EPISODES, SCORES
+from agentfly_core.records.parquet import EPISODES, HELD_OUT, SCORES
 from agentfly_core.rl.learning_rate import learning_rate
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
@@ -89,12 +89,15 @@ def warm_start_job(
         epochs=warm_start.epochs_per_round,
         share_prefixes=settings.update.share_prefixes,
     )
+    shown = experiment.store.open(demonstrations)
+    held_out = shown / HELD_OUT
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
         end=here.key,
         policy=str(policy),
         learner=_learner_state(experiment.store, before) if number > 1 else None,
-        rollouts=(str(experiment.store.open(demonstrations) / EPISODES),),
+        rollouts=(str(shown / EPISODES),),
+        held_out=str(held_out) if held_out.is_file() else None,
         scores=None,
         algorithm=SFT,
         rewards={},

@@ -35,6 +35,7 @@ from agentfly_core.records.trajectory import (
 
 NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
+HELD_OUT = "held_out.parquet"
 """File names in the folders of stages."""
 _text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _Fields = list[tuple[str, pa.DataType]]

@@ -28,6 +28,8 @@ class UpdateJob:
     trajectories in a mini-batch, or None for `update.mini_batches`. `before` are the metrics of the
     run's last update, for adaptive settings and skipped steps.
 
+    The loss of the demonstrations `held_out` is measured after the update.
+
     With an `adapter` only the adapter is trained: that of `policy` on the model `base`, or a new
     one from the `seed`. `reference_base` is the model of a reference adapter.
     """
@@ -47,6 +49,7 @@ class UpdateJob:
     seed: int
     reference: str | None
     before: Mapping[str, float] = field(default_factory=dict)
+    held_out: str | None = None
     adapter: Adapter | None = None
     base: str | None = None
     reference_base: str | None = None

@@ -76,6 +76,11 @@ class Updater:
                 break
         return self._metrics(data)
 
+    def loss_of(self, batch: RolloutBatch) -> float:
+        """The mean of -log p over the trained tokens of demonstrations, without training them."""
+        logprobs, _ = self._score(self.engine, batch)
+        return -float(logprobs[batch.sampled].double().mean())
+
     def _with_signals(
         self, batch: RolloutBatch, reference: Policy | None, steps: int
     ) -> RolloutBatch:

@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -106,6 +107,9 @@ class Worker:
                 self.reference = job.reference, policy.requires_grad_(False)
             reference = self.reference[1]
         metrics = update.run(data, reference, progress)
+        if job.held_out:
+            shown = read_update_data(replace(job, rollouts=(job.held_out,)))
+            metrics["train/held_out_loss"] = update.loss_of(shown.batch)
         self.label, self.policy = job.end, job.policy
         return metrics
 

@@ -8,6 +8,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from agentfly_core.pipeline import inputs, scoring
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.stages import (
+    chats,
     finish,
     held_out,
     policy_update,
@@ -43,6 +44,7 @@ class Stages:
         self.base_model = wrap("make the base model", inputs.base_model)
         self.require_room = wrap("look whether prompts fit", room.require_room)
         self.demonstrate = wrap("play demonstrations", warm_start.demonstrate)
+        self.read_chats = wrap("read chats", chats.read_chats)
         self.choose = wrap("choose demonstrations", warm_start.choose)
         self.warm_start = wrap("warm start round {number}", warm_start.warm_start, 2)
         self.rollout = wrap(

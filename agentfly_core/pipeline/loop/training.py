@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.config.reference import run_step
+from agentfly_core.config.reference import chat_file, run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
@@ -163,6 +163,8 @@ def warm_started(
     if run_step(settings.demonstrations):
         target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
         demonstrations = stages.choose(experiment.store, settings, target, model, data)
+    elif chat_file(settings.demonstrations):
+        demonstrations = stages.read_chats(experiment, model, data)
     else:
         demonstrations = stages.demonstrate(experiment, services, model, data)
     rounds = range(1, settings.rounds + 1)

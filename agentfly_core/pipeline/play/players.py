@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import load
-from agentfly_core.config.reference import run_step
+from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.policy_path import is_policy, policy_at
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem
@@ -50,7 +50,7 @@ def oracle(
     """Return the policy that an experiment's warm start demonstrates, with `spoilt` at 0; raises
     ValueError without one.
     """
-    if warm_start is None or run_step(warm_start.demonstrations):
+    if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(
             f"{experiment} has no oracle: its warm_start names no function. Give the import path "
             "of yours, --policy my_file:policy."

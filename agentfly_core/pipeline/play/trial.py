@@ -11,7 +11,7 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.reward import Reward, score_here
-from agentfly_core.config.reference import run_step
+from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
@@ -73,7 +73,7 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     if not unchecked and not experiment.whole.limits:
         return report
     warm_start = experiment.settings.warm_start
-    if warm_start is None or run_step(warm_start.demonstrations):
+    if warm_start is None or not is_scripted(warm_start.demonstrations):
         what = ", ".join(unchecked) or "The environments"
         return [
             *report,

@@ -1,0 +1,68 @@
+"""Chats of a data file, as demonstrations of a warm start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.datasets.chats import RecordedChat
+from agentfly_core.datasets.columns import demonstration_of, renamed, tools_of
+from agentfly_core.datasets.file_rows import FIRST, rows
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.system.formats.text import counted, sentence
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRow:
+    """A chat of a file and the tools that its row lists, None for the experiment's:
+    `ChatRow("chats.jsonl", 17, RecordedChat(...), None)`.
+    """
+
+    source: str
+    number: int
+    chat: RecordedChat
+    tools: tuple[ToolSchema, ...] | None
+
+
+@dataclass(frozen=True)
+class ChatFile:
+    """Settings of a warm start on a file: other names of columns, and the most rows that are left
+    out: `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`.
+    """
+
+    columns: dict[str, str] | None = None
+    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+
+    def read(self, path: Path) -> Iterator[ChatRow | BadRow]:
+        """The chats of a file, and a BadRow for each unusable row; raises ValueError without."""
+        for number, row in rows(path):
+            try:
+                fields = renamed(row, self.columns or {})
+                yield ChatRow(path.name, number, demonstration_of(fields), tools_of(fields))
+            except ValueError as error:
+                yield BadRow(path.name, number, str(error))
+
+    def require_chats(self, path: Path) -> None:
+        """Raise ValueError for a missing file, and for one without chats in its first rows."""
+        first = [*islice(self.read(path), FIRST)]
+        if not any(isinstance(row, ChatRow) for row in first):
+            raise ValueError(f"{path} has no chat in its first {FIRST} rows: {_listed(first)}")
+
+    def require_few(self, bad: list[BadRow]) -> None:
+        """Raise ValueError for more unusable rows than are tolerated."""
+        if len(bad) > self.tolerate_bad_rows:
+            raise ValueError(
+                f"{counted(len(bad), 'row')} cannot be trained (tolerated: "
+                f"{self.tolerate_bad_rows}), first {_listed(bad)} Mend them, or raise "
+                "warm_start.settings.tolerate_bad_rows."
+            )
+
+
+def _listed(rows: list[ChatRow | BadRow] | list[BadRow]) -> str:
+    return sentence("; ".join(str(row) for row in rows[:5]) or "it is empty")

@@ -1,0 +1,221 @@
+"""Chats of a file as demonstrations: replies get the tokens that they have in a rollout."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from agentfly_core.authoring import injection
+from agentfly_core.authoring.chat_template import Conversation, ToolSchema
+from agentfly_core.authoring.event_loop import run
+from agentfly_core.authoring.injection import Lent, Signature
+from agentfly_core.config.experiment import WarmStart
+from agentfly_core.config.import_path import construct
+from agentfly_core.config.reference import chat_file
+from agentfly_core.datasets.chat_files import ChatFile, ChatRow
+from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import (
+    Ending,
+    Message,
+    Observation,
+    Problem,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
+from agentfly_core.rollout.speaker import EpisodeState, Speaker
+from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import did_you_mean, shown
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+NOTHING = Signature({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool that a row lists and the experiment does not have: the model sees it, nothing calls
+    it.
+    """
+
+    schema: ToolSchema
+    parallel: ClassVar[bool] = False
+    ends_episode: ClassVar[bool] = False
+    signature: ClassVar[Signature] = NOTHING
+
+    @property
+    def name(self) -> str:
+        """Its name for the model."""
+        return self.schema.name
+
+    async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> NoReturn:
+        """Raise AssertionError: a chat has its answers."""
+        raise AssertionError(f"{call.name} was called in a recorded chat")
+
+
+@dataclass(frozen=True)
+class ChatPlayer:
+    """Makes trajectories of chats by the rules of an experiment: `ChatPlayer(spec, tokenizer)`.
+
+    Limits of a reply and of turns do not apply; chats longer than `max_model_len` are BadRows.
+    """
+
+    spec: RolloutSpec
+    tokenizer: PreTrainedTokenizerBase
+
+    def trajectories(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
+        """The trajectory of each chat in order, or its fault."""
+        return run(self._all(rows))
+
+    async def _all(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
+        played = list[Trajectory | BadRow]()
+        for row in rows:
+            try:
+                played.append(await self._trajectory(row))
+            except ValueError as error:
+                played.append(BadRow(row.source, row.number, str(error)))
+        return played
+
+    async def _trajectory(self, row: ChatRow) -> Trajectory:
+        rules, problem = self._rules(row), problem_of(row)
+        messages = rules.opening(replace(problem, messages=row.chat.messages))
+        name, replies = injection.name(self.spec.agent), row.chat.replies
+        spec = EpisodeSpec(problem, 0, "demonstrations", "demonstration", 1.0, 0)
+        turns = await self._turns(rules, spec, messages, name)
+        self._require_plain(turns)
+        _require_room(turns, self.spec.max_model_len)
+        closing = tuple(
+            m for m in messages[reply_places(messages)[-1] :] if isinstance(m, Observation)
+        )
+        return Trajectory(
+            id=hashing.short(spec.step, problem.id, 0, name),
+            episode=spec.id,
+            problem=problem,
+            group=hashing.short(spec.step, problem.id),
+            chain=0,
+            agent=name,
+            role=spec.role,
+            turns=tuple(
+                turn if trained else _untrained(turn)
+                for turn, trained in zip(turns, replies, strict=True)
+            ),
+            closing=closing,
+            ending=Ending.TERMINAL if closing else Ending.NO_TOOL_CALLS,
+            error=None,
+            observed={},
+            seed=spec.seed,
+        )
+
+    async def _turns(
+        self, rules: EpisodeRules, spec: EpisodeSpec, messages: Messages, name: str
+    ) -> tuple[Turn, ...]:
+        """A turn for each reply, which answers all messages before it."""
+
+        async def reply(conversation: Conversation) -> Message:
+            said = messages[len(conversation.messages)]
+            assert isinstance(said, Message)
+            return said
+
+        stop = rules.template.stop_tokens[0]
+        sampler = Scripted(reply_encoder(self.tokenizer), stop, reply)
+        speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
+        for place in reply_places(messages):
+            await speaker.reply_to(messages[:place])
+        return speaker.turns
+
+    def _rules(self, row: ChatRow) -> RolloutSpec:
+        """The rules of a row, with its tools; raises ValueError for an unknown one."""
+        own = {tool.name: tool for tool in self.spec.tools}
+        listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
+        for tool in listed:
+            if tool.name not in own and not (tool.description or tool.parameters):
+                raise ValueError(
+                    f"it lists the tool {tool.name!r}, expected some of "
+                    f"{', '.join(own) or 'none'}, or a schema with its parameters."
+                    f"{did_you_mean(tool.name, [*own])}"
+                )
+        names = [tool.name for tool in listed]
+        called = [call.name for m in row.chat.messages for call in getattr(m, "calls", ())]
+        if unknown := [name for name in called if name not in names]:
+            raise ValueError(
+                f"it calls the tool {unknown[0]!r}, expected some of {', '.join(names) or 'none'}: "
+                "list it under `tools` of the experiment or of the row"
+            )
+        return replace(
+            self.spec,
+            tools=tuple(own.get(tool.name) or ListedTool(tool) for tool in listed),
+            max_turns=sys.maxsize,
+            max_tokens=sys.maxsize,
+            max_model_len=sys.maxsize,
+            max_sampled_tokens=sys.maxsize,
+        )
+
+    def _require_plain(self, turns: Sequence[Turn]) -> None:
+        """Raise ValueError for a special token within a reply, which would end or fake it."""
+        special = {*self.tokenizer.all_special_ids}
+        for turn in turns:
+            within = special.intersection(*(span.tokens[:-1] for span in turn.sampled))
+            if within:
+                token = self.tokenizer.convert_ids_to_tokens(min(within))
+                raise ValueError(
+                    f"the reply {shown(turn.reply.content)} has the special token {token!r} in its "
+                    "text; remove it"
+                )
+
+
+def recorded(
+    warm_start: WarmStart, player: ChatPlayer
+) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
+    """The chats of a warm start's file with their trajectories, and the number of rows left out.
+
+    Raises ValueError for more unusable rows than are tolerated.
+    """
+    path = chat_file(warm_start.demonstrations)
+    assert path is not None
+    file = construct(ChatFile, warm_start.settings)
+    rows = [*file.read(path)]
+    chats = [row for row in rows if isinstance(row, ChatRow)]
+    played = player.trajectories(chats)
+    bad = [row for row in (*rows, *played) if isinstance(row, BadRow)]
+    file.require_few(sorted(bad, key=attrgetter("row")))
+    pairs = zip(chats, played, strict=True)
+    return [(row, one) for row, one in pairs if isinstance(one, Trajectory)], len(bad)
+
+
+def problem_of(row: ChatRow) -> Problem:
+    """The problem of a chat, with the messages before its first reply: its id names file and row,
+    in the order of rows.
+    """
+    chat = row.chat
+    opening = RecordedChat(chat.messages[: reply_places(chat.messages)[0]], ())
+    plain = opening.messages == (Message("user", opening.question),)
+    tools = None if row.tools is None else tuple(tool.name for tool in row.tools)
+    name = f"{row.source}:{row.number:08d}"
+    messages = () if plain else opening.messages
+    return Problem(name, opening.question, messages=messages, tools=tools)
+
+
+def _untrained(turn: Turn) -> Turn:
+    return replace(turn, sampled=tuple(replace(span, trained=False) for span in turn.sampled))
+
+
+def _require_room(turns: Sequence[Turn], limit: int) -> None:
+    """Raise ValueError for a context of more tokens."""
+    tokens = Counter[int]()
+    for turn in turns:
+        tokens[turn.context] += len(turn.given.tokens) + sum(len(s.tokens) for s in turn.sampled)
+    if (longest := max(tokens.values())) > limit:
+        raise ValueError(
+            f"it has {longest} tokens, and agent.max_model_len is {limit}; raise that, or leave "
+            "the row out"
+        )

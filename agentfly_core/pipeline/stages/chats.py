@@ -1,0 +1,67 @@
+"""The chats of a file as demonstrations of a warm start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.pipeline.playing import rollout_spec
+from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.recorded_chats import ChatPlayer, recorded
+from agentfly_core.pipeline.services import tokenizer_of
+from agentfly_core.records.dataset import spaced_alike, split
+from agentfly_core.records.messages import plain
+from agentfly_core.records.parquet import EPISODES, HELD_OUT, write_trajectories
+from agentfly_core.records.trajectory import Message
+from agentfly_core.store.artifact import Artifact
+from agentfly_core.system.formats.hashing import digest
+
+
+def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artifact:
+    """Publish the chats of the warm start's file as demonstrations.
+
+    Chats that ask a validation or test problem of `data` are not trained: their loss is measured.
+    Raises ValueError for too many unusable rows, and without a chat to train.
+    """
+    settings, store = experiment.settings, experiment.store
+    warm_start = settings.warm_start
+    assert warm_start is not None
+
+    def make(folder: Path) -> Mapping[str, float]:
+        tokenizer = tokenizer_of(store, model)
+        spec = rollout_spec(experiment.whole, experiment.mixture, tokenizer)
+        chats, bad = recorded(warm_start, ChatPlayer(spec, tokenizer))
+        held_out = _held_out(store.open(data))
+        measured = [t for row, t in chats if not held_out.isdisjoint(_questions(row.chat))]
+        trained = [t for row, t in chats if held_out.isdisjoint(_questions(row.chat))]
+        if not trained:
+            raise ValueError(
+                f"{warm_start.demonstrations}: all {len(chats)} chats ask problems of data.test or "
+                "data.validation; lower these, or add chats."
+            )
+        write_trajectories(folder / EPISODES, trained)
+        if measured:
+            write_trajectories(folder / HELD_OUT, measured)
+        counts = {"demonstrations": len(trained), "held_out": len(measured), "left_out": bad}
+        return {name: float(count) for name, count in counts.items()}
+
+    return produce(store, StageKeys(settings).demonstrations(model, data, experiment.frozen), make)
+
+
+def _held_out(data: Path) -> set[str]:
+    """The prompts of the validation and test problems of a dataset."""
+    problems = [one for name in ("validation", "test") for one in split(data, name)]
+    return {_prompt(p.messages or (Message("user", p.prompt),)) for p in problems}
+
+
+def _questions(chat: RecordedChat) -> set[str]:
+    """The prompts of a chat: the messages before each reply."""
+    return {_prompt(chat.messages[:place]) for place in reply_places(chat.messages)}
+
+
+def _prompt(messages: Messages) -> str:
+    texts = [[role, spaced_alike(text)] for role, text in map(plain, messages)]
+    return digest(texts)
