@@ -128,7 +128,8 @@ def check_inputs(settings: Settings) -> None:
         with at(key):
             if load(data.use) is files:
                 require_fields(**check_settings(files, data.settings, GIVEN["data"]))
-    if (shown := settings.own_warm_start) and (path := chat_file(shown.demonstrations)):
+    shown = None if settings.fork else settings.warm_start
+    if shown and (path := chat_file(shown.demonstrations)):
         with at("warm_start.demonstrations"):
             construct(ChatFile, shown.settings).require_chats(path)
 

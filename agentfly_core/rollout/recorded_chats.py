@@ -122,9 +122,9 @@ class ChatPlayer:
         """A turn for each reply, which answers all messages before it."""
 
         async def reply(conversation: Conversation) -> Message:
-            said = messages[len(conversation.messages)]
-            assert isinstance(said, Message)
-            return said
+            recorded_reply = messages[len(conversation.messages)]
+            assert isinstance(recorded_reply, Message)
+            return recorded_reply
 
         stop = rules.template.stop_tokens[0]
         sampler = Scripted(reply_encoder(self.tokenizer), stop, reply)
