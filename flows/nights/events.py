@@ -140,4 +140,4 @@ def nights(api: str, ping_url_env: str) -> Finding:
         f"{ping_url_env or 'ping_url_env'} {'set' if pinged else 'not set'}"
     )
     ok = on and (pinged or (alarmed and not ping_url_env))
-    return Finding("nights", ok, detail, "see docs/how-to/nights.md, *Alarms*", needed=False)
+    return Finding("nights", ok, detail, "see docs/how-to/nights.md", needed=False)

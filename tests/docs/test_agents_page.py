@@ -16,7 +16,7 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.experiment import checks
-from agentfly_core.records.trajectory import Ending, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import Ending, Message, ToolCall
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.importance_sampling import ImportanceSampling
@@ -34,7 +34,7 @@ from agentfly_core.testing.episodes import (
     saying,
     scripted,
 )
-from agentfly_core.testing.letters import Letters, as_letters, call_text, decode
+from agentfly_core.testing.letters import Letters, as_letters, decode
 from agentfly_core.tools.calculator import calculator
 from tests.support.experiments import TINY
 from tests.support.project import ROOT
@@ -133,20 +133,6 @@ async def test_a_second_try_has_the_question_the_first_and_its_doubts():
     first = f"{prompt}$^a98$^uWhat may be wrong with that?$^a8+1=9.$"
     assert as_letters(played) == f"{first}{prompt}\nTried before: 98\nDoubts: 8+1=9.$^a99$"
     assert (played.answer, len(pack([played]).tokens)) == ("99", 2)
-
-
-async def test_each_step_of_a_plan_reads_earlier_results():
-    replies = ["Add.\nCheck.", ADDED, "99", "Yes.", "99"]
-    played = await play(
-        replies, problem=ADD, spec=spec("plan_and_execute", calculator, max_turns=9)
-    )
-    assert as_letters(played).split("^u")[1:] == [
-        "41+58?\nName the steps, one a line.$^aAdd.\nCheck.$",
-        f"41+58?\nDo this step: Add.$^a{call_text(ADDED)}$^t99$^a99$",
-        "41+58?\nAdd. 99\nDo this step: Check.$^aYes.$",
-        "41+58?\nAdd. 99\nCheck. Yes.\nSay the answer alone.$^a99$",
-    ]
-    assert (played.answer, played.observations) == ("99", (Observation("calculator", "99"),))
 
 
 class Tags(Letters):
