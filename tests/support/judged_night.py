@@ -56,7 +56,7 @@ def played_night(
     book.append(night, "finished")
     champion = Champion(RunPolicy(night, 0), start)
     challenger = Champion(RunPolicy(night, 9), end)
-    both = [held_out(experiment, policy, data) for policy in (start, end)]
+    both = [held_out(Evaluations(experiment), policy, data) for policy in (start, end)]
     verdict = judge(both[0], both[1], experiment.settings.promotion)
     details = Judgement(verdict, champion, challenger)
     event = "promoted" if verdict.promoted else "kept"
