@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoModelForCausalLM, BloomConfig
 
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.testing.trajectories import trajectory as played
@@ -271,27 +271,14 @@ def test_a_lost_learner_takes_the_next_update(learner, workers, job, tmp_path):
 
 
 def test_a_reference_that_ignores_the_prefix_mask_is_refused(learner, job, tmp_path):
-    sizes = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-    }
-    near = Qwen2Config(
-        vocab_size=128,
-        num_key_value_heads=2,
-        **sizes,
-        use_sliding_window=True,
-        sliding_window=4,
-        max_window_layers=0,
-    )
-    AutoModelForCausalLM.from_config(near).save_pretrained(tmp_path / "near")
+    alibi = BloomConfig(vocab_size=128, hidden_size=32, n_layer=1, n_head=2)
+    AutoModelForCausalLM.from_config(alibi).save_pretrained(tmp_path / "alibi")
     penalised = replace(
         job,
-        reference=str(tmp_path / "near"),
+        reference=str(tmp_path / "alibi"),
         algorithm=GRPO | {"kl": {"use": "loss", "weight": 1.0}},
     )
-    with pytest.raises(LearnerFailed, match=r"qwen2 .*sliding_attention.*update\.share_prefixes"):
+    with pytest.raises(LearnerFailed, match=r"bloom .*no mask limits.*update\.share_prefixes"):
         learner.update(penalised)
     plain = replace(penalised, update=settings(share_prefixes=False))
     assert learner.update(plain)["train/kl_reference"] > 0
