@@ -21,7 +21,6 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.model_config import require_trainable
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.pool import (
@@ -39,6 +38,7 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.training import client
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

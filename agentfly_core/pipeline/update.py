@@ -17,7 +17,6 @@ from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline import produce
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, HELD_OUT, SCORES
 from agentfly_core.rl.learning_rate import learning_rate
@@ -28,6 +27,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system import files
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.job import OnStep, UpdateJob
 
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")

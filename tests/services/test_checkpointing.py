@@ -6,11 +6,11 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.inputs import base_model
 from agentfly_core.pipeline.services import learner_service
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
 from tests.support.experiments import experiment

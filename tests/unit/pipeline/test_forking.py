@@ -16,7 +16,6 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
 from agentfly_core.experiment.run_policies import policy_of
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.loop.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
@@ -29,6 +28,7 @@ from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from tests.support.experiments import SUMMARY, experiment
 
 PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}

@@ -12,7 +12,6 @@ import pytest
 
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import (
     require_space,
     require_space_for_night,
@@ -29,6 +28,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.store import store as store_module
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from tests.support.experiments import experiment
 from tests.support.waiting import LIMIT
 

@@ -13,7 +13,6 @@ import pytest
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import update as policy_updates
-from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.loop import training
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
@@ -21,6 +20,7 @@ from agentfly_core.pipeline.retention import made
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from tests.support.experiments import experiment
 from tests.support.stages import stages_with
 
