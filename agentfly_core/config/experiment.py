@@ -213,7 +213,7 @@ class Settings(Section):
     gates: Gates = Gates()
     health: dict[str, Sign | None] = Field(default=SIGNS, json_schema_extra=RESUMABLE)
     promotion: Promotion = Field(default=Promotion(), json_schema_extra=RESUMABLE)
-    steps: Positive = Field(json_schema_extra=RESUMABLE)
+    steps: Annotated[int, Field(ge=0)] = Field(json_schema_extra=RESUMABLE)
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0
     night: Night | None = None
@@ -287,6 +287,15 @@ class Settings(Section):
                 f"warm_start.demonstrations: got {self.warm_start.demonstrations}, which says "
                 "nothing of tasks; train the chats in an experiment without `tasks`, and set "
                 "model=run:NAME here"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trains_something(self) -> Settings:
+        if self.steps == 0 and self.warm_start is None and self.fork is None:
+            raise ValueError(
+                "steps: got 0 without a warm_start, so that nothing is trained; raise steps, or "
+                "give a warm_start"
             )
         return self
 

@@ -65,7 +65,8 @@ def check(settings: Settings) -> dict[str, Task]:
     training = {name: task.settings.data.train for name, task in tasks.items()}
     quotas = settings.quotas(settings.rollout.problems)
     schedule = ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)
-    _require_problems(schedule, training)
+    if settings.steps:
+        _require_problems(schedule, training)
     return tasks
 
 
@@ -92,7 +93,7 @@ def check_beginning(settings: Settings) -> None:
             f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
             f"(rollout.problems x rollout.group_size). Set it to {episodes} or less."
         )
-    if update.decays and update.warmup_steps >= settings.steps:
+    if update.decays and update.warmup_steps >= settings.steps > 0:
         raise ValueError(
             f"update.warmup_steps is {update.warmup_steps} but steps is {settings.steps}; lower "
             "warmup_steps."

@@ -8,7 +8,7 @@ from agentfly_core.config.import_path import at
 from agentfly_core.config.reference import LastPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.run_layout import RunLayout, done_by
+from agentfly_core.experiment.run_layout import RunLayout, done_by, record_of
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import nearest
@@ -54,10 +54,18 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
 
 
 def last_policy(store: Store, name: str) -> Artifact | None:
-    """Return the last policy of a run, or None for a run without policies."""
+    """Return the last policy of a run, or None for a run without policies.
+
+    A run of no steps has the policy of its warm start.
+    """
     layout = RunLayout(name)
     policies = (store.get(layout.step(step).policy) for step in reversed(layout.steps(store)))
-    return next(filter(None, policies), None)
+    if policy := next(filter(None, policies), None):
+        return policy
+    record, start = record_of(store, name), store.read_json(layout.start)
+    if record is None or start is None or record["settings"]["steps"] != 0:
+        return None
+    return store.get(Pointer.of(start, layout.start).uri)
 
 
 def final_policy(store: Store, name: str) -> Artifact:

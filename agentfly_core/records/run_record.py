@@ -61,9 +61,12 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """Details of the evaluations `before` and `after`, beyond success on the test split."""
+    """Details of the evaluations `before` and `after`, beyond success on the test split, and the
+    `losses` of the rounds of a run that is a warm start alone.
+    """
 
     evaluations: dict[str, dict[str, JSON]]
+    losses: list[dict[str, float]]
 
 
 class Summary(Details):

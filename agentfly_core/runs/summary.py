@@ -216,10 +216,13 @@ def summarise(run: Run, before: Evaluation, after: Evaluation) -> Summary:
         stage: sum(each.seconds for each in measures if each.time_ms >= begun)
         for stage, measures in stages.items()
     }
-    seconds |= {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
+    of_steps = ("rollout", "score", "update") if run.settings.own_steps else ()
+    seconds |= {name: float(steps[f"time/{name}"].sum()) for name in of_steps}
     seconds["evaluate"] = before.seconds_since(begun) + after.seconds_since(begun)
     details = {"before": before.to_json(), "after": after.to_json()}
     evaluations: Details = {"evaluations": details} if before.details or after.details else {}
+    if not run.settings.own_steps:
+        evaluations["losses"] = losses(run.store, made.get("warm_start", ()))
     return {
         "run": run.name,
         "experiment": run.experiment.name,
@@ -233,6 +236,16 @@ def summarise(run: Run, before: Evaluation, after: Evaluation) -> Summary:
         "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
         **evaluations,
     }
+
+
+def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:
+    """The losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
+
+    `warm_start` has its demonstrations and the policy of each round.
+    """
+    rounds = [measured(store, policy).metrics for policy in warm_start[1:]]
+    names = ("loss", "held_out_loss")
+    return [{n: one[f"train/{n}"] for n in names if f"train/{n}" in one} for one in rounds]
 
 
 def before_steps(

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.show.markdown import plain, table
-from agentfly_core.runs.listing import in_store
+from agentfly_core.runs.listing import experiment_of, in_store
+from agentfly_core.runs.run import known_run
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted, redact
 from agentfly_core.system.progress import Progress as StageProgress
@@ -133,7 +134,10 @@ def summary_page(summary: Summary, *links: str) -> str:
         )
     ]
     title = f"**{summary['run']}: {steps} of {experiment}**"
-    sections = [title, table(("held-out success", "solved", "95 % interval"), success)]
+    titles = ("held-out success", "solved", "95 % interval")
+    sections = [title, table(titles, success)]
+    if losses := summary.get("losses"):
+        sections = [title, losses_table(losses), table(titles, success[1:])]
     for when, evaluation in summary.get("evaluations", {}).items():
         sections += [when, rates_table(evaluation)]
     seconds = summary["seconds"]
@@ -144,6 +148,18 @@ def summary_page(summary: Summary, *links: str) -> str:
     ]
     times.append(("together", duration(sum(seconds.values()))))
     return "\n\n".join([*sections, table(("stage", "time"), times), *filter(None, links)])
+
+
+def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
+    """The mean losses of the rounds of a warm start, and those of held-out chats."""
+    rows = [
+        (
+            str(number),
+            *(f"{one[key]:.4f}" if key in one else "" for key in ("loss", "held_out_loss")),
+        )
+        for number, one in enumerate(losses, 1)
+    ]
+    return table(("round of the warm start", "loss", "held-out loss"), rows)
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
@@ -211,4 +227,19 @@ def show_summary(store: Store, summary: Summary) -> None:
         f"{ui}: `{in_store(store, 'agentfly', 'open', ui.lower(), summary['run'])}`"
         for ui in ("MLflow", "Prefect")
     ]
+    if "losses" in summary:
+        links += [f"`{command}`" for command in next_commands(store, summary["run"])]
     VisibleConsole().print(Markdown(summary_page(summary, *links)), soft_wrap=True)
+
+
+def next_commands(store: Store, run: str) -> list[str]:
+    """Commands that use the policy of a finished warm start."""
+    what, overrides = experiment_of(known_run(store, run))
+    policy = ("--policy", f"run:{run}")
+    commands = (
+        ("evaluate", what, *overrides, *policy),
+        ("play", what, *overrides, *policy),
+        ("export", f"run:{run}", "./policy"),
+        ("compare", run),
+    )
+    return [in_store(store, "agentfly", *words) for words in commands]

@@ -1,13 +1,13 @@
 """A warm start on a file of chats."""
 
-import json
+import shlex
 
 from safetensors.torch import load_file
 from torch import equal
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from tests.support.chats import chat_of_episode, json_lines
-from tests.support.lives import TINY
+from tests.support.lives import TINY, TRAIN, summary
 
 
 def test_a_file_of_the_demonstrations_gives_their_weights(lives, tmp_path):
@@ -25,21 +25,29 @@ def test_a_file_of_the_demonstrations_gives_their_weights(lives, tmp_path):
         assert all(equal(policies[1][key], weight) for key, weight in policies[0].items())
 
 
-def test_the_loss_of_held_out_chats_is_measured_and_falls(lives, tmp_path):
+def test_a_warm_start_alone_is_a_run_whose_policy_other_commands_take(lives, tmp_path):
     rows = [
         {"prompt": f"What is {n}+{n}?", "completion": str(2 * n), "answer": str(2 * n)}
         for n in range(10, 74)
     ]
     file = json_lines(tmp_path / "chats.jsonl", rows)
-    data = (
+    settings = (
         f"data={{use: 'agentfly_core.datasets.files:files', train_file: '{file}', train: 48, "
-        "validation: 0, test: 16}"
+        "validation: 0, test: 16}",
+        f"warm_start={{demonstrations: 'file:{file}', rounds: 3, batch: 8}}",
     )
-    choice = f"warm_start={{demonstrations: 'file:{file}', rounds: 3, batch: 8}}"
-    end = lives.run(tmp_path, "warm-start", TINY, data, choice)
+    end = lives.run(tmp_path, *TRAIN, *settings, "steps=0")
     assert end.code == 0, end.printed
-    written = sorted(tmp_path.glob("artifacts/warm_start/*/*/policy/metrics.json"))
-    metrics = [json.loads(path.read_text())["metrics"] for path in written]
-    losses = [one["train/held_out_loss"] for one in metrics]
+    losses = [one["held_out_loss"] for one in summary(tmp_path)["losses"]]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.5
+    assert f"{losses[-1]:.4f}" in end.printed
+    for word in ("evaluate", "play", "export", "compare"):
+        (line,) = [
+            line for line in end.printed.splitlines() if line.startswith(f"agentfly {word} ")
+        ]
+        used = lives.run(tmp_path, *shlex.split(line)[1:])
+        assert used.code == 0, used.printed
+    end = lives.run(tmp_path, *TRAIN, *settings, "steps=1")
+    assert end.code == 0, end.printed
+    assert "step 1/1" in end.printed

@@ -25,7 +25,8 @@ def finish(run: Run, before: Evaluation, after: Evaluation) -> Summary:
         run_ledger(run.store, run.name, run.settings.own_steps).to_parquet(folder / ledger.FILE)
         return {}
 
-    produce(run.store, target, make)
+    if run.settings.own_steps:
+        produce(run.store, target, make)
     retention.retain(run, run.settings.steps)
     run.store.write_json(run.layout.summary, as_json(summary))
     return summary

@@ -285,3 +285,10 @@ def test_promotion_settings_change_no_stage_keys(tiny):
     plain, strict = (loading.read(tiny, o).settings for o in ([], ["promotion.tokens=0.1"]))
     assert plain.digest != strict.digest
     assert StageKeys(plain).prepare() == StageKeys(strict).prepare()
+
+
+def test_a_run_of_no_steps_needs_a_warm_start(tiny):
+    with pytest.raises(ValueError, match="steps: got 0 without a warm_start"):
+        loading.read(tiny, ["steps=0", "warm_start=null"])
+    chats = "warm_start={demonstrations: 'file:chats.jsonl'}"
+    assert [*loading.read(tiny, ["steps=0", chats]).settings.own_steps] == []
