@@ -69,9 +69,9 @@ class Conversation:
 class ChatTemplate(Protocol):
     """The chat format of one family of models.
 
-    Templates only append tokens: `open` of a conversation equals `open` of its beginning, followed
-    by replies and `extend`, for replies in the tokenizer's own encoding. Text of users and tools is
-    encoded without special tokens.
+    `open` of a conversation equals `open` of its beginning, followed by replies and `extend`, for
+    replies in the tokenizer's own encoding. Text of users and tools is encoded without special
+    tokens.
     """
 
     @property
@@ -84,11 +84,15 @@ class ChatTemplate(Protocol):
         """The whole prompt, up to and including the header of the reply to come."""
 
     def extend(
-        self, reply: Sequence[int], read: Sequence[Message | Observation]
-    ) -> tuple[int, ...]:
-        """The tokens between `reply` and the next reply.
+        self,
+        reply: Sequence[int],
+        read: Sequence[Message | Observation],
+        before: Sequence[Message | Observation] = (),
+    ) -> tuple[int, ...] | None:
+        """The tokens between `reply`, the last message of the conversation `before`, and the next.
 
-        They begin with the end-of-turn token iff `reply` was cut; that token is not trained.
+        They begin with the end-of-turn token iff `reply` was cut; that token is not trained. None:
+        the template renders `before` differently now, so that a new context opens.
         """
 
     def fit(self, text: str, tokens: int) -> str:

@@ -107,6 +107,7 @@ class EndpointSpeaker(Speaker):
         read: tuple[Message | Observation, ...],
         params: SamplingParams,
         temperature: float | None,
+        thinking: bool | None,
     ) -> Reply:
         """Raises EpisodeOver, ServiceFailure without a reply, and NoReply if refused."""
         self._require_turn(branch)

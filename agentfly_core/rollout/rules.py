@@ -7,11 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.injection import Asking, Lent
 from agentfly_core.inference.sampler import Sampler, SamplingParams
+from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.records.trajectory import (
     Ending,
     Message,
@@ -148,6 +150,24 @@ class EpisodeRules:
             )
         return (Message("system", self.system), *messages)
 
+    @cached_property
+    def _templates(self) -> dict[bool | None, ChatTemplate]:
+        return {}
+
+    def template_of(self, thinking: bool | None) -> ChatTemplate:
+        """The template of replies with or without `thinking`; raises ValueError without a switch.
+
+        None is the template's own default.
+        """
+        if thinking not in self._templates:
+            template = self.template
+            if isinstance(template, ModelTemplate):
+                template = template.bound(self.schemas, thinking)
+            elif thinking is not None:
+                raise ValueError(f"reply(thinking={thinking}) needs the template `model`.")
+            self._templates[thinking] = template
+        return self._templates[thinking]
+
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
@@ -166,13 +186,16 @@ class EpisodeRules:
         ends = dict.fromkeys((*self.template.stop_tokens, *self.end_tokens))
         return SamplingParams(temperature, most, tuple(ends), strings)
 
-    def parse(self, sampled: Sampled, stop: Sequence[str]) -> Message:
-        """Return the message of a reply that may end at `stop` strings."""
-        ended_by = (stop,) if sampled.finish == "stop_string" else ()
-        foreign = sampled.finish == "stop" and sampled.tokens[-1] not in self.template.stop_tokens
-        text = sampled.tokens[:-1] if foreign else sampled.tokens
-        message = self.template.parse(text, *ended_by)
-        return replace(message, cut=sampled.finish == "length")
+    def parse(
+        self, sampled: Sequence[Sampled], stop: Sequence[str], thinking: bool | None = None
+    ) -> Message:
+        """Return the message of a reply's spans, which may end at `stop` strings."""
+        finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
+        ended_by = (stop,) if finish == "stop_string" else ()
+        foreign = finish == "stop" and tokens[-1] not in self.template.stop_tokens
+        text = tuple(tokens[:-1] if foreign else tokens)
+        message = self.template_of(thinking).parse(text, *ended_by)
+        return replace(message, cut=finish == "length")
 
     def too_long(self, first: Conversation, tokens: int, is_main: bool) -> ValueError:
         """PromptTooLong for the experiment's own opening, else AgentPromptTooLong."""

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.author_call import is_cancelled
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
 from agentfly_core.inference.sampler import Request, SamplerSession, SamplingParams
@@ -29,6 +29,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.standstill import Parts
+from agentfly_core.rollout.thinking import sample_spans
 from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import clip, did_you_mean, fault
@@ -103,12 +104,14 @@ class Sampling(TypedDict, total=False):
     """Sampling settings of a reply, by default the experiment's.
 
     `stop` is a part of agent.stop; the message ends before these strings. Replies at `temperature`
-    0 are greedy and not trained. `max_tokens` limits the length.
+    0 are greedy and not trained. `max_tokens` limits the length. `thinking` switches reasoning on
+    or off where the template `model` can.
     """
 
     stop: Sequence[str] | None
     temperature: float | None
     max_tokens: int | None
+    thinking: bool | None
 
 
 class Context:
@@ -214,7 +217,7 @@ class Speaker:
         own = self._stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
         with branch.alone():
-            work = self._reply(branch, before, read, params, temperature)
+            work = self._reply(branch, before, read, params, temperature, sampling.get("thinking"))
             reply = await self._stage.do(work, self._stage.session.waits_for_all(self.name))
         if context is not None:
             branch.last[context] = reply
@@ -242,40 +245,43 @@ class Speaker:
         read: tuple[Message | Observation, ...],
         params: SamplingParams,
         temperature: float | None,
+        thinking: bool | None,
     ) -> Reply:
-        template = self.rules.template
+        template = self.rules.template_of(thinking)
         self._require_turn(branch)
         if not (left := self._tokens_left(branch)):
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
-        if before is None:
-            given = template.open(read, self.rules.schemas)
-        else:
-            given = template.extend(before.tokens, read)
-        prompt = (*timeline.tokens_of(before), *given)
+        history, added = timeline.messages_of(before), None
+        messages = (*history, *read)
+        if before is not None and before.thinking == thinking:
+            added = template.extend(before.tokens, read, history)
+        given = template.open(messages, self.rules.schemas) if added is None else added
+        prompt = given if added is None else (*timeline.tokens_of(before), *given)
         state = await self._state()
         name = timeline.digest(prompt)
         seed = self._seed(branch, before, name)
-        messages = (*timeline.messages_of(before), *read)
         conversation = self._conversation(branch, messages, seed)
-        sampled = await self._sample(Request(prompt, params, conversation), left)
+        sampled = await self._sample(Request(prompt, params, conversation), left, template)
         reply = Reply(
             before=before,
             read=read,
             given=given,
-            message=self.rules.parse(sampled, params.stop),
-            sampled=(sampled,),
+            message=self.rules.parse(sampled, params.stop, thinking),
+            sampled=sampled,
             temperature=temperature,
             state=state,
             prompt=name,
             speaker=self.name,
             call=branch.call,
             seed=seed,
+            opens=added is None,
+            thinking=thinking,
         )
         self._add(branch, reply)
-        room = self.rules.max_model_len - len(prompt) - len(sampled.tokens)
-        if sampled.finish == "length" and room < 1:
+        finish, room = sampled[-1].finish, self.rules.max_model_len - len(prompt)
+        if finish == "length" and room <= len(reply.tokens):
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        if sampled.finish == "length" and len(sampled.tokens) == left:
+        if finish == "length" and len(reply.tokens) == left:
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         return reply
 
@@ -292,7 +298,9 @@ class Speaker:
         self._replies.append(reply)
         branch.add(reply)
 
-    async def _sample(self, request: Request, left: int) -> Sampled:
+    async def _sample(
+        self, request: Request, left: int, template: ChatTemplate
+    ) -> tuple[Sampled, ...]:
         tokens, most = len(request.prompt), self.rules.max_model_len
         if tokens >= most and request.conversation.turn == 0:
             is_main = self.name == self._stage.main
@@ -302,7 +310,9 @@ class Speaker:
         length = min(request.params.max_tokens, most - tokens, left)
         params = replace(request.params, max_tokens=length)
         with self._stage.timed("generating"):
-            return await self._stage.session.sample(replace(request, params=params))
+            return await sample_spans(
+                self._stage.session, replace(request, params=params), template
+            )
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
         """Remaining tokens of this speaker and of the episode."""

@@ -16,9 +16,10 @@ from agentfly_core.records.trajectory import Given, Message, Observation, Sample
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reply:
-    """A reply and the reply `before` it in its context, None for a new prompt.
+    """A reply and the reply `before` it in its conversation, None for a new prompt.
 
-    `given` are the tokens between the two, `prompt` is the digest of all tokens before it, or of
+    `given` are the tokens between the two, or the whole prompt of a reply that `opens` a context;
+    `thinking` is the setting of `reply`. `prompt` is the digest of all tokens before it, or of
     the request to a chat service. `call` is its time; a `temperature` of None is the experiment's.
     `earned` is the reward of its calls.
     """
@@ -34,6 +35,8 @@ class Reply:
     speaker: str
     call: int
     seed: int
+    opens: bool = False
+    thinking: bool | None = None
     earned: list[float] = field(default_factory=list)
 
     @property
@@ -53,7 +56,9 @@ def path(reply: Reply | None) -> list[Reply]:
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
     """All tokens of a conversation up to and with a reply, as they were given and sampled."""
-    pairs = ((one.given, one.tokens) for one in path(reply))
+    replies = path(reply)
+    start = max((place for place, one in enumerate(replies) if one.opens), default=0)
+    pairs = ((one.given, one.tokens) for one in replies[start:])
     return tuple(chain.from_iterable(chain.from_iterable(pairs)))
 
 
@@ -82,17 +87,18 @@ def longest_beginning(
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """The record of a speaker's replies, in the order of time.
 
-    The first reply after another one continues its context. Further ones open a new context with
-    all earlier tokens as given: a token is sampled in one context only.
+    The first reply after another one continues its context, unless it `opens` one. Further ones
+    open a new context with all earlier tokens as given: a token is sampled in one context only.
     """
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far
     opened = count()
     for reply in sorted(replies, key=attrgetter("call", "seed")):
-        if reply.before in contexts:
+        if reply.before in contexts and not reply.opens:
             context, given = contexts.pop(reply.before), reply.given
         else:
-            context, given = next(opened), (*tokens_of(reply.before), *reply.given)
+            earlier = () if reply.opens else tokens_of(reply.before)
+            context, given = next(opened), (*earlier, *reply.given)
         contexts[reply] = context
         turns.append(
             Turn(

@@ -68,7 +68,10 @@ class Letters:
         return encode("".join(map(_written, messages)) + "^a")
 
     def extend(
-        self, reply: Sequence[int], read: Sequence[Message | Observation]
+        self,
+        reply: Sequence[int],
+        read: Sequence[Message | Observation],
+        before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
         end = "" if reply[-1] == STOP else "$"
         return encode(end + "".join(map(_written, read)) + "^a")

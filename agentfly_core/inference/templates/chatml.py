@@ -14,19 +14,17 @@ from agentfly_core.inference.templates.text_encoder import TextEncoder
 from agentfly_core.records.messages import call_of, reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats import strict_json
-from agentfly_core.system.formats.text import THINK, THOUGHT_END, before_stop, clip
+from agentfly_core.system.formats.text import THINK, THOUGHT_END, before_stop
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 START, END = "<|im_start|>", "<|im_end|>"
-MOST_TOKENS_OF_A_BYTE = 16
-"""An upper bound: a Unicode character of 3 bytes has a normal form of 33 bytes."""
 CLOSE = "</tool_call>"
 _MARK = re.compile(rf"\n?<tool_call>|{THINK}")
 _SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
 _PROBE = " \n a  b\n\n\té 🙂 1234\n"
-_TOOLS = """# Tools
+TOOLS = """# Tools
 
 You may call one or more functions to assist with the user query.
 
@@ -68,7 +66,7 @@ class Hermes:
         self._end = self._special(END)
         self._text = TextEncoder(tokenizer)
         mark = self._text.mark
-        self._before, self._behind, self._listed = mark(START), mark(END), mark(_TOOLS)
+        self._before, self._behind, self._listed = mark(START), mark(END), mark(TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
         self._header = self._text.encode(f"{self._before}assistant\n")
         # some tokenizers include white space around a token
@@ -83,7 +81,7 @@ class Hermes:
         Tokens differ if text contains special tokens, or if the tokenizer joins a line break to the
         next reply, as nano models do.
         """
-        return jinja_text(_TOOLS if self._show_tools else None)
+        return jinja_text(TOOLS if self._show_tools else None)
 
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
@@ -99,7 +97,10 @@ class Hermes:
         return (*opening, *self._read(conversation), *self._header)
 
     def extend(
-        self, reply: Sequence[int], read: Sequence[Message | Observation]
+        self,
+        reply: Sequence[int],
+        read: Sequence[Message | Observation],
+        before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
         """The tokens between `reply` and the next one; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
@@ -107,13 +108,7 @@ class Hermes:
 
     def fit(self, text: str, tokens: int) -> str:
         """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
-        fitting, kept = text, len(text.encode("utf-8", "replace"))
-        if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
-            return text
-        while kept and (size := len(self._text.encode(fitting))) > tokens:
-            kept = min(kept - 1, kept * tokens // size)
-            fitting = clip(text, kept)
-        return fitting
+        return self._text.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """The text before a stop string, and calls outside of thoughts, wrong ones as BadCall."""
@@ -125,7 +120,7 @@ class Hermes:
         )
         text = before_stop(text, stop)
         calls, content, end = list[ToolCall | BadCall](), "", 0
-        for begin, behind, call in _calls(text):
+        for begin, behind, call in hermes_calls(text):
             content, end = content + text[end:begin], behind
             calls.append(call)
         return Message("assistant", content + text[end:], tuple(calls))
@@ -185,7 +180,7 @@ class Hermes:
         return index
 
 
-def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
+def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
     """Yield begin and end of each call outside of thoughts, and the call."""
     at, first, last = 0, len(text) - len(text.lstrip()), text.rfind(THOUGHT_END)
     while mark := _MARK.search(text, at):
@@ -195,13 +190,13 @@ def _calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
             if mark.start() < last:
                 at = text.find(THOUGHT_END, mark.end()) + len(THOUGHT_END)
             continue
-        closed = text.find(CLOSE, _end_of_json(text, mark.end()))
+        closed = text.find(CLOSE, end_of_json(text, mark.end()))
         body = text[mark.end() : closed if closed >= 0 else len(text)]
         at = closed + len(CLOSE) if closed >= 0 else len(text)
         yield mark.start(), at, _call(body.strip(), closed >= 0)
 
 
-def _end_of_json(text: str, begin: int) -> int:
+def end_of_json(text: str, begin: int) -> int:
     """Return the end of the JSON value at `begin`, or `begin` without a JSON value."""
     space = _SPACE.match(text, begin)
     assert space

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer
 
+from agentfly_core.system.formats.text import clip
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+MOST_TOKENS_OF_A_BYTE = 16
+"""An upper bound: a Unicode character of 3 bytes has a normal form of 33 bytes."""
 
 
 class TextEncoder:
@@ -35,7 +40,10 @@ class TextEncoder:
         added = own.get_added_tokens_decoder()
         self._require_control(own, added)
         self._secret = secrets.token_hex(8)  # a name in a text would be a token again
-        self._names = {t.content: f"<{self._secret}{index}>" for index, t in added.items()}
+        self._names = {
+            t.content: t.content if _is_space(t.content) else f"<{self._secret}{index}>"
+            for index, t in added.items()
+        }
         named = zip(self._names.values(), added.values(), strict=True)
         self._twin.add_tokens(
             [
@@ -44,7 +52,10 @@ class TextEncoder:
             ]
         )
         self._ids = dict(zip(map(self._twin.token_to_id, self._names.values()), added, strict=True))
-        self._any = _one_of(self._names)
+        self._space = {name for name in self._names if _is_space(name)}
+        self.markup = [name for name in self._names if name not in self._space]
+        """The added tokens that only marked text gives: all but runs of white space."""
+        self._any = _one_of(self.markup)
         self._plain = _one_of(token.content for token in added.values() if not token.special)
 
     def mark(self, text: str, special: bool = True) -> str:
@@ -59,15 +70,30 @@ class TextEncoder:
         )
         # a vocabulary with gaps may have a twin's id, too
         return tuple(
-            self._ids[index] if self._secret in token else index
+            self._ids[index] if self._secret in token or token in self._space else index
             for token, index in zip(encoding.tokens, encoding.ids, strict=True)
         )
+
+    def markup_in(self, text: str) -> list[tuple[int, str]]:
+        """Places and names of added tokens in an unmarked text."""
+        return [(match.start(), match[0]) for match in self._any.finditer(text)]
+
+    def fit(self, text: str, tokens: int) -> str:
+        """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
+        fitting, kept = text, len(text.encode("utf-8", "replace"))
+        if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
+            return text
+        while kept and (size := len(self.encode(fitting))) > tokens:
+            kept = min(kept - 1, kept * tokens // size)
+            fitting = clip(text, kept)
+        return fitting
 
     def _require_control(self, own: Tokenizer, added: dict[int, AddedToken]) -> None:
         # every unknown character becomes this token
         unknown = getattr(own.model, "unk_token", None)
         for index, token in added.items():
-            if own.model.token_to_id(token.content) is None or token.content == unknown:
+            in_text = own.model.token_to_id(token.content) is not None
+            if not in_text or token.content == unknown or _is_space(token.content):
                 continue
             if index in self._twin.encode(token.content, add_special_tokens=False).ids:
                 raise ValueError(
@@ -94,6 +120,10 @@ def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[in
         return whole[len(start) :] if whole[: len(start)] == start else encode(text)
 
     return encode_reply
+
+
+def _is_space(token: str) -> bool:
+    return not token.strip(" \t\n\r\u2581")
 
 
 def _one_of(names: Iterable[str]) -> re.Pattern[str]:

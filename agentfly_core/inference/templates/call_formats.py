@@ -1,0 +1,181 @@
+"""Tool calls in the formats in which models write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.chatml import end_of_json, hermes_calls
+from agentfly_core.records.messages import arguments_of, call_of
+from agentfly_core.records.trajectory import BadCall, ToolCall
+from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.json_value import JSON
+
+FormatName = Literal[
+    "hermes", "qwen3-xml", "llama3", "mistral", "mistral-args", "deepseek", "glm", "gpt-oss"
+]
+Schemas = Mapping[str, ToolSchema]
+PlacedCall = tuple[int, int, ToolCall | BadCall]
+"""Begin and end of a call in the text, and the call."""
+_QWEN = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_GLM = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_PYTHON = {"True": True, "False": False, "None": None}
+"""Values that Jinja writes as Python does."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """Calls between `begin`, which may have the group `name`, and `end`.
+
+    `sign` is what a template that writes this format contains. `read` returns the calls of a body.
+    With an `end` of "" a call ends with its JSON.
+    """
+
+    sign: re.Pattern[str]
+    begin: re.Pattern[str]
+    end: str
+    read: Callable[[str, str, Schemas], Sequence[ToolCall]]
+
+    def calls(self, text: str, schemas: Schemas) -> Iterator[PlacedCall]:
+        """All calls of a text without reasoning, wrong ones as BadCall."""
+        at = 0
+        while match := self.begin.search(text, at):
+            behind = end_of_json(text, match.end())
+            closed = text.find(self.end, behind)
+            body = text[match.end() : closed if self.end and closed >= 0 else len(text)]
+            at = closed + len(self.end) if self.end and closed >= 0 else len(text)
+            if not self.end:
+                at = behind if behind > match.end() else len(text)
+                body = text[match.end() : at]
+            for call in self._read(match.groupdict().get("name") or "", body, schemas, closed):
+                yield match.start(), at, call
+
+    def _read(
+        self, name: str, body: str, schemas: Schemas, closed: int
+    ) -> Sequence[ToolCall | BadCall]:
+        if closed < 0:
+            return [BadCall(body.strip(), f"{self.end} is missing")]
+        try:
+            return self.read(name, body, schemas)
+        except ValueError as error:
+            return [BadCall(f"{name} {body}".strip(), str(error))]
+
+
+def _named(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
+    return [ToolCall(name.strip(), arguments_of(name, strict_json.parse(_unfenced(body))))]
+
+
+def _whole(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
+    value = strict_json.parse(body)
+    return [call_of(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
+    call = call_of(strict_json.parse(body))
+    return [ToolCall(call.name, call.arguments)]
+
+
+def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[ToolCall]]:
+    def read(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
+        name = name.strip()
+        if rest := pattern.sub("", body).replace("</function>", "").strip():
+            raise ValueError(f"expected arguments between their marks, got {rest[:80]!r}")
+        kinds = schemas[name].parameters.get("properties") if name in schemas else None
+        kinds = kinds if isinstance(kinds, Mapping) else {}
+        pairs = pattern.findall(body)
+        return [ToolCall(name, {key: _value(text, kinds.get(key)) for key, text in pairs})]
+
+    return read
+
+
+def _value(text: str, schema: JSON) -> JSON:
+    """A value whose template writes texts as they are, and others as JSON or Python."""
+    if "string" in _types(schema):
+        return text
+    if text in _PYTHON:
+        return _PYTHON[text]
+    try:
+        return strict_json.parse(text)
+    except ValueError:
+        return text
+
+
+def _types(schema: JSON) -> Sequence[JSON]:
+    if not isinstance(schema, Mapping):
+        return ()
+    kind, choices = schema.get("type"), schema.get("anyOf")
+    own = kind if isinstance(kind, list) else [kind]
+    further = choices if isinstance(choices, list) else []
+    if isinstance(values := schema.get("enum"), list) and all(isinstance(v, str) for v in values):
+        return ["string"]
+    return [*own, *(kind for choice in further for kind in _types(choice))]
+
+
+def _unfenced(body: str) -> str:
+    return body.strip().removeprefix("```json").removesuffix("```").strip()
+
+
+class _Hermes(CallFormat):
+    def calls(self, text: str, schemas: Schemas) -> Iterator[PlacedCall]:
+        return hermes_calls(text)
+
+
+def _format(
+    sign: str,
+    begin: str,
+    end: str,
+    read: Callable[[str, str, Schemas], Sequence[ToolCall]],
+    kind: type[CallFormat] = CallFormat,
+) -> CallFormat:
+    return kind(re.compile(sign), re.compile(begin), end, read)
+
+
+FORMATS: Mapping[FormatName, CallFormat] = {
+    "qwen3-xml": _format(
+        "<function=",
+        r"<tool_call>\s*<function=(?P<name>[^>\n]*)>\n?",
+        "</tool_call>",
+        _pairs(_QWEN),
+    ),
+    "glm": _format(
+        "<arg_key>",
+        r"<tool_call>(?P<name>[^<\n]*)\n?(?=<arg_key>|</)",
+        "</tool_call>",
+        _pairs(_GLM),
+    ),
+    "hermes": _format("<tool_call>", "<tool_call>", "</tool_call>", _whole, _Hermes),
+    "gpt-oss": _format(
+        r"to=functions\.",
+        r"(?:<\|start\|>assistant)?(?:<\|channel\|>commentary)? ?to=functions\."
+        r"(?P<name>[^\s<]*)(?:<\|channel\|>commentary)?(?: json|<\|constrain\|>json)?<\|message\|>",
+        "",
+        _named,
+    ),
+    "deepseek": _format(
+        "<｜tool▁call▁begin｜>",
+        r"(?:<｜tool▁calls▁begin｜>)?\s*<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?"
+        r"(?P<name>[^<\n]*)(?:\n|<｜tool▁sep｜>)",
+        "<｜tool▁call▁end｜>",
+        _named,
+    ),
+    "mistral-args": _format(
+        r"\[ARGS\]", r"\[TOOL_CALLS\](?P<name>[^\[{]*)(?:\[CALL_ID\][^\[]*)?\[ARGS\]", "", _named
+    ),
+    "mistral": _format(r"\[TOOL_CALLS\]", r"\[TOOL_CALLS\]\s*", "", _whole),
+    "llama3": _format(
+        '"parameters": ',
+        r"(?:<\|python_tag\|>)?(?:^|(?<=[;\n]))\s*"
+        r'(?=\{\s*"name"\s*:\s*"[^"]*"\s*,\s*"(?:parameters|arguments)")',
+        "",
+        _llama,
+    ),
+}
+"""By name, the most particular sign first."""
+
+
+def format_of(text: str) -> FormatName | Literal[""]:
+    """The format of a rendered call, or "" if it is none of FORMATS."""
+    return next((name for name, one in FORMATS.items() if one.sign.search(text)), "")

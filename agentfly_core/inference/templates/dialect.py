@@ -1,0 +1,165 @@
+"""What a chat template can write, found out by rendering short conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.call_formats import FormatName, format_of
+from agentfly_core.inference.templates.jinja_renderer import (
+    Chat,
+    Dialect,
+    JinjaRenderer,
+    common_beginning,
+)
+from agentfly_core.inference.templates.reasoning import ReasoningMarks, marks_of
+from agentfly_core.system.formats.json_value import JSON
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+USER, SYSTEM = {"role": "user", "content": "U0"}, {"role": "system", "content": "S0"}
+REPLY: dict[str, Any] = {"role": "assistant", "content": "A0"}
+SCHEMA = ToolSchema(
+    "f0", "D0", {"type": "object", "properties": {"k0": {"type": "string"}}, "required": ["k0"]}
+)
+TOOLS: Sequence[dict[str, JSON]] = (SCHEMA.listed,)
+TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
+"""Beginnings of texts, whose tokens must not depend on what is before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """A template's markup: `stop` ends a reply, `header` begins one, with reasoning `opened`.
+
+    `calls` is the format of its calls, "" if it is not one of ours.
+    """
+
+    dialect: Dialect
+    header: str
+    opened: bool
+    stop: tuple[str, ...]
+    calls: FormatName | Literal[""]
+    marks: ReasoningMarks
+
+
+def jinja_of(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The chat template of a tokenizer; raises ValueError without one."""
+    if not tokenizer.chat_template:
+        raise ValueError("template: the model has no chat template; set template=hermes.")
+    return str(tokenizer.get_chat_template(tools=[*TOOLS]))
+
+
+def markup_of(
+    tokenizer: PreTrainedTokenizerBase,
+    variables: Mapping[str, Any],
+    stop: Sequence[str],
+    calls: FormatName | Literal[""],
+) -> Markup:
+    """The markup of a template with these variables; `stop` and `calls` may be given.
+
+    Raises ValueError for a template without a header or an end of replies, and for a tokenizer
+    whose pieces depend on their neighbours.
+    """
+    renderer = JinjaRenderer(tokenizer, variables, Dialect())
+    header = _header(renderer, [USER])
+    if not header:
+        raise ValueError(
+            "template: the chat template has no generation prompt, which begins a reply. Choose "
+            "another model, or write a template for it."
+        )
+    dialect = _dialect(renderer, header)
+    replied = [USER, {dialect.reasoning or "role": "R0"} | REPLY]
+    marks = marks_of(jinja_of(tokenizer), renderer.render(replied))
+    called = renderer.render([USER, _called(dialect, 1)], TOOLS) if dialect.native else ""
+    ends = tuple(stop) or tuple(dict.fromkeys(_ends(renderer, called)))
+    if not ends:
+        raise ValueError(
+            "template: the chat template writes no end token behind a reply. Set template.stop to "
+            'the tokens that end one, such as ["<|user|>", "<|observation|>"].'
+        )
+    if any(renderer.tokens(text) != renderer.tokens(ends[0] + text)[1:] for text in TEXTS):
+        raise ValueError(
+            "template: this tokenizer's tokens depend on the text before them, as SentencePiece's "
+            "do, so that replies cannot be appended. Choose another model."
+        )
+    native: FormatName | Literal[""] = format_of(called) if dialect.native else "hermes"
+    opened = header.rstrip().endswith(marks.open.rstrip())
+    return Markup(dialect, header, opened, ends, calls or native, marks)
+
+
+def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
+    keys = [
+        key for key in REASONING_KEYS if _writes(renderer, [USER, {**REPLY, key: "R0"}], "R0", "A0")
+    ]
+    found = next(_native(renderer), None)
+    own = found or Dialect(native=False)
+    answer = [USER, REPLY, {"role": "tool", "content": "O0"}]
+    as_tool = found or (_writes(renderer, answer, "O0") and _header(renderer, answer) == header)
+    return replace(
+        own,
+        reasoning=keys[0] if keys else "",
+        answers_as_user=not as_tool,
+        alternates=not _writes(renderer, [USER, USER]),
+        system=_writes(renderer, [SYSTEM, USER], "S0", "U0"),
+        several_calls=not found or _writes(renderer, [USER, _called(own, 2)], "v0", "v1"),
+    )
+
+
+def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
+    """The ways in which the template writes tools, a call and its answer."""
+    if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
+        return
+    for as_text, empty in product((False, True), ("", None)):
+        dialect = Dialect(arguments_as_text=as_text, empty=empty)
+        answer = {"role": "tool", "tool_call_id": "call00000", "name": "f0", "content": "O0"}
+        chat = [USER, _called(dialect, 1), answer]
+        if _writes(renderer, chat, "f0", "k0", "v0", "O0", tools=TOOLS):
+            yield dialect
+
+
+def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
+    arguments = [{"k0": f"v{number}"} for number in range(calls)]
+    return {
+        "role": "assistant",
+        "content": dialect.empty,
+        "tool_calls": [
+            {
+                "id": f"call{number:05}",
+                "type": "function",
+                "function": {
+                    "name": "f0",
+                    "arguments": f'{{"k0": "v{number}"}}' if dialect.arguments_as_text else sent,
+                },
+            }
+            for number, sent in enumerate(arguments)
+        ],
+    }
+
+
+def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
+    """The first added token behind a reply, and the last one of a call."""
+    said = renderer.render([USER, REPLY])
+    yield from [name for _, name in renderer.markup(said[said.rindex("A0") :])][:1]
+    yield from [name for _, name in renderer.markup(called)][-1:]
+
+
+def _header(renderer: JinjaRenderer, chat: Chat) -> str:
+    prompt = renderer.render(chat, prompt=True)
+    return prompt[len(common_beginning(prompt, renderer.render(chat))) :]
+
+
+def _writes(
+    renderer: JinjaRenderer, chat: Chat, *texts: str, tools: Sequence[dict[str, JSON]] = ()
+) -> bool:
+    """Whether the template takes the messages, and writes these texts."""
+    try:
+        rendered = renderer.render(chat, tools, prompt=True)
+        rendered += renderer.render(chat, tools)
+    except ValueError:
+        return False
+    return all(text in rendered for text in texts)

@@ -1,0 +1,198 @@
+"""Conversations as the text and tokens of a tokenizer's own Jinja template."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.chatml import TOOLS
+from agentfly_core.inference.templates.contents import HiddenTokens
+from agentfly_core.inference.templates.text_encoder import TextEncoder
+from agentfly_core.records.messages import reply_text
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.system.formats.json_value import JSON
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Chat = list[dict[str, Any]]
+"""Messages as chat services take them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The messages that a template can write.
+
+    `reasoning` is the key of a reply's reasoning, empty if the template has none. `native`
+    templates write tools, calls and answers; for others these are Hermes text. `empty` is the
+    content of a reply with calls only.
+    """
+
+    reasoning: str = ""
+    native: bool = True
+    arguments_as_text: bool = False
+    empty: str | None = ""
+    answers_as_user: bool = False
+    alternates: bool = False
+    system: bool = True
+    several_calls: bool = True
+
+
+class JinjaRenderer:
+    """Renders messages with template `variables`; contents cannot write the template's markup."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any], dialect: Dialect
+    ) -> None:
+        self._tokenizer, self._variables, self.dialect = tokenizer, variables, dialect
+        self.encoder = TextEncoder(tokenizer)
+        self._hidden = HiddenTokens(self.encoder.markup)
+
+    def with_variables(self, variables: Mapping[str, Any]) -> JinjaRenderer:
+        """The same with further variables."""
+        return JinjaRenderer(self._tokenizer, {**self._variables, **variables}, self.dialect)
+
+    def text(
+        self,
+        messages: Sequence[Message | Observation],
+        tools: Sequence[ToolSchema],
+        prompt: bool = True,
+    ) -> str:
+        """The text with hidden tokens, as a `prompt` with the header of the next reply."""
+        hidden = [self._hidden.hide_message(item) for item in messages]
+        chat, listed = self._request(hidden, [self._hidden.hide(tool.listed) for tool in tools])
+        return self.render(chat, listed, prompt)
+
+    def served(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> list[int]:
+        """The tokens of the prompt at a chat server, where contents can give added tokens."""
+        chat, listed = self._request(messages, [tool.listed for tool in tools])
+        text = self.render(chat, listed, prompt=True)
+        tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return tokens
+
+    def render(
+        self, chat: Chat, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
+    ) -> str:
+        """The template's text; raises ValueError for messages that the template refuses."""
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    chat,
+                    tools=[*tools] or None,
+                    add_generation_prompt=prompt,
+                    tokenize=False,
+                    **self._variables,
+                )
+            )
+        except Exception as error:  # the template is a program
+            raise ValueError(f"The model's chat template refuses a conversation: {error}") from None
+
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """The tokens of a rendered text; only the template's own added tokens are added tokens."""
+        return self.encoder.encode(self._hidden.show(self.encoder.mark(text)))
+
+    def shown(self, text: str) -> str:
+        """A rendered text without hidden tokens."""
+        return self._hidden.show(text)
+
+    def markup(self, text: str) -> list[tuple[int, str]]:
+        """Places and names of the template's added tokens in a rendered text."""
+        return self.encoder.markup_in(text)
+
+    def _request(
+        self, messages: Sequence[Message | Observation], listed: list[dict[str, JSON]]
+    ) -> tuple[Chat, list[dict[str, JSON]]]:
+        """The messages and tools of a request to a chat server."""
+        chat = [*self._chat(messages)]
+        if not self.dialect.native:
+            chat, listed = self._with_list(chat, listed), []
+        return (_merged(chat) if self.dialect.alternates else chat), listed
+
+    def _chat(self, messages: Sequence[Message | Observation]) -> Iterator[dict[str, Any]]:
+        open_calls, number = deque[str](), 0
+        for item in messages:
+            if isinstance(item, Observation):
+                yield self._answer(item, open_calls.popleft() if open_calls else "")
+            elif item.role == "assistant":
+                # an unreadable call is text, and its answer belongs to no call
+                ids = [
+                    f"call{number + place:05}" if isinstance(call, ToolCall) else ""
+                    for place, call in enumerate(item.calls)
+                ]
+                open_calls, number = deque(ids), number + len(ids)
+                yield self._reply(item, ids)
+            else:
+                yield {"role": item.role, "content": item.content}
+
+    def _answer(self, item: Observation, call: str) -> dict[str, Any]:
+        if self.dialect.answers_as_user:
+            text = f"<tool_response>\n{item.content}\n</tool_response>"
+            return {"role": "user", "content": text}
+        if not self.dialect.native:
+            return {"role": "tool", "content": item.content}
+        if not call:
+            return {"role": "user", "content": item.content}
+        return {"role": "tool", "tool_call_id": call, "name": item.tool, "content": item.content}
+
+    def _reply(self, item: Message, ids: Sequence[str]) -> dict[str, Any]:
+        dialect = self.dialect
+        written = item.calls if not dialect.native else _unreadable(item)
+        content = reply_text(replace(item, calls=written))
+        row: dict[str, Any] = {"role": "assistant", "content": content}
+        if dialect.reasoning and item.reasoning:
+            row[dialect.reasoning] = item.reasoning
+        if calls := [
+            self._call(call, name)
+            for call, name in zip(item.calls, ids, strict=True)
+            if dialect.native and isinstance(call, ToolCall)
+        ]:
+            row |= {"tool_calls": calls, "content": content or dialect.empty}
+        return row
+
+    def _call(self, call: ToolCall, name: str) -> dict[str, Any]:
+        sent = dict(call.arguments)
+        text = json.dumps(sent, ensure_ascii=False) if self.dialect.arguments_as_text else sent
+        function = {"name": call.name, "arguments": text}
+        return {"id": name, "type": "function", "function": function}
+
+    def _with_list(self, chat: Chat, listed: Sequence[JSON]) -> Chat:
+        """The messages with the list of tools in the system message, or in the first one."""
+        if not listed:
+            return chat
+        signatures = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in listed)
+        text, first = TOOLS.format(signatures=signatures), chat[0] if chat else {}
+        if first and (first["role"] == "system" or not self.dialect.system):
+            parts = (
+                [first["content"], text] if first["role"] == "system" else [text, first["content"]]
+            )
+            return [{**first, "content": "\n\n".join(filter(None, parts))}, *chat[1:]]
+        return [{"role": "system", "content": text}, *chat]
+
+
+def _unreadable(item: Message) -> tuple[BadCall, ...]:
+    return tuple(call for call in item.calls if isinstance(call, BadCall))
+
+
+def common_beginning(first: str, second: str) -> str:
+    """The longest text with which both begin."""
+    pairs = zip(first, second, strict=False)
+    size = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    return first[:size]
+
+
+def _merged(chat: Chat) -> Chat:
+    """The messages with neighbouring user messages as one."""
+    merged: Chat = []
+    for row in chat:
+        if merged and row["role"] == "user" == merged[-1]["role"]:
+            text = f"{merged[-1]['content']}\n\n{row['content']}"
+            merged[-1] = {"role": "user", "content": text}
+        else:
+            merged.append(row)
+    return merged

@@ -1,0 +1,247 @@
+"""A model's own chat template: its tokenizer's Jinja template, rendered as a chat server does."""
+
+from __future__ import annotations
+
+import copy
+import json
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import count, zip_longest
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.call_formats import FORMATS, FormatName
+from agentfly_core.inference.templates.dialect import Markup, jinja_of, markup_of
+from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
+from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import before_stop, did_you_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Messages = Sequence[Message | Observation]
+NOT_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
+SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which templates switch reasoning on and off."""
+OTHER = "\U0010fffe"
+"""A character that no template writes."""
+QUESTION = Message("user", "?")
+
+
+class ModelTemplate:
+    """The chat template of a tokenizer, `template: model`.
+
+    Prompts have the tokens of `apply_chat_template`, except that contents give no added tokens.
+    With the history `served` a turn whose earlier messages the template would render differently
+    opens a new context; `kept` appends to the old one. `variables` are the template's own. A
+    template that inserts the current date needs a `date` such as 2026-01-31. `stop` are end tokens,
+    by default those that the template writes, `calls` the format of calls. `thinking_budget` is the
+    largest number of tokens of reasoning, 0 for no limit.
+
+    Raises ValueError for tokenizers and templates that cannot be used, and unknown variables.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        history: Literal["served", "kept"] = "served",
+        calls: FormatName | Literal[""] = "",
+        stop: tuple[str, ...] = (),
+        date: str = "",
+        train_reasoning: bool = True,
+        thinking_budget: int = 0,
+        variables: Mapping[str, JSON] = {},
+    ) -> None:
+        self._tokenizer, self.history, self._variables = tokenizer, history, variables
+        self.train_reasoning, self.thinking_budget = train_reasoning, thinking_budget
+        self._switch = _switch(tokenizer, variables)
+        given = {**variables, **_now(tokenizer, variables, date)}
+        self.markup: Markup = markup_of(tokenizer, given, stop, calls)
+        self._renderer = JinjaRenderer(tokenizer, given, self.markup.dialect)
+        self._opened, self._schemas = self.markup.opened, tuple[ToolSchema, ...]()
+        self.stop_tokens = tuple(map(self._id, self.markup.stop))
+        marks = self.markup.marks
+        self.thought_close = self._id(marks.close) if thinking_budget else -1
+        self.thought_end = self._renderer.tokens(marks.joined("", "", opened=True))
+        """The tokens that end reasoning which is not finished."""
+        verdict = self.verdict([QUESTION, Message("assistant", "\n a")], [QUESTION])
+        if verdict.startswith("refused"):
+            raise ValueError(
+                f"template: with this tokenizer a prompt would differ from the served one "
+                f"({verdict}). Choose another model, or write a template for it."
+            )
+
+    @property
+    def jinja(self) -> str:
+        """The chat template for transformers and vLLM, with the variables of training."""
+        names = {k: "none" if v is None else json.dumps(v) for k, v in self._variables.items()}
+        settings = (f"{{%- set {name} = {value} -%}}\n" for name, value in names.items())
+        return "".join(settings) + jinja_of(self._tokenizer)
+
+    def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
+        """The template of a speaker with these tools; `thinking` switches reasoning on or off.
+
+        Raises ValueError for tools whose calls cannot be read, and a template without a switch.
+        """
+        if tools and not self.markup.calls:
+            raise ValueError(
+                "template: the calls that this model's template writes cannot be read. Set "
+                f"template.calls to one of {', '.join(FORMATS)}, or leave out the tools."
+            )
+        bound = copy.copy(self)
+        bound._schemas = tuple(tools)
+        if thinking is not None:
+            if not self._switch:
+                raise ValueError(
+                    f"reply(thinking={thinking}): this model's template reads none of the "
+                    f"variables {', '.join(SWITCHES)}. Leave it out."
+                )
+            bound._renderer = self._renderer.with_variables({self._switch: thinking})
+            header = bound._renderer.text([QUESTION], ()).rstrip()
+            bound._opened = header.endswith(self.markup.marks.open.rstrip())
+        return bound
+
+    def open(self, messages: Messages, tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+        """The whole prompt with the header of the next reply."""
+        return self._renderer.tokens(self._renderer.text(messages, tools))
+
+    def extend(
+        self, reply: Sequence[int], read: Messages, before: Messages = ()
+    ) -> tuple[int, ...] | None:
+        """The tokens between `reply` and the next one; see ChatTemplate."""
+        whole = self._renderer.text((*before, *read), self._schemas)
+        end = self._end_of_reply(whole, before, read)
+        if end < 0:
+            return None
+        tail = self._renderer.tokens(whole[end:])
+        ended = bool(reply) and reply[-1] in self.stop_tokens
+        if self.history == "served":
+            prompt, close = self._renderer.text(before[:-1], self._schemas), self.markup.marks.close
+            other_reasoning = (close in self._decode(reply)) != (close in whole[len(prompt) : end])
+            other_end = ended and reply[-1] != tail[0]
+            if not whole.startswith(prompt) or other_reasoning or other_end:
+                return None
+        return tail[1:] if ended else tail
+
+    def fit(self, text: str, tokens: int) -> str:
+        """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
+        return self._renderer.encoder.fit(text, tokens)
+
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
+        """The reasoning, text and calls of a reply, wrong calls as BadCall."""
+        ended = bool(reply) and reply[-1] in self.stop_tokens
+        text = before_stop(self._decode(reply[:-1] if ended else reply), stop)
+        reasoning, rest = self.markup.marks.split(text, self._opened)
+        calls, content, at = list[ToolCall | BadCall](), "", 0
+        if self.markup.calls and self._schemas:
+            schemas = {schema.name: schema for schema in self._schemas}
+            for begin, behind, call in FORMATS[self.markup.calls].calls(rest, schemas):
+                content, at = content + rest[at:begin].rstrip(), behind
+                calls.append(call)
+        content += rest[at:].rstrip() if calls else rest[at:]
+        if not self.markup.dialect.several_calls:
+            fault = "this model's template writes one call in a reply"
+            calls[1:] = [BadCall(str(call), fault) for call in calls[1:]]
+        return Message("assistant", content, tuple(calls), reasoning=reasoning)
+
+    def is_thinking(self, reply: Sequence[int]) -> bool:
+        """Whether the reasoning of a reply has begun and not ended."""
+        text = self._decode(reply)
+        return self.markup.marks.begin(text, self._opened) and self.markup.marks.close not in text
+
+    def reasoning_tokens(self, reply: Sequence[int]) -> int:
+        """How many tokens of a reply are its reasoning, with its end mark; 0 without any."""
+        marks = self.markup.marks
+        if not marks.begin(self._decode(reply), self._opened):
+            return 0
+        ended = bisect_left(
+            range(len(reply)), True, key=lambda n: marks.close in self._decode(reply[:n])
+        )
+        return min(ended, len(reply))
+
+    def reply_text(self, message: Message) -> str:
+        """The text of a reply with its calls, as the model writes it after a prompt."""
+        prompt = self._renderer.text([QUESTION], self._schemas)
+        dummy, whole = (
+            self._renderer.text([QUESTION, reply], self._schemas, prompt=False)
+            for reply in (Message("assistant", OTHER), message)
+        )
+        # a template may leave out of earlier messages what it puts before the next one
+        start = len(common_beginning(prompt, dummy))
+        ends = [at for at, name in self._renderer.markup(whole) if name in self.markup.stop]
+        text = self._renderer.shown(whole[start : ends[-1] if ends else None])
+        opened = self._opened and start < len(prompt)
+        if opened or message.reasoning.strip() not in text:
+            return self.markup.marks.joined(message.reasoning, text, opened)
+        return text
+
+    def verdict(self, before: Messages, read: Messages) -> str:
+        """Whether the conversation `before`, which ends with a reply, continues; see `table`."""
+        reply, whole = before[-1], (*before, *read)
+        assert isinstance(reply, Message)
+        own = self.open(whole, self._schemas)
+        pairs = zip_longest(own, self._renderer.served(whole, self._schemas), fillvalue=0)
+        different = next(
+            ((at, pair) for at, pair in zip(count(), pairs) if pair[0] != pair[1]), None
+        )
+        if different and not any(self._renderer.markup(item.content) for item in whole):
+            place, names = different[0], self._tokenizer.convert_ids_to_tokens([*different[1]])
+            return f"refused: token {place} is {names[0]!r}, served {names[1]!r}"
+        encode = reply_encoder(self._tokenizer)
+        sampled = (*encode(self.reply_text(reply)), self.stop_tokens[0])
+        return "continues" if self.extend(sampled, read, before) else "opens a context"
+
+    def _end_of_reply(self, whole: str, before: Messages, read: Messages) -> int:
+        """Where the reply's end token begins in the text, -1 without one."""
+        common = whole
+        if read:
+            # the text up to the first new content has no later end token than the reply's
+            other = replace(read[0], content=f"{read[0].content}{OTHER}")
+            changed = self._renderer.text((*before, other, *read[1:]), self._schemas)
+            common = common_beginning(whole, changed)
+        ends = [at for at, name in self._renderer.markup(common) if name in self.markup.stop]
+        return ends[-1] if ends and not (read and common == whole) else -1
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(
+            self._tokenizer.decode(
+                list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def _id(self, token: str) -> int:
+        index = self._tokenizer.convert_tokens_to_ids(token)
+        if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
+            raise ValueError(f"template: {token!r} is not one token of this model.")
+        return index
+
+
+def _switch(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, JSON]) -> str:
+    """The variable that switches reasoning, or ""; raises ValueError for unknown variables."""
+    from transformers.utils.chat_template_utils import _get_template_variables
+
+    own = _get_template_variables(jinja_of(tokenizer)) - NOT_VARIABLES
+    for name in variables:
+        if name not in own:
+            raise ValueError(
+                f"template.{name}: this model's chat template reads no such variable."
+                f"{did_you_mean(name, sorted(own))}"
+            )
+    return next((name for name in SWITCHES if name in own), "")
+
+
+def _now(
+    tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, JSON], date: str
+) -> dict[str, Any]:
+    """The function that templates read the date from; raises ValueError if they need one."""
+    dated = "strftime_now" in jinja_of(tokenizer) and "date_string" not in variables
+    if dated and not date:
+        raise ValueError(
+            "template.date: this model's chat template inserts the current date, so prompts would "
+            "change every day. Set a date, such as template.date=2026-01-31."
+        )
+    return {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}

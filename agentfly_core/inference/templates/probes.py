@@ -1,0 +1,52 @@
+"""A table of conversations that a chat template continues, opens anew or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.inference.templates.dialect import SCHEMA
+from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.records.trajectory import Message, Observation, ToolCall
+
+Messages = Sequence[Message | Observation]
+CALL, ANSWER = ToolCall("f0", {"k0": 'é "1"\n'}), Observation("f0", "99")
+USER, NEXT = Message("user", "What is 41+58?"), Message("user", "And then?")
+PROBES: dict[str, tuple[Messages, Messages]] = {
+    "a reply": ([USER, Message("assistant", "99")], [NEXT]),
+    "a system message": (
+        [Message("system", "Be brief."), USER, Message("assistant", "99")],
+        [NEXT],
+    ),
+    "line breaks": ([Message("user", "\n a\n\n"), Message("assistant", "b\n\nc")], [NEXT]),
+    "markup in contents": ([USER, Message("assistant", "99")], [Message("user", "{markup}")]),
+    "a call": ([USER, Message("assistant", "", (CALL,))], [ANSWER]),
+    "text and a call": ([USER, Message("assistant", "I see.", (CALL,))], [ANSWER]),
+    "two calls": ([USER, Message("assistant", "", (CALL, CALL))], [ANSWER, ANSWER]),
+    "reasoning": ([USER, Message("assistant", "99", reasoning="41+58")], [NEXT]),
+    "reasoning and a call": (
+        [USER, Message("assistant", "", (CALL,), reasoning="41+58")],
+        [ANSWER],
+    ),
+    "an answer after a call": (
+        [USER, Message("assistant", "", (CALL,)), ANSWER, Message("assistant", "99")],
+        [NEXT],
+    ),
+}
+"""A conversation up to a reply, and what is read next."""
+
+
+def table(template: ModelTemplate) -> dict[str, str]:
+    """Return what happens at each of PROBES: "continues", "opens a context", "refused: ..." or
+    "impossible: ...".
+    """
+    bound = template.bound((SCHEMA,) if template.markup.calls else (), None)
+    return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
+
+
+def _verdict(template: ModelTemplate, before: Messages, read: Messages) -> str:
+    markup = "".join(template.markup.stop)
+    read = [Message("user", markup) if item.content == "{markup}" else item for item in read]
+    try:
+        return template.verdict(before, read)
+    except ValueError as error:
+        return f"impossible: {error}"

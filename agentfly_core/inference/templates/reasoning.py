@@ -1,0 +1,64 @@
+"""Reasoning at the beginning of a reply, between a template's marks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from agentfly_core.system.formats.text import THINK, THOUGHT_END
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningMarks:
+    """Marks of reasoning, and the white space that a template writes within and after them.
+
+    `answer` is a pattern of what opens the rest. A prompt may have `opened` the reasoning.
+    """
+
+    open: str
+    close: str
+    answer: str = ""
+    spaces: tuple[str, str, str] = ("\n", "\n", "\n\n")
+
+    def begin(self, text: str, opened: bool) -> bool:
+        """Whether a reply begins with reasoning."""
+        return opened or text.lstrip().startswith(self.open)
+
+    def split(self, text: str, opened: bool) -> tuple[str, str]:
+        """The reasoning and the rest of a reply."""
+        before, after, behind = self.spaces
+        reasoning, rest = "", text
+        if self.begin(text, opened):
+            inner, _, rest = text.lstrip().removeprefix(self.open).partition(self.close)
+            reasoning = inner.removeprefix("" if opened else before).removesuffix(after)
+            rest = rest.removeprefix(behind)
+        return reasoning, re.sub(rf"\A(?:{self.answer})", "", rest)
+
+    def joined(self, reasoning: str, rest: str, opened: bool) -> str:
+        """A reply of reasoning and the rest."""
+        before, after, behind = self.spaces
+        begin = "" if opened else f"{self.open}{before}"
+        return f"{begin}{reasoning}{after}{self.close}{behind}{rest}"
+
+
+MARKS = (
+    ReasoningMarks(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)<\|message\|>",
+        ("", "", ""),
+    ),
+    ReasoningMarks("<|channel>thought\n", "<channel|>"),
+    ReasoningMarks("[THINK]", "[/THINK]"),
+    ReasoningMarks(THINK, THOUGHT_END),
+)
+"""The marks of families; the last are for templates without marks."""
+
+
+def marks_of(template: str, rendered: str) -> ReasoningMarks:
+    """The marks of a template, with the spaces of a rendered reply A0 with the reasoning R0."""
+    marks = next((one for one in MARKS if one.open.strip() in template), MARKS[-1])
+    match = re.search(
+        rf"{re.escape(marks.open)}(\s*)R0(\s*){re.escape(marks.close)}(\s*)A0", rendered
+    )
+    return replace(marks, spaces=(match[1], match[2], match[3])) if match else marks

@@ -1,0 +1,60 @@
+"""Replies as spans: reasoning, its forced end, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from agentfly_core.authoring.chat_template import ChatTemplate
+from agentfly_core.inference.sampler import Request, SamplerSession
+from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.records.trajectory import Sampled
+from agentfly_core.system.formats import hashing
+
+
+async def sample_spans(
+    session: SamplerSession, request: Request, template: ChatTemplate
+) -> tuple[Sampled, ...]:
+    """Sample a reply; its reasoning is a span of its own.
+
+    With a thinking budget the first request ends with the reasoning or at the budget, where
+    untrained tokens end the reasoning. A second request samples the rest.
+    """
+    if not isinstance(template, ModelTemplate):
+        return (await session.sample(request),)
+    budget, end, params = template.thinking_budget, template.thought_end, request.params
+    left = params.max_tokens - budget - len(end)
+    if not budget or left < 1:
+        return tuple(_divided(await session.sample(request), template))
+    stops = (*params.stop_tokens, template.thought_close)
+    limited = replace(params, max_tokens=budget, stop_tokens=stops)
+    first = await session.sample(replace(request, params=limited))
+    spans = [*_divided(first, template)]
+    if first.finish == "length" and template.is_thinking(first.tokens):
+        zeros = (0.0,) * len(end)
+        spans.append(Sampled(end, zeros, first.policy_version, "length", trained=False))
+    elif first.finish != "length" and first.tokens[-1] != template.thought_close:
+        return tuple(spans)
+    own = tuple(token for span in spans for token in span.tokens)
+    seed = hashing.seed(request.conversation.seed, "rest")
+    rest = Request(
+        (*request.prompt, *own),
+        replace(params, max_tokens=params.max_tokens - len(own)),
+        replace(request.conversation, seed=seed),
+    )
+    return (*spans, await session.sample(rest))
+
+
+def _divided(sampled: Sampled, template: ModelTemplate) -> Iterator[Sampled]:
+    """The reasoning and the rest of a reply; a part without tokens is left out."""
+    size, whole = template.reasoning_tokens(sampled.tokens), len(sampled.tokens)
+    for begin, end, trained in ((0, size, template.train_reasoning), (size, whole, True)):
+        if begin < end or not whole:
+            yield replace(
+                sampled,
+                tokens=sampled.tokens[begin:end],
+                logprobs=sampled.logprobs[begin:end],
+                entropies=sampled.entropies[begin:end],
+                finish=sampled.finish if end == whole else "stop",
+                trained=trained,
+            )
