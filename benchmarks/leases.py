@@ -144,7 +144,10 @@ class Numbers:
         return tuple(map(ord, messages[-1].content))
 
     def extend(
-        self, reply: Sequence[int], read: Sequence[Message | Observation]
+        self,
+        reply: Sequence[int],
+        read: Sequence[Message | Observation],
+        before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
         return tuple(map(ord, read[-1].content))
 

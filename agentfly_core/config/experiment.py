@@ -21,9 +21,9 @@ from agentfly_core.config.parts import (
     Data,
     Nano,
     OwnSettings,
-    Part,
     PoolSettings,
     RewardPart,
+    TemplatePart,
     ToolPart,
     own_settings_of,
 )
@@ -197,7 +197,7 @@ class Settings(Section):
     model: str
     nano: Nano = Nano()
     dtype: Literal["float32", "bfloat16"] = "float32"
-    template: Part = Part(use="agentfly_core.inference.templates.chatml:Hermes")
+    template: Annotated[TemplatePart, BY_NAME] = TemplatePart(use="hermes")
     data: Data
     agent: AgentPart = AgentPart()
     tools: tuple[ToolPart, ...] = ()

@@ -31,6 +31,11 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
+TEMPLATES = {
+    "hermes": "agentfly_core.inference.templates.chatml:Hermes",
+    "model": "agentfly_core.inference.templates.model:ModelTemplate",
+}
+"""Import paths of short names of templates."""
 
 
 class Part(Section):
@@ -74,6 +79,24 @@ class AlgorithmPart(Part):
     @classmethod
     def _full_name(cls, use: str) -> str:
         return algorithm_path(use)
+
+
+class TemplatePart(Part):
+    """A chat template by import path, `hermes` or `model`, which also takes the variables of the
+    model's own template: `{use: model, enable_thinking: false}`.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_full(cls, value: T) -> T | dict[str, Any]:
+        if not isinstance(value, dict) or not isinstance(value.get("use"), str):
+            return value
+        full = {**value, "use": TEMPLATES.get(value["use"], value["use"])}
+        if full["use"] != TEMPLATES["model"]:
+            return full
+        own = {"use", *parameters_of(load(full["use"]))}
+        variables = {key: full.pop(key) for key in [*full] if key not in own}
+        return {**full, "variables": {**full.get("variables", {}), **variables}}
 
 
 class Data(Part):

@@ -30,6 +30,8 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.task import Task, import_tasks, template_of, together
+from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.inference.templates.probes import report
 from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
@@ -148,6 +150,14 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
         ]
         remarks += [f"{kind.__name__}: {kind.notice}" for kind in task.limits if kind.notice]
     return remarks
+
+
+def template_report(settings: Settings) -> list[str]:
+    """What the own chat template of a model on this machine can write, a line each."""
+    if not isinstance(model_reference(settings.model), LocalModel):
+        return []
+    template = template_of(settings.template, model_config.tokenizer(settings.model))
+    return report(template) if isinstance(template, ModelTemplate) else []
 
 
 def check_place(settings: Settings, place: Site) -> None:

@@ -12,7 +12,7 @@ from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
 from agentfly_core.records.messages import reply_text
-from agentfly_core.records.trajectory import Finish, Sampled
+from agentfly_core.records.trajectory import Finish, Message, Sampled
 
 
 @dataclass
@@ -25,6 +25,7 @@ class EndpointSampler:
     service: ChatService
     encode: Callable[[str], Sequence[int]]
     stop_token: int
+    write: Callable[[Message], str] = reply_text
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -61,6 +62,6 @@ class _Session(SamplerSession):
         except EndpointLost as lost:
             raise SamplerLost(str(lost)) from lost
         ends = () if reply.cut else (self.sampler.stop_token,)
-        tokens = (*self.sampler.encode(reply_text(reply)), *ends)
+        tokens = (*self.sampler.encode(self.sampler.write(reply)), *ends)
         finish: Finish = "length" if reply.cut else "stop"
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)

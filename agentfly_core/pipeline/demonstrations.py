@@ -15,6 +15,7 @@ from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.experiment import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
+from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.playing import OnEpisode, collect_into, episode_specs, watching
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
@@ -105,8 +106,8 @@ class DemonstrationPlayer:
         return spans_of(played)
 
     def _sampler(self, policy: ScriptedPolicy) -> Scripted:
-        stop = self.spec.template.stop_tokens[0]
-        return Scripted(reply_encoder(self.tokenizer), stop, policy)
+        encode, template = reply_encoder(self.tokenizer), self.spec.template
+        return Scripted(encode, template.stop_tokens[0], policy, writer(template))
 
     def _collect(
         self,
@@ -162,7 +163,7 @@ def unshown(
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
         message = Message("assistant", "", (ToolCall(tool.name, arguments),))
         reply = (*encode(reply_text(message)), spec.template.stop_tokens[0])
-        calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
+        calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),)) or ()]
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
     return [

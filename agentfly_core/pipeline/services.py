@@ -18,6 +18,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.model_config import require_trainable
@@ -175,8 +176,8 @@ def local_sampler(
     from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
     tokenizer = tokenizer_of(store, model)
-    stop = template_of(template, tokenizer).stop_tokens[0]
-    return EndpointSampler(chats[name], reply_encoder(tokenizer), stop)
+    own = template_of(template, tokenizer)
+    return EndpointSampler(chats[name], reply_encoder(tokenizer), own.stop_tokens[0], writer(own))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a chat template can write, found out by rendering short conversations."""
+"""What a chat template can write, native out by rendering short conversations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.call_formats import FormatName, format_of
 from agentfly_core.inference.templates.jinja_renderer import (
-    Chat,
+    ChatRows,
     Dialect,
     JinjaRenderer,
     common_beginning,
@@ -96,17 +96,17 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
     keys = [
         key for key in REASONING_KEYS if _writes(renderer, [USER, {**REPLY, key: "R0"}], "R0", "A0")
     ]
-    found = next(_native(renderer), None)
-    own = found or Dialect(native=False)
+    native = next(_native(renderer), None)
+    own = native or Dialect(native=False)
     answer = [USER, REPLY, {"role": "tool", "content": "O0"}]
-    as_tool = found or (_writes(renderer, answer, "O0") and _header(renderer, answer) == header)
+    as_tool = native or (_writes(renderer, answer, "O0") and _header(renderer, answer) == header)
     return replace(
         own,
         reasoning=keys[0] if keys else "",
         answers_as_user=not as_tool,
         alternates=not _writes(renderer, [USER, USER]),
         system=_writes(renderer, [SYSTEM, USER], "S0", "U0"),
-        several_calls=not found or _writes(renderer, [USER, _called(own, 2)], "v0", "v1"),
+        several_calls=not native or _writes(renderer, [USER, _called(own, 2)], "v0", "v1"),
     )
 
 
@@ -143,18 +143,19 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
     """The first added token behind a reply, and the last one of a call."""
-    said = renderer.render([USER, REPLY])
-    yield from [name for _, name in renderer.markup(said[said.rindex("A0") :])][:1]
-    yield from [name for _, name in renderer.markup(called)][-1:]
+    replied = renderer.render([USER, REPLY])
+    if ends := renderer.markup(replied[replied.rindex("A0") :]):
+        yield ends[0][1]
+        yield from [name for _, name in renderer.markup(called)][-1:]
 
 
-def _header(renderer: JinjaRenderer, chat: Chat) -> str:
+def _header(renderer: JinjaRenderer, chat: ChatRows) -> str:
     prompt = renderer.render(chat, prompt=True)
     return prompt[len(common_beginning(prompt, renderer.render(chat))) :]
 
 
 def _writes(
-    renderer: JinjaRenderer, chat: Chat, *texts: str, tools: Sequence[dict[str, JSON]] = ()
+    renderer: JinjaRenderer, chat: ChatRows, *texts: str, tools: Sequence[dict[str, JSON]] = ()
 ) -> bool:
     """Whether the template takes the messages, and writes these texts."""
     try:

@@ -19,7 +19,7 @@ from agentfly_core.system.formats.json_value import JSON
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Chat = list[dict[str, Any]]
+ChatRows = list[dict[str, Any]]
 """Messages as chat services take them."""
 
 
@@ -77,7 +77,7 @@ class JinjaRenderer:
         return tokens
 
     def render(
-        self, chat: Chat, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
+        self, chat: ChatRows, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
     ) -> str:
         """The template's text; raises ValueError for messages that the template refuses."""
         try:
@@ -107,7 +107,7 @@ class JinjaRenderer:
 
     def _request(
         self, messages: Sequence[Message | Observation], listed: list[dict[str, JSON]]
-    ) -> tuple[Chat, list[dict[str, JSON]]]:
+    ) -> tuple[ChatRows, list[dict[str, JSON]]]:
         """The messages and tools of a request to a chat server."""
         chat = [*self._chat(messages)]
         if not self.dialect.native:
@@ -161,7 +161,7 @@ class JinjaRenderer:
         function = {"name": call.name, "arguments": text}
         return {"id": name, "type": "function", "function": function}
 
-    def _with_list(self, chat: Chat, listed: Sequence[JSON]) -> Chat:
+    def _with_list(self, chat: ChatRows, listed: Sequence[JSON]) -> ChatRows:
         """The messages with the list of tools in the system message, or in the first one."""
         if not listed:
             return chat
@@ -186,9 +186,9 @@ def common_beginning(first: str, second: str) -> str:
     return first[:size]
 
 
-def _merged(chat: Chat) -> Chat:
+def _merged(chat: ChatRows) -> ChatRows:
     """The messages with neighbouring user messages as one."""
-    merged: Chat = []
+    merged: ChatRows = []
     for row in chat:
         if merged and row["role"] == "user" == merged[-1]["role"]:
             text = f"{merged[-1]['content']}\n\n{row['content']}"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import json
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS, FormatName
 from agentfly_core.inference.templates.dialect import Markup, jinja_of, markup_of
 from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
 from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import before_stop, did_you_mean
@@ -23,7 +24,7 @@ from agentfly_core.system.formats.text import before_stop, did_you_mean
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Messages = Sequence[Message | Observation]
+MessageList = Sequence[Message | Observation]
 NOT_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
 SWITCHES = ("enable_thinking", "thinking")
 """Variables by which templates switch reasoning on and off."""
@@ -54,7 +55,7 @@ class ModelTemplate:
         date: str = "",
         train_reasoning: bool = True,
         thinking_budget: int = 0,
-        variables: Mapping[str, JSON] = {},
+        variables: Mapping[str, Any] = {},
     ) -> None:
         self._tokenizer, self.history, self._variables = tokenizer, history, variables
         self.train_reasoning, self.thinking_budget = train_reasoning, thinking_budget
@@ -105,25 +106,26 @@ class ModelTemplate:
             bound._opened = header.endswith(self.markup.marks.open.rstrip())
         return bound
 
-    def open(self, messages: Messages, tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+    def open(self, messages: MessageList, tools: Sequence[ToolSchema]) -> tuple[int, ...]:
         """The whole prompt with the header of the next reply."""
         return self._renderer.tokens(self._renderer.text(messages, tools))
 
     def extend(
-        self, reply: Sequence[int], read: Messages, before: Messages = ()
+        self, reply: Sequence[int], read: MessageList, before: MessageList = ()
     ) -> tuple[int, ...] | None:
         """The tokens between `reply` and the next one; see ChatTemplate."""
         whole = self._renderer.text((*before, *read), self._schemas)
-        end = self._end_of_reply(whole, before, read)
-        if end < 0:
+        prompt = self._renderer.text(before[:-1], self._schemas)
+        end, shared = self._end_of_reply(whole, before, read), common_beginning(prompt, whole)
+        if end < len(shared):
             return None
         tail = self._renderer.tokens(whole[end:])
         ended = bool(reply) and reply[-1] in self.stop_tokens
         if self.history == "served":
-            prompt, close = self._renderer.text(before[:-1], self._schemas), self.markup.marks.close
+            close = self.markup.marks.close
             other_reasoning = (close in self._decode(reply)) != (close in whole[len(prompt) : end])
             other_end = ended and reply[-1] != tail[0]
-            if not whole.startswith(prompt) or other_reasoning or other_end:
+            if shared != prompt or other_reasoning or other_end:
                 return None
         return tail[1:] if ended else tail
 
@@ -146,7 +148,13 @@ class ModelTemplate:
         if not self.markup.dialect.several_calls:
             fault = "this model's template writes one call in a reply"
             calls[1:] = [BadCall(str(call), fault) for call in calls[1:]]
-        return Message("assistant", content, tuple(calls), reasoning=reasoning)
+        message = Message("assistant", content, tuple(calls), reasoning=reasoning)
+        try:  # what a model writes must not end the training
+            self._renderer.text([QUESTION, message], self._schemas, prompt=False)
+        except ValueError as refused:
+            bad = tuple(BadCall(str(call), str(refused)) for call in calls)
+            return replace(message, calls=bad)
+        return message
 
     def is_thinking(self, reply: Sequence[int]) -> bool:
         """Whether the reasoning of a reply has begun and not ended."""
@@ -171,15 +179,16 @@ class ModelTemplate:
             for reply in (Message("assistant", OTHER), message)
         )
         # a template may leave out of earlier messages what it puts before the next one
-        start = len(common_beginning(prompt, dummy))
+        kept = prompt if whole.startswith(prompt) else common_beginning(prompt, dummy)
         ends = [at for at, name in self._renderer.markup(whole) if name in self.markup.stop]
-        text = self._renderer.shown(whole[start : ends[-1] if ends else None])
-        opened = self._opened and start < len(prompt)
+        end = ends[-1] if ends and ends[-1] >= len(kept) else None
+        text = self._renderer.shown(whole[len(kept) : end])
+        opened = self._opened and kept != prompt and self.markup.marks.close not in text
         if opened or message.reasoning.strip() not in text:
             return self.markup.marks.joined(message.reasoning, text, opened)
         return text
 
-    def verdict(self, before: Messages, read: Messages) -> str:
+    def verdict(self, before: MessageList, read: MessageList) -> str:
         """Whether the conversation `before`, which ends with a reply, continues; see `table`."""
         reply, whole = before[-1], (*before, *read)
         assert isinstance(reply, Message)
@@ -195,7 +204,7 @@ class ModelTemplate:
         sampled = (*encode(self.reply_text(reply)), self.stop_tokens[0])
         return "continues" if self.extend(sampled, read, before) else "opens a context"
 
-    def _end_of_reply(self, whole: str, before: Messages, read: Messages) -> int:
+    def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
         """Where the reply's end token begins in the text, -1 without one."""
         common = whole
         if read:
@@ -218,6 +227,11 @@ class ModelTemplate:
         if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
             raise ValueError(f"template: {token!r} is not one token of this model.")
         return index
+
+
+def writer(template: ChatTemplate) -> Callable[[Message], str]:
+    """The function that writes a reply as text in the template's call format."""
+    return template.reply_text if isinstance(template, ModelTemplate) else reply_text
 
 
 def _switch(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, JSON]) -> str:

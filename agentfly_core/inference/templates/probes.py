@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from agentfly_core.inference.templates.dialect import SCHEMA
-from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.inference.templates.model import MessageList, ModelTemplate
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
 
-Messages = Sequence[Message | Observation]
 CALL, ANSWER = ToolCall("f0", {"k0": 'é "1"\n'}), Observation("f0", "99")
 USER, NEXT = Message("user", "What is 41+58?"), Message("user", "And then?")
-PROBES: dict[str, tuple[Messages, Messages]] = {
+PROBES: dict[str, tuple[MessageList, MessageList]] = {
     "a reply": ([USER, Message("assistant", "99")], [NEXT]),
     "a system message": (
         [Message("system", "Be brief."), USER, Message("assistant", "99")],
@@ -43,7 +40,17 @@ def table(template: ModelTemplate) -> dict[str, str]:
     return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
 
 
-def _verdict(template: ModelTemplate, before: Messages, read: Messages) -> str:
+def report(template: ModelTemplate) -> list[str]:
+    """What a template can write, and the table, a line each."""
+    dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
+    tools = calls if dialect.native else "as Hermes text, since the template writes none"
+    lines = [f"tools: {tools}", f"reasoning: {dialect.reasoning or 'dropped from earlier replies'}"]
+    if template.history == "kept":
+        lines.append("history: kept, so training and serving differ where a server rewrites it")
+    return lines + [f"{name}: {verdict}" for name, verdict in table(template).items()]
+
+
+def _verdict(template: ModelTemplate, before: MessageList, read: MessageList) -> str:
     markup = "".join(template.markup.stop)
     read = [Message("user", markup) if item.content == "{markup}" else item for item in read]
     try:

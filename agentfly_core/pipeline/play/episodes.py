@@ -22,6 +22,7 @@ from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
@@ -162,8 +163,9 @@ class PreparedPlay:
         else:
             tokenizer, _ = inputs.tokenizer(experiment)
             chats = chat_services(store, site, speakers)
-            stop = template_of(settings.template, tokenizer).stop_tokens[0]
-            sampling = nullcontext(Scripted(reply_encoder(tokenizer), stop, player.policy))
+            template = template_of(settings.template, tokenizer)
+            encode, stop = reply_encoder(tokenizer), template.stop_tokens[0]
+            sampling = nullcontext(Scripted(encode, stop, player.policy, writer(template)))
         on_gpu = needs_gpu and site.device == "cuda"
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (

@@ -15,6 +15,7 @@ from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
+from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
@@ -108,7 +109,8 @@ def _by_playing(
     encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
     with resources_for(spec.limits) as resources:
         for name, policy in policies.items():
-            sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
+            template = spec.template
+            sampler = Scripted(encode, template.stop_tokens[0], policy, writer(template))
             played, _, _ = run(collect(specs, spec, sampler, lambda _: None, resources))
             solved[name] = _solved(tasks, played)
     return solved

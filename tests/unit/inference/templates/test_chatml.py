@@ -8,7 +8,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from agentfly_core.inference.templates.chatml import MOST_TOKENS_OF_A_BYTE, Hermes
+from agentfly_core.inference.templates.chatml import Hermes
+from agentfly_core.inference.templates.text_encoder import MOST_TOKENS_OF_A_BYTE
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from tests.support.chatml import ADD, ADD_TEXT, CALCULATOR
 

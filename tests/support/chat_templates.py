@@ -1,0 +1,113 @@
+"""Tokenizers with the original chat templates of model families, on Qwen's vocabulary."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tokenizers import AddedToken
+from transformers import PreTrainedTokenizerFast
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.records.trajectory import Message, Observation, ToolCall
+from tests.support.tokenizers import like_qwen
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "chat_templates"
+MARKUP = re.compile(
+    r"<\|[a-z_]+\|>|<｜[^｜>\n]+｜>|<(?:start|end)_of_turn>|</?think>|</?tool_call>|</?tool_response>"
+)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "glm4moe": {"stop": ("<|user|>", "<|observation|>")},
+    "llama3_2": {"date": "2026-01-31"},
+    "gptoss": {"date": "2026-01-31"},
+}
+FAMILIES = sorted(path.stem for path in FOLDER.glob("*.jinja"))
+TOOLS = (
+    ToolSchema(
+        "search",
+        "Find a page.",
+        {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string"},
+                "count": {"type": "integer"},
+                "filters": {"type": "object"},
+            },
+            "required": ["text"],
+        },
+    ),
+)
+WORDS = (
+    "sum",
+    "é",
+    "🙂 b",
+    "\n",
+    "\n\n x",
+    " a  b",
+    '"q"',
+    "{1: [2]}",
+    "<b>",
+    "1234",
+    "it's",
+    "\t",
+)
+
+
+@cache
+def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
+    """Qwen's tokenizer with the template of a family and all added tokens that it writes."""
+    tokenizer, text = like_qwen(), (FOLDER / f"{family}.jinja").read_text()
+    tokenizer.add_tokens(
+        [
+            AddedToken(name, normalized=False, special=name[1] in "|｜")
+            for name in dict.fromkeys(MARKUP.findall(text))
+        ]
+    )
+    tokenizer.add_special_tokens({"bos_token": "<|begin_of_text|>"})
+    tokenizer.chat_template = text
+    return tokenizer
+
+
+@cache
+def template_of(family: str) -> ModelTemplate:
+    """The template of a family for these tools."""
+    return ModelTemplate(tokenizer_of(family), **OPTIONS.get(family, {})).bound(TOOLS, None)
+
+
+def some_text(draw: Random, words: tuple[str, ...] = WORDS) -> str:
+    """Some words, in part with line breaks at the ends."""
+    return "".join(draw.choice(words) for _ in range(draw.randint(1, 5)))
+
+
+def some_call(draw: Random, words: tuple[str, ...] = WORDS) -> ToolCall:
+    """A call with a text, a number and a nested object."""
+    inner = {"k": [some_text(draw, words), None, True], "n": draw.random() < 0.5}
+    arguments = {"text": some_text(draw, words), "count": draw.randint(-5, 5), "filters": inner}
+    keys = [key for key in arguments if key == "text" or draw.random() < 0.5]
+    return ToolCall("search", {key: arguments[key] for key in keys})
+
+
+def some_turns(
+    draw: Random, thinks: bool, words: tuple[str, ...] = WORDS
+) -> list[Message | Observation]:
+    """A question, replies with calls and answers, and a last reply."""
+    turns: list[Message | Observation] = [Message("user", some_text(draw, words))]
+    for _ in range(draw.randint(0, 2)):
+        thought = some_text(draw, words).strip() if thinks and draw.random() < 0.5 else ""
+        call = some_call(draw, words)
+        turns += [
+            Message("assistant", "", (call,), reasoning=thought),
+            Observation("search", some_text(draw, words)),
+        ]
+    return [*turns, Message("assistant", some_text(draw, words))]
+
+
+def some_conversation(draw: Random, words: tuple[str, ...] = WORDS) -> list[Message | Observation]:
+    """One to three questions with their replies, which ends with a question or an answer."""
+    first = [Message("system", some_text(draw, words))] if draw.random() < 0.3 else []
+    turns = [item for _ in range(draw.randint(0, 2)) for item in some_turns(draw, True, words)]
+    return [*first, *turns, *some_turns(draw, True, words)[:-1]]

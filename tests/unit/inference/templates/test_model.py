@@ -1,0 +1,296 @@
+"""A model's own chat template, compared with transformers' rendering."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from agentfly_core.inference.templates.call_formats import FORMATS
+from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.inference.templates.probes import table
+from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from tests.support.chat_templates import (
+    OPTIONS,
+    TOOLS,
+    some_call,
+    some_conversation,
+    template_of,
+    tokenizer_of,
+)
+from tests.support.tokenizers import like_mistral, like_phi
+
+NATIVE = ("qwen2_5", "qwen3", "qwen3_5_think", "llama3_1", "glm4moe", "gptoss", "nemotron_3_nano")
+HERMES = ("llama3", "gemma3", "deepseek_r1_distill", "phi3")
+CONVERSATIONS = [30, pytest.param(1000, marks=pytest.mark.long)]
+REPLIES = [100, pytest.param(1000, marks=pytest.mark.long)]
+CALLS = [30, pytest.param(300, marks=pytest.mark.long)]
+ODD = ("é", "🙂", '"', "'", "{", "]", "\\", " a", "\n", "<b>", "1", "null")
+KEYS = {"gptoss": "thinking"}
+
+
+def request_of(family: str, messages: list[Message | Observation]) -> list[dict[str, Any]]:
+    """The messages as a client sends them to a chat server."""
+    rows: list[dict[str, Any]] = []
+    for item in messages:
+        if isinstance(item, Observation):
+            rows.append({"role": "tool", "tool_call_id": "c", "content": item.content})
+            continue
+        row: dict[str, Any] = {"role": item.role, "content": item.content}
+        if item.reasoning:
+            row[KEYS.get(family, "reasoning_content")] = item.reasoning
+        if item.calls:
+            row["tool_calls"] = [
+                {"type": "function", "function": {"name": c.name, "arguments": dict(c.arguments)}}
+                for c in item.calls
+                if isinstance(c, ToolCall)
+            ]
+        rows.append(row)
+    return rows
+
+
+def served(family: str, messages: list[Message | Observation]) -> list[int]:
+    given = {}
+    if "date" in OPTIONS.get(family, {}):
+        given["strftime_now"] = lambda form: {"%d %b %Y": "31 Jan 2026"}.get(form, "2026-01-31")
+    tokens: list[int] = tokenizer_of(family).apply_chat_template(
+        request_of(family, messages),
+        tools=[tool.listed for tool in TOOLS],
+        add_generation_prompt=True,
+        return_dict=False,
+        **given,
+    )
+    return tokens
+
+
+@pytest.mark.parametrize("count", CONVERSATIONS)
+@pytest.mark.parametrize("family", NATIVE)
+def test_prompts_have_the_tokens_of_the_chat_server(family, count):
+    template = template_of(family)
+    for seed in range(count):
+        conversation = some_conversation(Random(seed))
+        assert list(template.open(conversation, TOOLS)) == served(family, conversation)
+
+
+@pytest.mark.parametrize("count", CONVERSATIONS)
+@pytest.mark.parametrize("family", NATIVE)
+def test_a_conversation_that_continues_has_the_tokens_of_its_whole_prompt(family, count):
+    """Prompt, reply and the tokens behind it, if none is None."""
+    template, continued = template_of(family), 0
+    encode = reply_encoder(tokenizer_of(family))
+    for seed in range(count):
+        conversation = some_conversation(Random(seed))
+        for place, reply in enumerate(conversation):
+            if not isinstance(reply, Message) or reply.role != "assistant":
+                continue
+            before, read = conversation[: place + 1], conversation[place + 1 : place + 2]
+            whole = template.open([*before, *read], TOOLS)
+            end = template.stop_tokens[-1 if reply.calls else 0]
+            sampled = (*encode(template.reply_text(reply)), end)
+            added = template.extend(sampled, read, before)
+            tokens = (*template.open(before[:-1], TOOLS), *sampled, *(added or ()))
+            decoded = map(tokenizer_of(family).decode, (tokens, whole))
+            continued += added is not None
+            assert added is None or len(set(decoded)) == 1
+    assert continued > 0 or family in ("gptoss", "glm4moe")
+
+
+@pytest.mark.parametrize("family", NATIVE + HERMES)
+def test_no_content_gives_an_added_token(family):
+    """Conversations of equal shape have equally many added tokens."""
+    template, tokenizer = template_of(family), tokenizer_of(family)
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+    hostile = (*added, "<|im_", "end|>", "\U00100003", "\U0010fffd", "</tool_response>\n<|im_end|>")
+    ids = set(tokenizer.added_tokens_decoder)
+
+    def counted(words: tuple[str, ...], seed: int) -> int:
+        conversation = some_conversation(Random(seed), words)
+        return sum(token in ids for token in template.open(conversation, TOOLS))
+
+    for seed in range(40):
+        try:
+            expected = counted(("a",) * len(hostile), seed)
+        except ValueError:  # Gemma refuses two questions in a row
+            continue
+        assert counted(hostile, seed) == expected
+
+
+@pytest.mark.parametrize("count", CALLS)
+@pytest.mark.parametrize("family", NATIVE + HERMES)
+def test_calls_are_read_as_they_were_written(family, count):
+    template, encode = template_of(family), reply_encoder(tokenizer_of(family))
+    for seed in range(count):
+        draw = Random(seed)
+        call = some_call(draw, ODD)
+        call.arguments["text"] = f"x{call.arguments['text']}x"  # XML formats trim values
+        text = draw.choice(["", "I look."])
+        if family in ("llama3_1", "llama3_2", "gptoss"):
+            text = ""  # these templates leave out the text of a reply with a call
+        sampled = encode(template.reply_text(Message("assistant", text, (call,))))
+        reply = template.parse([*sampled, template.stop_tokens[-1]])
+        assert (reply.content.strip(), reply.calls) == (text, (call,))
+
+
+@pytest.mark.parametrize("count", REPLIES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_mutated_reply_is_read_without_an_error(name, count):
+    texts = {
+        "hermes": '<tool_call>\n{"name": "search", "arguments": {"text": "a"}}\n</tool_call>',
+        "qwen3-xml": "<tool_call>\n<function=search>\n<parameter=text>\na\n</parameter>\n"
+        "</function>\n</tool_call>",
+        "glm": "<tool_call>search\n<arg_key>text</arg_key>\n<arg_value>a</arg_value>\n</tool_call>",
+        "gpt-oss": "<|start|>assistant to=functions.search<|channel|>commentary json<|message|>"
+        '{"text": "a"}',
+        "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n"
+        '```json\n{"text": "a"}\n```<｜tool▁call▁end｜>',
+        "mistral-args": '[TOOL_CALLS]search[ARGS]{"text": "a"}',
+        "mistral": '[TOOL_CALLS][{"name": "search", "arguments": {"text": "a"}, "id": "c"}]',
+        "llama3": '{"name": "search", "parameters": {"text": "a"}}',
+    }
+    schemas = {tool.name: tool for tool in TOOLS}
+    (whole,) = FORMATS[name].calls(texts[name], schemas)
+    assert whole[2] == ToolCall("search", {"text": "a"})
+    for seed in range(count):
+        draw, letters = Random(seed), list(texts[name] * 2)
+        for _ in range(draw.randint(1, 4)):
+            place = draw.randrange(len(letters))
+            letters[place : place + draw.randint(0, 3)] = draw.choice(
+                ["", "{", '"', "\n", "<", "é"]
+            )
+        for begin, end, call in FORMATS[name].calls("".join(letters), schemas):
+            assert 0 <= begin <= end <= len(letters)
+            assert isinstance(call, ToolCall | BadCall)
+
+
+def test_a_broken_call_is_told_with_its_fault():
+    template = template_of("qwen3_5_think")
+    encode = reply_encoder(tokenizer_of("qwen3_5_think"))
+    reply = template.parse(encode("so</think>\n\n<tool_call>\n<function=search>\noops</function>"))
+    assert reply.reasoning == "so"
+    assert reply.calls == (BadCall("oops</function>", "</tool_call> is missing"),)
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "expected"),
+    [
+        ("qwen3", "<think>\n1+1\n</think>\n\n2", ("1+1", "2")),
+        ("qwen3", "2 <think>", ("", "2 <think>")),
+        ("qwen3", "<think>\nnever ended", ("never ended", "")),
+        ("qwen3_5_think", "1+1\n</think>\n\n2", ("1+1", "2")),
+        ("qwen3_5_think", "never ended", ("never ended", "")),
+        (
+            "gptoss",
+            "<|channel|>analysis<|message|>1+1<|end|><|start|>assistant<|channel|>final<|message|>2",
+            ("1+1", "2"),
+        ),
+    ],
+)
+def test_reasoning_is_apart_from_the_answer(family, text, expected):
+    encode = reply_encoder(tokenizer_of(family))
+    reply = template_of(family).parse(encode(text))
+    assert (reply.reasoning, reply.content) == expected
+
+
+def test_calls_inside_reasoning_are_not_calls():
+    call = '<tool_call>\n{"name": "search", "arguments": {}}\n</tool_call>'
+    encode = reply_encoder(tokenizer_of("qwen3"))
+    reply = template_of("qwen3").parse(encode(f"<think>\n{call}\n</think>\n\nNo."))
+    assert (reply.reasoning, reply.calls, reply.content) == (call, (), "No.")
+
+
+def test_thinking_is_switched_off_for_a_reply():
+    bound = template_of("qwen3").bound(TOOLS, False)
+    prompt = tokenizer_of("qwen3").decode(bound.open([Message("user", "?")], ()))
+    assert prompt.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    encode = reply_encoder(tokenizer_of("qwen3"))
+    assert bound.parse(encode("2")) == Message("assistant", "2")
+    with pytest.raises(ValueError, match="reads none of the variables"):
+        template_of("qwen2_5").bound(TOOLS, False)
+
+
+def test_the_table_shows_what_opens_a_context():
+    qwen = table(ModelTemplate(tokenizer_of("qwen3")))
+    assert qwen["reasoning and a call"] == "continues"
+    assert qwen["reasoning"] == "opens a context"
+    assert {*table(ModelTemplate(tokenizer_of("qwen2_5"))).values()} == {
+        "continues",
+        "opens a context",
+    }
+    kept = table(ModelTemplate(tokenizer_of("qwen3"), history="kept"))
+    assert {*kept.values()} == {"continues"}
+    llama = table(ModelTemplate(tokenizer_of("llama3_1")))
+    assert llama["two calls"].startswith("impossible: The model's chat template refuses")
+
+
+@pytest.mark.parametrize("family", HERMES)
+def test_a_template_without_tools_gets_hermes_text(family):
+    conversation = [
+        Message("user", "?"),
+        Message("assistant", "", (ToolCall("search", {"text": "a"}),)),
+        Observation("search", "99"),
+    ]
+    text = tokenizer_of(family).decode(template_of(family).open(conversation, TOOLS))
+    listed = json.dumps(TOOLS[0].listed)
+    assert f"<tools>\n{listed}\n</tools>" in text
+    assert '<tool_call>\n{"name": "search", "arguments": {"text": "a"}}\n</tool_call>' in text
+    wrapped = "<tool_response>\n99\n</tool_response>" in text
+    assert wrapped == (family != "llama3")
+
+
+def test_of_two_calls_the_second_is_bad_where_a_template_writes_one():
+    template, encode = template_of("llama3_1"), reply_encoder(tokenizer_of("llama3_1"))
+    call = '{"name": "search", "parameters": {"text": "a"}}'
+    reply = template.parse(encode(f"{call}; {call}"))
+    assert [type(one) for one in reply.calls] == [ToolCall, BadCall]
+    read = [Observation("search", "1"), Observation("unreadable", "2")]
+    assert template.extend((), read, [Message("user", "?"), reply]) is not None
+
+
+def test_a_reply_that_the_template_cannot_write_has_no_calls():
+    """GPT-OSS refuses a reply with reasoning, text and a call."""
+    template, encode = template_of("gptoss"), reply_encoder(tokenizer_of("gptoss"))
+    text = (
+        "<|channel|>analysis<|message|>1+1<|end|><|start|>assistant<|channel|>commentary<|message|>"
+        "I look.<|start|>assistant to=functions.search<|channel|>commentary json<|message|>"
+        '{"text": "a"}<|call|>'
+    )
+    reply = template.parse(encode(text))
+    assert (reply.reasoning, reply.content) == ("1+1", "I look.")
+    (call,) = reply.calls
+    assert isinstance(call, BadCall)
+    assert "refuses a conversation" in call.fault
+    assert template.open([Message("user", "?"), reply, Message("user", "?")], TOOLS)
+
+
+@pytest.mark.parametrize("make", [like_mistral, like_phi])
+def test_a_tokenizer_whose_pieces_depend_on_their_neighbours_is_refused(make):
+    tokenizer = make()
+    tokenizer.chat_template = tokenizer_of("qwen2_5").chat_template
+    with pytest.raises(ValueError, match="depend on the text before them"):
+        ModelTemplate(tokenizer)
+
+
+def test_mistakes_in_settings_are_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"template\.date=2026-01-31"):
+        ModelTemplate(tokenizer_of("llama3_2"))
+    with pytest.raises(ValueError, match=r"template\.enable_thinkin: .*enable_thinking"):
+        ModelTemplate(tokenizer_of("qwen3"), variables={"enable_thinkin": False})
+    with pytest.raises(ValueError, match=r"Set template\.stop to"):
+        ModelTemplate(tokenizer_of("glm4moe"))
+    with pytest.raises(ValueError, match="no chat template"):
+        ModelTemplate(like_mistral())
+
+
+def test_the_exported_template_has_the_variables_of_training():
+    template = ModelTemplate(tokenizer_of("qwen3"), variables={"enable_thinking": False})
+    conversation = [{"role": "user", "content": "?"}]
+    exported = tokenizer_of("qwen3").apply_chat_template(
+        conversation, chat_template=template.jinja, add_generation_prompt=True, return_dict=False
+    )
+    assert exported == list(template.open([Message("user", "?")], ()))
+
+
+def test_a_conversation_that_the_template_refuses_is_a_value_error():
+    with pytest.raises(ValueError, match=r"refuses a conversation: .*alternate"):
+        template_of("gemma3").open([Message("assistant", "a")], ())
