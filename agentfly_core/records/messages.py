@@ -30,14 +30,15 @@ def plain(item: Message | Observation) -> list[str]:
 
 
 def said_text(turn: Turn) -> str:
-    """A reply as text, with calls such as `calculator({"expression": "41+58"})`."""
+    """A reply as text: its reasoning in brackets, then calls as `calculator({"expression": "41"})`."""
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
         if isinstance(call, ToolCall)
         else f"{call.text} (unreadable: {call.fault})"
         for call in turn.reply.calls
     ]
-    return "\n".join(part for part in (turn.reply.content, *calls) if part)
+    reasoning = f"[reasoning: {turn.reply.reasoning}]" if turn.reply.reasoning else ""
+    return "\n".join(part for part in (reasoning, turn.reply.content, *calls) if part)
 
 
 def texts(trajectory: Trajectory) -> Iterator[str]:
