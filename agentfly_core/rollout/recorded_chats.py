@@ -93,6 +93,7 @@ class ChatPlayer:
         spec = EpisodeSpec(problem, 0, "demonstrations", "demonstration", 1.0, 0)
         turns = await self._turns(rules, spec, messages, name)
         self._require_plain(turns)
+        _require_reasoning(messages, turns)
         _require_room(turns, self.spec.max_model_len)
         closing = tuple(
             m for m in messages[reply_places(messages)[-1] :] if isinstance(m, Observation)
@@ -154,6 +155,7 @@ class ChatPlayer:
         return replace(
             self.spec,
             tools=tuple(own.get(tool.name) or ListedTool(tool) for tool in listed),
+            stop=(),
             max_turns=sys.maxsize,
             max_tokens=sys.maxsize,
             max_model_len=sys.maxsize,
@@ -207,6 +209,18 @@ def problem_of(row: ChatRow) -> Problem:
 
 def _untrained(turn: Turn) -> Turn:
     return replace(turn, sampled=tuple(replace(span, trained=False) for span in turn.sampled))
+
+
+def _require_reasoning(messages: Messages, turns: Sequence[Turn]) -> None:
+    """Raise ValueError for reasoning that the template does not write."""
+    for place, turn in zip(reply_places(messages), turns, strict=True):
+        reply = messages[place]
+        assert isinstance(reply, Message)
+        if reply.reasoning and turn.reply.reasoning != reply.reasoning:
+            raise ValueError(
+                f"message {place + 1} has the reasoning {shown(reply.reasoning)}, which the "
+                "template does not write; put it into the content, or remove it"
+            )
 
 
 def _require_room(turns: Sequence[Turn], limit: int) -> None:

@@ -103,6 +103,11 @@ def test_the_prompt_of_a_completion_is_read(imitating: Imitated) -> None:
     ]
 
 
+def test_a_reply_is_trained_to_its_end_behind_a_stop_string(imitating: Imitated) -> None:
+    of = imitating({"prompt": "1+1?", "output": "2. So 2."}, agent={"stop": ["."]})
+    assert spans(of)[1] == (True, "2. So 2.<|im_end|>")
+
+
 def test_the_system_message_is_the_experiments_or_the_rows(imitating: Imitated) -> None:
     row = {"messages": [{"role": "system", "content": "Be brief."}, *CHAT]}
     assert spans(imitating(row))[0][1].startswith("<|im_start|>system\nBe brief.<|im_end|>")
@@ -180,6 +185,10 @@ USER = CHAT[0]
         (
             {"prompt": "1+1?", "output": "2<|im_end|>2"},
             "has the special token '<|im_end|>' in its text",
+        ),
+        (
+            {"messages": [USER, {**CHAT[3], "reasoning_content": "One more."}]},
+            "message 2 has the reasoning 'One more.', which the template does not write",
         ),
         ({"prompt": "1" * 3000, "output": "2"}, "and agent.max_model_len is 2048; raise that"),
     ],
