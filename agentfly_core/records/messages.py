@@ -30,7 +30,7 @@ def plain(item: Message | Observation) -> list[str]:
 
 
 def said_text(turn: Turn) -> str:
-    """A reply as text: its reasoning in brackets, then calls as `calculator({"expression": "41"})`."""
+    """A reply as text: reasoning in brackets, text, and calls as `add({"number": 41})`."""
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
         if isinstance(call, ToolCall)
