@@ -19,8 +19,10 @@ from agentfly_core.config.reference import chat_file
 from agentfly_core.datasets.chat_files import ChatFile, ChatRow
 from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import (
     Ending,
     Message,
@@ -92,7 +94,7 @@ class ChatPlayer:
         name, replies = injection.name(self.spec.agent), row.chat.replies
         spec = EpisodeSpec(problem, 0, "demonstrations", "demonstration", 1.0, 0)
         turns = await self._turns(rules, spec, messages, name)
-        self._require_plain(turns)
+        self._require_plain(messages)
         _require_reasoning(messages, turns)
         _require_room(turns, self.spec.max_model_len)
         closing = tuple(
@@ -128,7 +130,7 @@ class ChatPlayer:
             return recorded_reply
 
         stop = rules.template.stop_tokens[0]
-        sampler = Scripted(reply_encoder(self.tokenizer), stop, reply)
+        sampler = Scripted(reply_encoder(self.tokenizer), stop, reply, writer(rules.template))
         speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
         for place in reply_places(messages):
             await speaker.reply_to(messages[:place])
@@ -162,15 +164,15 @@ class ChatPlayer:
             max_sampled_tokens=sys.maxsize,
         )
 
-    def _require_plain(self, turns: Sequence[Turn]) -> None:
-        """Raise ValueError for a special token within a reply, which would end or fake it."""
-        special = {*self.tokenizer.all_special_ids}
-        for turn in turns:
-            within = special.intersection(*(span.tokens[:-1] for span in turn.sampled))
-            if within:
-                token = self.tokenizer.convert_ids_to_tokens(min(within))
+    def _require_plain(self, messages: Messages) -> None:
+        """Raise ValueError for a special token in a reply's text, which would end or fake it."""
+        for place in reply_places(messages):
+            reply = messages[place]
+            assert isinstance(reply, Message)
+            text = "\n".join((reply.reasoning, reply_text(reply)))
+            if written := [token for token in self.tokenizer.all_special_tokens if token in text]:
                 raise ValueError(
-                    f"the reply {shown(turn.reply.content)} has the special token {token!r} in its "
+                    f"the reply {shown(reply.content)} has the special token {written[0]!r} in its "
                     "text; remove it"
                 )
 

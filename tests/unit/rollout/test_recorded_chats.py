@@ -1,0 +1,36 @@
+"""Chats with reasoning in a model's own template."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agentfly_core.datasets.chat_files import ChatRow
+from agentfly_core.datasets.chats import chat_of
+from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.rollout.recorded_chats import ChatPlayer
+from agentfly_core.testing.episodes import rollout_spec
+from tests.support.chat_templates import template_of, tokenizer_of
+
+CHAT = [
+    {"role": "user", "content": "1+1?"},
+    {"role": "assistant", "content": "2", "reasoning_content": "One more."},
+    {"role": "user", "content": "And 1 more?"},
+    {"role": "assistant", "content": "3", "reasoning_content": "Two more."},
+]
+
+
+def test_reasoning_is_trained_and_dropped_reasoning_opens_a_context() -> None:
+    tokenizer = tokenizer_of("qwen3")
+    spec = replace(rollout_spec(template=template_of("qwen3")), max_model_len=1000)
+    row = ChatRow("chats.jsonl", 1, chat_of(CHAT).checked(), None)
+    (chat,) = ChatPlayer(spec, tokenizer).trajectories([row])
+    assert isinstance(chat, Trajectory), chat
+    replies = [
+        "".join(tokenizer.decode(list(s.tokens)) for s in turn.sampled) for turn in chat.turns
+    ]
+    assert replies == [
+        "<think>\nOne more.\n</think>\n\n2<|im_end|>",
+        "<think>\nTwo more.\n</think>\n\n3<|im_end|>",
+    ]
+    assert [turn.context for turn in chat.turns] == [0, 1]
+    assert "One more." not in tokenizer.decode(list(chat.turns[1].given.tokens))
