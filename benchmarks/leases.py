@@ -209,7 +209,7 @@ async def played(faults: bool) -> Played:
         cast(sampler, {}, EPISODES) as here,
         asyncio.TaskGroup() as group,
     ):
-        resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
+        await resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
         assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
         tasks = [group.create_task(play(a, spec, here, resources)) for a in assigned]
     trajectories = [only for task in tasks for only in task.result()[0]]

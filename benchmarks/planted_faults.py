@@ -90,7 +90,7 @@ FAULTS = (
     ),
     Fault(
         "a sum of rewards that is not finite counts",
-        "authoring/reward.py",
+        "authoring/scoring.py",
         "if all(map(is_usable, (total, *by_turn))):",
         "if True:",
         "unit/authoring/test_reward.py",

@@ -91,7 +91,7 @@ def players(name: str, episodes: int, workers: int, folder: Path) -> Iterator[Pl
 def _player(experiment: Experiment, folder: Path) -> Iterator[JobPlayer]:
     model = inputs.base_model(experiment)
     with rollout_services(experiment, model, "benchmark", folder / "logs", scripted=True) as here:
-        yield here.player
+        yield here
 
 
 def _memory() -> float:

@@ -11,11 +11,12 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 ROW = 256
 ROWS = 1 << 17
 """Calls at the same time, two for each of 65,536 episodes; memory is taken by used rows only."""
+SIZE = ROWS * ROW
+"""Bytes of a table."""
 HEAD = struct.Struct("=dIdI")
 """The last heartbeat, the row of the call that holds the event loop (0: none), since when, and the
 last used row.
@@ -90,6 +91,11 @@ class CallTable:
         return now - self._since
 
     def _new_row(self) -> int:
+        if self._last == ROWS - 1:
+            raise RuntimeError(
+                f"{self._last} calls of tools, rewards, agents and environments run at the same "
+                "time, and no more can be counted; play fewer episodes at a time."
+            )
         self._last += 1
         struct.pack_into("=I", self._memory, HEAD.size - 4, self._last)
         return self._last
@@ -104,15 +110,8 @@ class CallTable:
         return holder(self._memory)
 
 
-def empty_file(path: Path) -> mmap.mmap:
-    """Memory for a table in a new file."""
-    with path.open("w+b") as file:
-        file.truncate(ROWS * ROW)
-        return mmap.mmap(file.fileno(), ROWS * ROW)
-
-
 def heartbeat(table: Bytes) -> float:
-    """When the process showed last that its threads run, on the monotonic clock."""
+    """When the process showed last that its threads run, on the monotonic clock; 0 for never."""
     seconds: float = HEAD.unpack_from(table, 0)[0]
     return seconds
 
@@ -145,11 +144,11 @@ def _call(table: Bytes, row: int) -> CallRecord | None:
     return CallRecord(what, episode, since, longest, in_thread)
 
 
-table = CallTable(mmap.mmap(-1, ROWS * ROW))
+table = CallTable(mmap.mmap(-1, SIZE))
 """The table of this process."""
 
 
 def renew(memory: mmap.mmap | None = None) -> None:
     """Have a new table for later calls, in this memory; earlier ones write into theirs."""
     global table
-    table = CallTable(memory or mmap.mmap(-1, ROWS * ROW))
+    table = CallTable(memory or mmap.mmap(-1, SIZE))

@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from agentfly_core.authoring import call_table
@@ -37,6 +37,13 @@ class LoopHeld(RuntimeError):
         seconds = call.longest if call else LONGEST
         self.call, self.how = call, f"held the event loop for more than {seconds:g} s: {ADVICE}"
         super().__init__(f"{call.what if call else 'Code outside of calls'} {self.how}")
+
+
+HeldCalls = Mapping[tuple[str, str], str]
+"""Why calls are not made again, by their names and their episodes: `{("The tool 'search'",
+"9f2c01d4"): "The tool 'search' held the event loop ..."}`.
+"""
+NONE_HELD: HeldCalls = {}
 
 
 class Interrupted(BaseException):
@@ -92,6 +99,21 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     except BaseException:  # also Ctrl-C and a cancelled flow run: it passes on
         _waited(here, _end(tasks))
         raise
+
+
+def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
+    """The result of `work`, which is repeated without a call that held the event loop of `run`.
+
+    Raises LoopHeld for code outside of calls, and for a call that is made all the same.
+    """
+    held = dict[tuple[str, str], str]()
+    while True:
+        try:
+            return work(held)
+        except LoopHeld as error:
+            if error.call is None or (call := (error.call.what, error.call.episode)) in held:
+                raise
+            held[call] = str(error)
 
 
 def _current() -> _Loop:

@@ -7,14 +7,10 @@ import functools
 import json
 import math
 import os
-import signal
-import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, TypeVar
 
@@ -23,11 +19,10 @@ from pydantic import TypeAdapter
 from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.module_search import for_children
+from agentfly_core.system.guarded import GuardedProcess
 
 PROGRAM = "agentfly_core.authoring.process_worker"
 START_SECONDS = 120.0
-END_SECONDS = 30.0
 AT_ONCE = len(os.sched_getaffinity(0))
 
 R = TypeVar("R")
@@ -122,25 +117,12 @@ class _Asking:
                 self._process.kill()
 
 
-class _Process:
-    """Answers a line of JSON with one; its parent process ends it and all that it started."""
+class _Process(GuardedProcess):
+    """Answers a line of JSON with one."""
 
     def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair()
-        with theirs:
-            self._parent = subprocess.Popen(
-                [sys.executable, "-u", "-m", PROGRAM, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                env=for_children(),
-            )
+        super().__init__(PROGRAM, {})
         self._loaded: set[str] = set()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it can still be asked."""
-        return self._parent.poll() is None
 
     def know(self, part: Named) -> None:
         """Import a part with its settings, once; raises ServiceFailure."""
@@ -160,38 +142,17 @@ class _Process:
     def ask(self, question: str, seconds: float) -> Answer:
         """Its answer within `seconds`; else it is ended."""
         try:
-            end, line = time.monotonic() + seconds, b""
-            self._ours.settimeout(seconds)
-            self._ours.sendall(question.encode() + b"\n")
-            while not line.endswith(b"\n"):
-                self._ours.settimeout(max(1e-3, end - time.monotonic()))
-                if not (more := self._ours.recv(1 << 20)):
-                    raise EOFError
-                line += more
-            answer: Answer = json.loads(line)
+            self.lines.socket.settimeout(seconds)
+            self.lines.send(question.encode())
+            answer: Answer = json.loads(self.lines.receive(seconds))
             return answer
         except TimeoutError:
             self.end()
             raise Overdue(f"no result within {seconds:g} s") from None
-        except (OSError, EOFError, ValueError):  # ValueError: the code wrote on our line
+        except ValueError:  # the code wrote on our line
             raise Died(f"its process died of {self.end()}") from None
-
-    def kill(self) -> None:
-        """Have its parent process end it; callable from any thread."""
-        with suppress(OSError):
-            self._ours.shutdown(socket.SHUT_RDWR)
-
-    def end(self) -> str:
-        """End it, and say what it died of: "SIGSEGV" or "exit code 1"."""
-        self.kill()
-        self._ours.close()
-        try:
-            code = self._parent.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # it hangs itself, and its child ends with it
-            self._parent.kill()
-            self._parent.wait()
-            return signal.SIGKILL.name
-        return signal.Signals(code - 128).name if code > 128 else f"exit code {code}"
+        except (OSError, EOFError):
+            raise Died(f"its process died of {self.cause()}") from None
 
 
 _seats = threading.Semaphore(AT_ONCE)

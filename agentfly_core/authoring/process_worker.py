@@ -1,9 +1,6 @@
-"""The child process that runs tools and rewards with `process=True`, and its parent.
+"""The program of processes that run tools and rewards with `process=True`.
 
-    python -m agentfly_core.authoring.process_worker SOCKET
-
-The parent is a subreaper that kills the child and its descendants when the socket is closed. The
-child reads requests and writes answers in lines of JSON.
+It reads requests and writes answers in lines of JSON, see `process_calls`.
 """
 
 from __future__ import annotations
@@ -11,48 +8,25 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import os
-import select
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from agentfly_core.system.supervisor import become_subreaper, die_with_parent, kill_descendants
-
-if TYPE_CHECKING:
-    from agentfly_core.authoring.environment import Environment
-    from agentfly_core.authoring.process_calls import Answer
+from agentfly_core.authoring.author_call import harmless
+from agentfly_core.authoring.calling import awaited, is_awaitable
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.process_calls import Answer
+from agentfly_core.config.import_path import load
+from agentfly_core.system.formats.text import words_of
 
 R = TypeVar("R")
 
 
-def main() -> None:
-    """Run as the parent process, which reports how its child ended, and as that child."""
-    line = socket.socket(fileno=int(sys.argv[1]))
+def main(descriptor: int) -> None:
+    """Answer requests on a socket until it is closed."""
+    line = socket.socket(fileno=descriptor)
     line.set_inheritable(False)
-    become_subreaper()
-    if (child := os.fork()) == 0:
-        die_with_parent()
-        _serve(line)
-        os._exit(0)
-
-    ends = select.poll()
-    ends.register(line, 0)  # nothing but its end
-    ends.register(os.pidfd_open(child), select.POLLIN)
-    ends.poll()
-    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    kill_descendants()
-    if ended:
-        sys.exit(ended.si_status + (0 if ended.si_code == os.CLD_EXITED else 128))
-
-
-def _serve(line: socket.socket) -> None:
-    from agentfly_core.authoring.author_call import harmless
-    from agentfly_core.authoring.calling import awaited, is_awaitable
-    from agentfly_core.authoring.environment import ServiceFailure
-    from agentfly_core.config.import_path import load
-    from agentfly_core.system.formats.text import words_of
 
     async def call(function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
         # In the main thread, where libraries may use signals, and outside any event loop. What is
@@ -97,4 +71,4 @@ def _done(work: Coroutine[None, None, R]) -> R:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -10,7 +10,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
-from agentfly_core.authoring.reward import score_here
+from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_reference, run_step

@@ -25,7 +25,7 @@ from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import NO_ANSWER, collect
 
@@ -98,10 +98,11 @@ class DemonstrationPlayer:
             raise GateClosed(f"The warm start has not begun: {errors[0]}.")
         return played
 
-    def spans(self, resources: ResourceManager) -> list[Spans]:
+    def spans(self) -> list[Spans]:
         """The token spans of HEARD episodes."""
         watch = watching("model", 0, 0, HEARD)
-        played = self._collect(self.script, self.episodes(HEARD), watch, resources)
+        with resources_for(self.spec.limits) as resources:
+            played = self._collect(self.script, self.episodes(HEARD), watch, resources)
         stop_if_failing(played, self.failed)
         return spans_of(played)
 

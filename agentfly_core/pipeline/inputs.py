@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.authoring.event_loop import without_held_calls
 from agentfly_core.config.reference import (
     EndpointPolicy,
     LastPolicy,
@@ -35,11 +37,11 @@ from agentfly_core.pipeline.demonstrations import (
 )
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
-from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
+from agentfly_core.pipeline.workers.job import Blame
+from agentfly_core.pipeline.workers.samplers import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.rollout.recorded_chats import ChatPlayer, recorded
-from agentfly_core.rollout.resources import resources_for
 from agentfly_core.runs.versioning import read_pointer
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -96,8 +98,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
             # without limits of length or a seed; the script also speaks for frozen speakers
             rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
             shown = DemonstrationPlayer(rules, reads_bytes, training, warm_start, quotas, 0, failed)
-            with resources_for(spec.limits) as resources:
-                spans = shown.spans(resources)
+            spans = without_held_calls(lambda held: replace(shown, blame=Blame.held(held)).spans())
         else:
             spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
         pieces = [nano.pieces(reads_bytes, conversation) for conversation in spans]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfly_core.authoring.reward import Reward, score_here
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.parts import RewardPart
 from agentfly_core.experiment.keys import VERSIONS

@@ -13,7 +13,7 @@ from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Examples, Problem, Score, Trajectory
 from agentfly_core.rewards.gold import NO_ANSWER
 from agentfly_core.rewards.limited import limited
-from agentfly_core.system import parsing
+from agentfly_core.system.formats import parsing
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, sentence
 from agentfly_core.system.module_search import require_package

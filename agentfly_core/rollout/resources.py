@@ -25,7 +25,7 @@ class ResourceManager:
     """Leases environments of several kinds, at most `limits[kind]` of each; used on one event loop.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
-            resources.warm([Shop], 8, timeout=60)
+            await resources.warm([Shop], 8, seconds=60)
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
@@ -52,17 +52,13 @@ class ResourceManager:
     ) -> None:
         await self.close()
 
-    def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:
-        """Start up to `count` of each kind in parallel, within `timeout` seconds each.
+    async def warm(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
+        """Begin to start up to `count` of each kind in parallel, within `seconds` each.
 
         Worn and unhealthy idle ones are replaced. Failures are logged and repeated by a lease.
         """
         for kind in kinds:
-            self._pool(kind).warm(count, timeout)
-
-    async def warmed(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
-        """Begin to start environments, see `warm`, from another thread by `event_loop.run`."""
-        self.warm(kinds, count, seconds)
+            self._pool(kind).warm(count, seconds)
 
     @asynccontextmanager
     async def leases(

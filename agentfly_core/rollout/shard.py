@@ -150,15 +150,15 @@ async def _play_all(
                 for _ in range(row.seats):
                     group.create_task(sit(here, waiting))
 
-    def warm() -> None:
+    async def warm() -> None:
         for row in _rows(episode_specs, spec):
-            resources.warm(row.kinds, row.seats, LEASE_SECONDS)
+            await resources.warm(row.kinds, row.seats, LEASE_SECONDS)
 
-    warm()
+    await warm()
     for specs in [together, *alone]:
         await play_group(specs)
     measured = resources.metrics()
-    warm()
+    await warm()
     return played, measured
 
 

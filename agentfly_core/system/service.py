@@ -85,27 +85,6 @@ class Service:
                 raise self.lost(f"was not ready after {seconds:g} s")
             time.sleep(0.05)
 
-    @property
-    def starts(self) -> int:
-        """How often it was started."""
-        state = ChildState.read(self.address)
-        return state.starts if state else 0
-
-    def exit_code(self, start: int) -> int:
-        """The exit code of its first, second, ... start, which has just died; negative for a
-        signal. Raises ServiceLost as `wait`.
-        """
-        codes = list[int]()
-
-        def restarted() -> bool:
-            state = ChildState.read(self.address)
-            if state and state.died is not None and state.starts > start:
-                codes.append(state.died)
-            return bool(codes)
-
-        self.wait(restarted)
-        return codes[0]
-
     def lost(self, what: str) -> ServiceLost:
         """An error with causes and the end of the service's log."""
         state = ChildState.read(self.address)

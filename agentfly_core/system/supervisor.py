@@ -37,15 +37,14 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """State of a service: `ChildState("vllm.log", 4713, starts=2, died=-9)`.
+    """State of a service: `ChildState("vllm.log", 4713, starts=2)`.
 
-    `died` is the exit code before the present start, `exit` the one after the last start.
+    `exit` is the exit code after the last start.
     """
 
     log: str
     keeper: int
     starts: int = 0
-    died: int | None = None
     exit: int | None = None
 
     @classmethod
@@ -93,7 +92,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
     while starts <= options.restarts:
         starts += 1
         Path(options.address).unlink(missing_ok=True)
-        ChildState(options.log, os.getpid(), starts, code).write(options.address)
+        ChildState(options.log, os.getpid(), starts).write(options.address)
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
         child = subprocess.Popen(
             options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
@@ -108,7 +107,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
-    ChildState(options.log, os.getpid(), starts, code, code).write(options.address)
+    ChildState(options.log, os.getpid(), starts, code).write(options.address)
     select.select(ends, [], [])
 
 

@@ -11,7 +11,8 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import kinds_needed
-from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.experiment.task import refuse_misfits
 from agentfly_core.inference.sampler import Sampler

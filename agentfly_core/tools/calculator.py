@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from agentfly_core.authoring.tool import ToolError, tool
-from agentfly_core.system import parsing
+from agentfly_core.system.formats import parsing
 
 Number = int | float
 MAX_LENGTH = 200

@@ -122,7 +122,7 @@ class Match:
         here, stored = self.experiment, Evaluations(self.experiment)
         both, data = (self.champion, self.challenger), TASKS.prepare(here)
         if missing := [one for one in both if not stored.is_complete(one, "test", data)]:
-            with rollout_services(here, self.challenger, self.owner, self.logs) as services:
+            with rollout_services(here, self.challenger, self.owner, self.logs) as player:
                 for policy in missing:
-                    Evaluator(TASKS, here, data).on_split(services, policy, "test", 0)
+                    Evaluator(TASKS, here, data).on_split(player, policy, "test", 0)
         return held_out(stored, self.champion, data), held_out(stored, self.challenger, data)

@@ -13,7 +13,8 @@ from typing import ClassVar
 import pytest
 from transformers import AutoTokenizer
 
-from agentfly_core.authoring.reward import reward, score
+from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load

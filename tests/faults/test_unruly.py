@@ -22,7 +22,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.lookahead import side_by_side
 from agentfly_core.pipeline.services import rollout_services
-from agentfly_core.pipeline.workers import connection, pool
+from agentfly_core.pipeline.workers import connection
 from agentfly_core.pipeline.workers.job import RolloutJob
 from agentfly_core.pipeline.workers.pool import WorkerLost
 from agentfly_core.records.parquet import EPISODES, read_trajectories
@@ -73,9 +73,9 @@ def session(folder: Path, workers: int = 1, **changes: Any) -> Iterator[Play]:
     def play(place: str = "no", deed: str = "deed") -> list[Trajectory]:
         target = ArtifactKey(f"runs/unruly/{place}-{deed}", "rollout", f"{place}-{deed}", {})
         job = RolloutJob(target, policy, 0, shard(place, deed), Progress("rollout", 1, 0, SHARD))
-        return read_trajectories(store.open(services.player.do(job)) / EPISODES)
+        return read_trajectories(store.open(player.do(job)) / EPISODES)
 
-    with rollout_services(experiment, policy, str(folder), folder / "logs") as services:
+    with rollout_services(experiment, policy, str(folder), folder / "logs") as player:
         yield play
 
 
@@ -105,8 +105,8 @@ def read(trajectory: Trajectory) -> list[str]:
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Play]]:
     """Start sessions; they leave no process behind."""
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setattr(pool, "PROGRAM", "tests.support.hasty_worker")
-        patch.setattr(connection, "MARGIN", 1.0)
+        patch.setattr(connection, "PROGRAM", "tests.support.hasty_worker")
+        patch.setattr(connection, "MARGIN", 3.0)
         patch.setattr(connection, "LONGEST", SECONDS)
         folders = list[Path]()
 
@@ -323,7 +323,7 @@ def test_the_death_of_an_idle_worker_is_no_death_of_the_next_job(
         play()
         below = psutil.Process().children(recursive=True)
         mine = [one for one in below if one.environ().get(RUN) == str(tmp_path)]
-        (worker,) = [one for one in mine if "-u" in one.cmdline()[1:2]]
+        (worker,) = [one for one in mine if one.parent() in mine]
         worker.kill()
         until(lambda: not worker.is_running())
         play("press", "floods")

@@ -32,7 +32,7 @@ def assert_same(folder: Path, whole: Whole) -> None:
 def deaths(folder: Path) -> list[int]:
     """How often each worker was killed."""
     logs = sorted(folder.rglob("worker-*.log"))
-    return [log.read_text().count(f"exit code {KILLED}\n") for log in logs]
+    return [log.read_text().count("ended: SIGKILL\n") for log in logs]
 
 
 def test_a_worker_killed_at_three_moments_leaves_equal_bytes(
@@ -76,5 +76,5 @@ def test_workers_killed_at_random_moments_leave_equal_bytes(
     env = draw.choice([ONE, TWO])
     end = lives.run(begun, *TRAIN, env=env, at=moments, of="workers")
     assert end.code == 0, end.printed
-    assert set(deaths(begun)) == {len(moments)}
+    assert max(deaths(begun)) == len(moments)  # a worker without a job is replaced by the next one
     assert_same(begun, whole)

@@ -14,7 +14,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.reward import score
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter

@@ -12,4 +12,4 @@ SECONDS = 3.0
 if __name__ == "__main__":
     event_loop.LONGEST = author_call.LONGEST = SECONDS
     services.LEASE_SECONDS = shard.LEASE_SECONDS = pool.CLOSE_SECONDS = SECONDS
-    program.main(sys.argv[1])
+    program.main(*map(int, sys.argv[1:]))

@@ -42,7 +42,7 @@ import flows.cli.stages
 import flows.cli.training
 import flows.orchestration
 import flows.train  # noqa: F401
-from agentfly_core.pipeline.workers.pool import PROGRAM
+from agentfly_core.pipeline.workers.connection import PROGRAM
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent
 from flows.__main__ import main as agentfly
@@ -100,7 +100,8 @@ def hearts(service: str) -> list[int]:
     if service == "learner":
         return [child.pid for child in children if child.environ().get("RANK") == "0"][:1]
     if service == "workers":
-        return [child.pid for child in children if PROGRAM in child.cmdline()[2:5]]
+        playing = [child for child in children if PROGRAM in child.cmdline()]
+        return [child.pid for child in playing if child.parent() in playing]
     return [child.pid for child in children if child.name().startswith("VLLM::Engine")][:1]
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.lookahead import side_by_side
 from agentfly_core.pipeline.loop.stages import Stages
-from agentfly_core.pipeline.services import RolloutServices, rollout_services
+from agentfly_core.pipeline.services import rollout_services
+from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Artifact, Pointer
 
@@ -17,7 +18,7 @@ from agentfly_core.store.artifact import Artifact, Pointer
 @dataclass(frozen=True)
 class Evaluator:
     """Evaluates policies on the dataset `data` of an experiment:
-    `Evaluator(Stages(), experiment, data).on_split(services, policy, "validation", 3)`.
+    `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
 
     `further` has an evaluator for each of evaluate.datasets, see `with_datasets`.
     """
@@ -43,26 +44,24 @@ class Evaluator:
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
         complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
-        with rollout_services(self.experiment, policy, owner, logs) as services:
-            return complete.on_test(services, policy, 0)
+        with rollout_services(self.experiment, policy, owner, logs) as player:
+            return complete.on_test(player, policy, 0)
 
-    def on_test(self, services: RolloutServices, policy: Pointer, step: int) -> Evaluation:
+    def on_test(self, player: JobPlayer, policy: Pointer, step: int) -> Evaluation:
         """Evaluate the policy of a step on the test split and on each further dataset."""
-        own = self.on_split(services, policy, "test", step)
+        own = self.on_split(player, policy, "test", step)
         datasets = {
-            name: replace(other.on_split(services, policy, "test", step), split=name)
+            name: replace(other.on_split(player, policy, "test", step), split=name)
             for name, other in self.further.items()
         }
         return replace(own, datasets=datasets)
 
-    def on_split(
-        self, services: RolloutServices, policy: Pointer, split: str, step: int
-    ) -> Evaluation:
+    def on_split(self, player: JobPlayer, policy: Pointer, split: str, step: int) -> Evaluation:
         """Evaluate the policy of a step on a held-out split."""
         here, stages = self.experiment, self.stages
 
         def play(shard: int) -> Artifact:
-            return stages.held_out(here, services, policy, self.data, split, shard, step)
+            return stages.held_out(here, player, policy, self.data, split, shard, step)
 
         shards = here.evaluation_shards(self.data, split)
         played = side_by_side(here.site.workers, play, shards)

@@ -21,12 +21,18 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 @contextmanager
 def one_thread(name: str) -> Iterator[ThreadPoolExecutor]:
-    """A thread for the block; an interrupted block waits for the work in progress only."""
-    with ThreadPoolExecutor(1, name) as thread:
-        try:
-            yield thread
-        finally:
-            thread.shutdown(cancel_futures=True)
+    """A thread for the block; a block with an error waits for the work in progress only.
+
+    After an interrupt nothing is waited for: the end of the services cancels the work.
+    """
+    thread, waits = ThreadPoolExecutor(1, name), True
+    try:
+        yield thread
+    except BaseException as error:  # it is raised again
+        waits = isinstance(error, Exception)
+        raise
+    finally:
+        thread.shutdown(waits, cancel_futures=True)
 
 
 def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:

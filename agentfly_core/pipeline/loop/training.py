@@ -21,6 +21,7 @@ from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.scoring import shard_scores
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
+from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
@@ -61,10 +62,10 @@ class Training:
             start = warm[-1] if warm else model
             made = before_steps(data, model, warm, run.parent)
             self.report(run)
-            before = evaluator.on_test(services, start, run.settings.start_step)
+            before = evaluator.on_test(services.player, start, run.settings.start_step)
             run.remember_start(start, made)
             policy, run = self.improved(services, start, data)
-            after = evaluator.on_test(services, policy, run.settings.steps)
+            after = evaluator.on_test(services.player, policy, run.settings.steps)
         summary = stages.finish(run, before, after)
         self.report(run)
         return summary
@@ -75,7 +76,7 @@ class Training:
         """Train the remaining steps; returns the last policy, and the run, which may end early."""
         run, stages = self.run, self.stages
         self.report(run)
-        play = partial(episodes, stages, run, services, data)
+        play = partial(episodes, stages, run, services.player, data)
         with ahead(run, play) as played_by:
             for step in run.settings.own_steps:
                 played, scored = played_by(step, policy)
@@ -84,7 +85,7 @@ class Training:
                 self.report(run)
                 if run.evaluates(step):
                     evaluator = Evaluator(stages, run.experiment, data)
-                    evaluator.on_split(services, policy, "validation", step)
+                    evaluator.on_split(services.player, policy, "validation", step)
                     self.report(run)
                 if time.monotonic() >= self.until and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
@@ -102,7 +103,7 @@ def end_after(hours: float | None) -> float:
 def episodes(
     stages: Stages,
     run: Run,
-    services: TrainingServices,
+    player: JobPlayer,
     data: Pointer,
     policy: Pointer,
     version: int,
@@ -126,7 +127,7 @@ def episodes(
 
             def play_shard(shard: int) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
-                artifact = stages.rollout(services, policy, version, drawn, shard)
+                artifact = stages.rollout(player, policy, version, drawn, shard)
                 if not was_there:  # else its scores may be stored, and a reward may ask a model
                     folder = run.store.open(artifact)
                     begun.append(thread.submit(copy_context().run, grade, folder))
@@ -166,7 +167,7 @@ def warm_started(
     elif chat_file(settings.demonstrations):
         demonstrations = stages.read_chats(experiment, model, data)
     else:
-        demonstrations = stages.demonstrate(experiment, services, model, data)
+        demonstrations = stages.demonstrate(experiment, services.player, model, data)
     rounds = range(1, settings.rounds + 1)
     return [
         demonstrations,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfly_core.config.experiment import Gates
 from agentfly_core.config.reference import RunPolicy, ScriptPolicy, WordPolicy, reference
@@ -30,14 +31,15 @@ from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Scr
 from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
-from agentfly_core.pipeline.services import (
+from agentfly_core.pipeline.workers.local import LocalServices
+from agentfly_core.pipeline.workers.samplers import (
     chat_services,
     endpoint_of,
     frozen_speakers,
-    sampler_service,
+    sampler_at,
+    sampler_server,
     tokenizer_of,
 )
-from agentfly_core.pipeline.workers.local import LocalServices
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.run_record import ModeName, PlayRecord
@@ -52,6 +54,11 @@ from agentfly_core.system.formats.file_shapes import ArtifactRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from agentfly_core.inference.endpoints.chat_service import ChatService
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
@@ -150,35 +157,40 @@ class PreparedPlay:
     @contextmanager
     def _services(self, logs: Path) -> Iterator[LocalServices]:
         """Start the services of the player; scripts need no model and no GPU."""
-        experiment, settings, player = self.experiment, self.experiment.settings, self.player
-        store, site, speakers = experiment.store, experiment.divided_site, settings.agent.speakers
-        needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
-        sampling: AbstractContextManager[Sampler]
+        experiment, player, site = self.experiment, self.player, self.experiment.site
+        store, speakers = experiment.store, experiment.settings.agent.speakers.values()
+        needs_gpu, endpoint = any(isinstance(who, RunPolicy) for who in speakers), ""
+        serving: AbstractContextManager[str] = nullcontext("")
         if isinstance(player, ModelPlayer):
-            policy, owner = player.policy, f"play-{player.policy.digest[:16]}"
-            tokenizer, endpoint = tokenizer_of(store, policy), endpoint_of(store, policy)
-            chats = chat_services(store, site, speakers, endpoint)
-            sampling = sampler_service(experiment, policy, owner, logs, chats)
+            endpoint, owner = endpoint_of(store, player.policy), f"play-{player.policy.digest[:16]}"
+            serving = sampler_server(experiment, player.policy, owner, logs)
             needs_gpu = needs_gpu or not endpoint
-        else:
-            tokenizer, _ = inputs.tokenizer(experiment)
-            chats = chat_services(store, site, speakers)
-            template = template_of(settings.template, tokenizer)
-            encode, stop = reply_encoder(tokenizer), template.stop_tokens[0]
-            sampling = nullcontext(Scripted(encode, stop, player.policy, writer(template)))
         on_gpu = needs_gpu and site.device == "cuda"
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (
             held(gpus, f"episodes of {player.reference}", logger.warning),
             resources_for(experiment.whole.limits) as resources,
-            sampling as sampler,
+            serving as server,
         ):
-            experiment.require_speakers_unchanged()
-            frozen = frozen_speakers(store, speakers, site, settings.dtype, tokenizer, chats)
+            chats = chat_services(experiment, endpoint)
+            tokenizer, sampler = self._sampler(server, chats)
+            frozen = frozen_speakers(experiment, tokenizer, chats)
             ready = LocalServices(sampler, resources, tokenizer, frozen)
             if isinstance(player, ModelPlayer):
                 ready.load(store, player.policy, 0)
             yield ready
+
+    def _sampler(
+        self, server: str, chats: Mapping[str, ChatService]
+    ) -> tuple[PreTrainedTokenizerBase, Sampler]:
+        experiment, player = self.experiment, self.player
+        if isinstance(player, ModelPlayer):
+            tokenizer = tokenizer_of(experiment.store, player.policy)
+            return tokenizer, sampler_at(server, experiment, player.policy, chats)
+        tokenizer, _ = inputs.tokenizer(experiment)
+        template = template_of(experiment.settings.template, tokenizer)
+        encode, stop = reply_encoder(tokenizer), template.stop_tokens[0]
+        return tokenizer, Scripted(encode, stop, player.policy, writer(template))
 
     def _rollouts(
         self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode

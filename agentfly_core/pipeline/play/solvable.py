@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from agentfly_core.authoring.event_loop import run
-from agentfly_core.authoring.reward import AT_ONCE, Grade, Reward
+from agentfly_core.authoring.event_loop import HeldCalls, run, without_held_calls
+from agentfly_core.authoring.reward import Grade, Reward
+from agentfly_core.authoring.scoring import AT_ONCE
 from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
@@ -63,7 +65,8 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
         own = [problem for problem in problems if problem.task == name]
         for reward in task.rewards:
             if reward.examples is not None and scores_answers(reward):
-                lines, wrong = run(_checked(reward, reward.examples, own))
+                checked = partial(_checked, reward, reward.examples, own)
+                lines, wrong = without_held_calls(checked)
                 prefix = "" if name == SINGLE else f"{name}: "
                 report += [f"{prefix}{line}" for line in lines]
                 unsolvable |= wrong
@@ -86,20 +89,23 @@ def _stored_report(store: Store, uri: str) -> list[str] | None:
     return [*stored["report"]] if stored else None
 
 
-async def _checked(
-    reward: Reward, examples: Callable[[Problem], Examples], problems: Sequence[Problem]
+def _checked(
+    reward: Reward,
+    examples: Callable[[Problem], Examples],
+    problems: Sequence[Problem],
+    held: HeldCalls,
 ) -> tuple[list[str], dict[str, str]]:
     """Return report lines of a reward, and reasons by id of problems that right answers do not
     solve.
     """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
-    for (problem, text), score in zip(right, await _scores(reward, right), strict=True):
+    for (problem, text), score in zip(right, run(_scores(reward, right, held)), strict=True):
         if fault := _too_little(reward, text, score):
             unsolvable[problem.id] = fault
     sample = evenly(pairs, WRONG)
     wrong = [(problem, text) for problem, answers in sample for text in answers.wrong]
-    mistaken = await _mistaken(reward, wrong)
+    mistaken = _mistaken(reward, wrong, held)
     judged = {problem.id for problem, _ in right} | unsolvable.keys()
     if not judged and not wrong:
         return [], unsolvable
@@ -126,12 +132,12 @@ def _readable(
     return pairs, errors
 
 
-async def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]]) -> list[str]:
+def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCalls) -> list[str]:
     """A sentence for each wrong answer that earns the reward; the first ones are logged."""
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
         f"{score.value:g}."
-        for (problem, text), score in zip(wrong, await _scores(reward, wrong), strict=True)
+        for (problem, text), score in zip(wrong, run(_scores(reward, wrong, held)), strict=True)
         if isinstance(score, Score) and reaches(score.value, 1.0)
     ]
     for line in lines[:SHOWN]:
@@ -139,12 +145,14 @@ async def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]]) -> lis
     return lines
 
 
-async def _scores(reward: Reward, answers: Sequence[tuple[Problem, str]]) -> list[Grade]:
+async def _scores(
+    reward: Reward, answers: Sequence[tuple[Problem, str]], held: HeldCalls
+) -> list[Grade]:
     seats = asyncio.Semaphore(AT_ONCE)
 
     async def scored(problem: Problem, text: str) -> Grade:
         async with seats:
-            return await reward.of_record(_answered(problem, text))
+            return await reward.of_record(_answered(problem, text), held)
 
     return await asyncio.gather(*(scored(*answer) for answer in answers))
 

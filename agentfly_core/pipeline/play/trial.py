@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.authoring.event_loop import run
-from agentfly_core.authoring.reward import Reward, score_here
+from agentfly_core.authoring.event_loop import HeldCalls, run, without_held_calls
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
@@ -20,6 +22,7 @@ from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
 from agentfly_core.pipeline.playing import of_split, rollout_spec
+from agentfly_core.pipeline.workers.job import Blame
 from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import RolloutSpec
@@ -107,13 +110,20 @@ def _by_playing(
 ) -> dict[str, dict[str, bool | str]]:
     """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
     encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
-    with resources_for(spec.limits) as resources:
-        for name, policy in policies.items():
-            template = spec.template
-            sampler = Scripted(encode, template.stop_tokens[0], policy, writer(template))
-            played, _, _ = run(collect(specs, spec, sampler, lambda _: None, resources))
-            solved[name] = _solved(tasks, played)
+    for name, policy in policies.items():
+        template = spec.template
+        sampler = Scripted(encode, template.stop_tokens[0], policy, writer(template))
+        solved[name] = _solved(tasks, without_held_calls(partial(_played, spec, specs, sampler)))
     return solved
+
+
+def _played(
+    spec: RolloutSpec, specs: Sequence[EpisodeSpec], sampler: Scripted, held: HeldCalls
+) -> list[Trajectory]:
+    with resources_for(spec.limits) as resources:
+        marked = Blame.held(held).mark(specs)
+        played, _, _ = run(collect(marked, spec, sampler, lambda _: None, resources))
+        return played
 
 
 def _without_judges(spec: RolloutSpec) -> RolloutSpec:

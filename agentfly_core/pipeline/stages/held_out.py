@@ -6,15 +6,15 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_test
 from agentfly_core.pipeline.produce import find
-from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
+from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.records.dataset import split
 from agentfly_core.store.artifact import Artifact, Pointer
 
 
 def held_out(
     experiment: Experiment,
-    services: RolloutServices,
+    player: JobPlayer,
     policy: Pointer,
     data: Pointer,
     name: str,
@@ -29,4 +29,4 @@ def held_out(
     settings, problems = experiment.settings, split(experiment.store.open(data), name)
     assigned = of_test(settings.evaluate, settings.data_seed, problems, name)
     mine = Shard("evaluate", step, assigned, shard)
-    return services.player.do(mine.job(target, policy, step, settings.rollout.shard))
+    return player.do(mine.job(target, policy, step, settings.rollout.shard))

@@ -25,7 +25,7 @@ def update(
         return reused(policy_made)
     learner = services.learner
     retention.require_space(run.store, run.experiment.sizes(policy), learner.busy())
-    services.rest()
+    services.player.rest()
     policy_updates.catch_up(run, learner, step)
     retain = partial(retention.retain, run, step)
     save = partial(learner.begin, then=retain) if retention.keeps_state(run, step) else None
@@ -37,5 +37,5 @@ def update(
 
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state of a step that becomes the run's last, unless it exists."""
-    services.rest()
+    services.player.rest()
     policy_updates.keep_state(run, services.learner, step)

@@ -8,8 +8,8 @@ from functools import cached_property
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.produce import find
-from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.pipeline.stages.shard import Shard
+from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec
@@ -41,7 +41,7 @@ class RoundEpisodes:
 
 
 def rollout(
-    services: RolloutServices, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
+    player: JobPlayer, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
 ) -> Artifact:
     """Play one shard of a step's episodes with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
@@ -51,4 +51,4 @@ def rollout(
     if published := find(run.store, target):
         return published
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-    return services.player.do(mine.job(target, policy, version, run.settings.rollout.shard))
+    return player.do(mine.job(target, policy, version, run.settings.rollout.shard))

@@ -8,7 +8,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.models.adapter_artifact import config_of
 from agentfly_core.models.model_config import require_positions
 from agentfly_core.pipeline import playing
-from agentfly_core.pipeline.services import tokenizer_of
+from agentfly_core.pipeline.workers.samplers import tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.store.artifact import Pointer
 

@@ -16,19 +16,19 @@ from agentfly_core.pipeline import retention, update
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
-from agentfly_core.pipeline.workers.job import DemonstrationJob
+from agentfly_core.pipeline.workers.job import DemonstrationJob, JobPlayer
 from agentfly_core.records.dataset import split
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 
 
 def demonstrate(
-    experiment: Experiment, services: TrainingServices, model: Artifact, data: Artifact
+    experiment: Experiment, player: JobPlayer, model: Artifact, data: Artifact
 ) -> Artifact:
     """Play and publish demonstrations, after the rewards have scored some."""
     target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
     job = DemonstrationJob(target, Pointer(data.uri, data.digest))
-    return find(experiment.store, target) or services.player.do(job)
+    return find(experiment.store, target) or player.do(job)
 
 
 def choose(
@@ -68,7 +68,7 @@ def warm_start(
         return policy
     saving = services.learner.busy()
     retention.require_space(experiment.store, experiment.sizes(model), saving)
-    services.rest()
+    services.player.rest()
     job = update.warm_start_job(experiment, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)
     return update.publish(

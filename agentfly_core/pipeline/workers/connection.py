@@ -1,31 +1,23 @@
-"""The connection to a worker, and the memory in which it wrote down its calls."""
+"""A running worker, and the memory in which it records its calls."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import select
 import signal
-import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from types import TracebackType
+from pathlib import Path
 
 from agentfly_core.authoring import call_table
 from agentfly_core.authoring.call_table import CallRecord
 from agentfly_core.authoring.event_loop import LONGEST
-from agentfly_core.pipeline.workers.messages import (
-    FROM_WORKER,
-    FromWorker,
-    MessageLine,
-    ToWorker,
-    table_of,
-)
-from agentfly_core.system.service import Service
+from agentfly_core.pipeline.workers.messages import FromWorker, GivenUp, ToWorker, decoded, encoded
+from agentfly_core.system.guarded import GuardedProcess
 
+PROGRAM = "agentfly_core.pipeline.workers.program"
 LOOK = 1.0
 MARGIN = 5.0
 """Seconds that a silent worker has beyond the limits of its calls."""
@@ -68,85 +60,71 @@ class Disconnected(Exception):
 
 
 class Connection:
-    """A connection to the worker of a service, as a block; raises OSError if none listens."""
+    """A worker's process: `Connection({"TMPDIR": "/tmp/agentfly-x1/worker.sock.d"}, log)`."""
 
-    def __init__(self, service: Service) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(service.address)
-        self._socket.settimeout(LOOK)
-        self._line = MessageLine(self._socket)
-        self._service, self._starts = service, service.starts
-        self._pid, self._table = 0, mmap.mmap(-1, call_table.ROWS * call_table.ROW)
-        self._how, self._blamed = "", list[CallRecord]()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._socket.close()
-
-    def watch(self, pid: int) -> None:
-        """Look at the calls of the worker with this process id from now on."""
-        self._pid = pid
-        with table_of(self._service, pid).open("rb") as file:
-            self._table = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    def __init__(self, env: Mapping[str, str], log: Path) -> None:
+        self._log, self._given_up = log, GivenUp("", ())
+        memory = os.memfd_create("calls")
+        os.ftruncate(memory, call_table.SIZE)
+        self._table = mmap.mmap(memory, call_table.SIZE)
+        with log.open("ab") as output:
+            self._process = GuardedProcess(PROGRAM, env, output.fileno(), memory)
+        os.close(memory)
 
     @property
     def is_gone(self) -> bool:
         """Whether a worker without a job has died."""
-        readable = select.select([self._socket], [], [], 0)[0]
-        with suppress(ConnectionResetError):
-            return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
-        return True
+        return self._process.lines.at_end
 
     def send(self, message: ToWorker) -> None:
         """Send a message; raises Disconnected."""
         try:
-            self._line.send(message)
+            self._process.lines.send(encoded(message))
         except OSError as error:
             raise Disconnected from error
 
     def received(self) -> FromWorker | None:
-        """The next message, or None after LOOK seconds; raises Disconnected."""
+        """The next message, or None after LOOK seconds; raises Disconnected.
+
+        A worker is killed if its threads stood still for longer than the limits of its calls.
+        """
         try:
-            return FROM_WORKER.validate_json(self._line.receive())
+            message = decoded(self._process.lines.receive(LOOK))
         except TimeoutError:
+            self._kill_if_silent()
             return None
         except (OSError, EOFError) as error:
             raise Disconnected from error
+        if isinstance(message, GivenUp):
+            self._given_up = message
+        assert isinstance(message, FromWorker)
+        return message
 
     def kill(self) -> None:
-        """End the worker; its supervisor ends all its children."""
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        """Kill the worker; callable from any thread."""
+        self._process.kill()
 
-    def blame(self, how: str, *calls: CallRecord) -> None:
-        """Say why the worker ends, and by which calls."""
-        self._how, self._blamed = how, [*calls]
-
-    def kill_if_silent(self) -> None:
-        """Kill a worker if its threads stood still for longer than the limits of its calls."""
-        if not self._pid:
-            return
-        running = call_table.running(self._table)
-        longest = max((call.longest for call in running), default=LONGEST)
-        if time.monotonic() - call_table.heartbeat(self._table) > longest + MARGIN:
-            self.blame(f"kept its process from running for more than {longest:g} s", *running)
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGUSR1)
-            time.sleep(STACKS_SECONDS)
-            self.kill()
+    def end(self) -> None:
+        """End the worker and all that it started."""
+        self._process.end()
 
     def death(self) -> Death:
-        """How the worker died."""
+        """How the worker died, also written to its log."""
+        cause = self._process.cause()
+        with self._log.open("a") as log:
+            log.write(f"--- ended: {cause}\n")
         running, calls = call_table.running(self._table), call_table.calls(self._table)
-        if self._how:
-            return Death(self._how, True, self._blamed, calls)
-        code = self._service.exit_code(self._starts)
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Death(f"ended its process: {name}", code != -signal.SIGKILL, running, calls)
+        if self._given_up.how:
+            return Death(self._given_up.how, True, self._given_up.calls, calls)
+        certain = cause != signal.SIGKILL.name
+        return Death(f"ended its process: {cause}", certain, running, calls)
+
+    def _kill_if_silent(self) -> None:
+        beat, running = call_table.heartbeat(self._table), call_table.running(self._table)
+        longest = max((call.longest for call in running), default=LONGEST)
+        if beat and time.monotonic() - beat > longest + MARGIN:
+            how = f"kept its process from running for more than {longest:g} s"
+            self._given_up = GivenUp(how, (*running,))
+            self._process.dump_stacks()
+            time.sleep(STACKS_SECONDS)
+            self._process.kill()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from agentfly_core.authoring.event_loop import HeldCalls
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -39,7 +40,7 @@ Job = RolloutJob | DemonstrationJob
 
 
 class JobPlayer(Protocol):
-    """Does jobs, in this process or in workers."""
+    """Plays the jobs of a session, in this process or in workers."""
 
     def do(self, job: Job) -> Artifact:
         """Play and publish; raises SamplerLost, PromptTooLong, NoReply, EpisodeBroken, GateClosed
@@ -66,6 +67,11 @@ class Blame:
         """The blame stored by earlier attempts, also in other processes."""
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
+
+    @classmethod
+    def held(cls, calls: HeldCalls) -> Blame:
+        """Fail the episodes of calls that held the event loop."""
+        return cls({episode: reason for (_, episode), reason in calls.items()})
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
         """Store that an episode ended a worker."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.authoring.event_loop import forget_interrupt, interrupt
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
@@ -71,6 +72,13 @@ class LocalPlayer:
     def rest(self) -> None:
         """See JobPlayer."""
         self.services.rest()
+
+    def end(self) -> None:
+        """Cancel the job of another thread, and wait for its end."""
+        if self._turn.locked():
+            interrupt()
+            with self._turn:
+                forget_interrupt()
 
     def load(self, job: Job) -> dict[str, float]:
         """Load the policy of a job; returns the seconds, `{"time/swap": 0.4}`."""

@@ -1,26 +1,23 @@
-"""Messages between a session and its workers: lines of JSON on a UNIX socket."""
+"""Messages between a session and its workers: lines of JSON on a socket."""
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any, get_args
 
-from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
+from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
 
 from agentfly_core.authoring.call_table import CallRecord
 from agentfly_core.inference.sampler import NoReply, SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
-from agentfly_core.pipeline.workers.job import DemonstrationJob, RolloutJob
+from agentfly_core.pipeline.workers.job import Blame, DemonstrationJob, RolloutJob
 from agentfly_core.rollout.rules import PromptTooLong
 from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.progress import Progress
-from agentfly_core.system.service import Service
 
 ERRORS = {
     kind.__name__: kind
@@ -30,6 +27,7 @@ ERRORS = {
         GateClosed,
         PromptTooLong,
         EpisodeBroken,
+        CancelledError,
         ValueError,
         FileNotFoundError,
     )
@@ -51,11 +49,10 @@ class Setup:
     store: str
     cache: str
     pinned: Mapping[str, str]
-    model: Mapping[str, str]
+    model: Pointer
     sampler: str
     path: tuple[str, ...]
     folder: str
-    kind: Literal["setup"] = "setup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,40 +60,40 @@ class Assigned:
     """A job, after earlier attempts; `metrics` are already measured, `{"time/swap": 0.4}`."""
 
     job: RolloutJob | DemonstrationJob
-    failed: Mapping[str, str]
-    suspects: tuple[str, ...]
+    blame: Blame
     metrics: Mapping[str, float]
-    kind: Literal["job"] = "job"
 
 
 @dataclass(frozen=True, slots=True)
 class End:
     """The worker closes its environments and ends."""
 
-    kind: Literal["end"] = "end"
-
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The session wants no result of the job; answered by Cancelled, or by the result."""
+    """The session wants no result of the job."""
 
-    kind: Literal["cancel"] = "cancel"
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question before a request to a chat service."""
+
+    service: str
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """The answer to Asked; `refusal` is the error of a spent budget."""
 
-    refusal: str = ""
-    kind: Literal["allowed"] = "allowed"
+    refusal: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
-    """Progress of the job."""
+class Spent:
+    """Tokens of an answer of a chat service."""
 
-    progress: Progress
-    kind: Literal["progress"] = "progress"
+    service: str
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +103,7 @@ class Logged:
     logger: str
     level: int
     text: str
-    once: str = ""
-    kind: Literal["log"] = "log"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question before a request to a chat service."""
-
-    service: str
-    kind: Literal["asked"] = "asked"
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Tokens of an answer of a chat service."""
-
-    service: str
-    tokens: int
-    kind: Literal["spent"] = "spent"
+    once: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +112,24 @@ class JobDone:
 
     artifact: Pointer
     worn: bool
-    kind: Literal["done"] = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error of the job: `Failed("GateClosed", "9 of 64 episodes failed ...")`."""
+    """An error of the job: `Failed("GateClosed", "9 of 64 episodes failed ...", False)`.
 
-    error: str
+    Other kinds than ERRORS have their traceback as text.
+    """
+
+    kind: str
     text: str
-    kind: Literal["failed"] = "failed"
+    worn: bool
 
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The job was cancelled."""
-
-    kind: Literal["cancelled"] = "cancelled"
+    @property
+    def error(self) -> Exception:
+        """It as an exception."""
+        kind = ERRORS.get(self.kind, RuntimeError)
+        return kind.__new__(kind, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,49 +140,22 @@ class GivenUp:
 
     how: str
     calls: tuple[CallRecord, ...]
-    kind: Literal["given up"] = "given up"
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The worker is ready for jobs."""
-
-    pid: int
-    kind: Literal["ready"] = "ready"
 
 
 ToWorker = Setup | Assigned | Cancel | End | Allowed
-FromWorker = Reported | Logged | Asked | Spent | JobDone | Failed | Cancelled | GivenUp | Ready
-TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])
-FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
-    Annotated[FromWorker, Field(discriminator="kind")]
-)
+FromWorker = Progress | Logged | Asked | Spent | JobDone | Failed | GivenUp
+_ADAPTERS = {
+    kind.__name__: TypeAdapter[ToWorker | FromWorker](kind)
+    for kind in get_args(ToWorker | FromWorker)
+}
 
 
-def table_of(service: Service, pid: int) -> Path:
-    """The file with the calls of a worker."""
-    return service.scratch / f"calls-{pid}"
+def encoded(message: ToWorker | FromWorker) -> bytes:
+    """A message as a line: `["Spent", {"service": "judge", "tokens": 12}]`."""
+    return to_json([type(message).__name__, message])
 
 
-@dataclass(frozen=True)
-class MessageLine:
-    """One side of the connection; may be written from any thread, is read by one."""
-
-    socket: socket.socket
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-    _rest: bytearray = field(default_factory=bytearray)
-
-    def send(self, message: ToWorker | FromWorker) -> None:
-        """Send a message; raises OSError if the other side is gone."""
-        with self._turn:
-            self.socket.sendall(to_json(message) + b"\n")
-
-    def receive(self) -> bytes:
-        """The next line; raises TimeoutError after the socket's timeout, and EOFError."""
-        while (end := self._rest.find(b"\n")) < 0:
-            if not (more := self.socket.recv(1 << 20)):
-                raise EOFError("the other side is gone")
-            self._rest.extend(more)
-        line = bytes(self._rest[:end])
-        del self._rest[: end + 1]
-        return line
+def decoded(line: bytes) -> ToWorker | FromWorker:
+    """The message of a line."""
+    name, content = from_json(line)
+    return _ADAPTERS[name].validate_python(content)

@@ -8,28 +8,29 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.user_code import code_of
-from agentfly_core.inference.endpoints.budget import Budget
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.workers.connection import Death
 from agentfly_core.pipeline.workers.job import Blame, Job, RolloutJob
 from agentfly_core.pipeline.workers.messages import Setup
-from agentfly_core.pipeline.workers.process import WorkerDied, WorkerProcess
+from agentfly_core.pipeline.workers.process import WorkerDied, WorkerProcess, worker
+from agentfly_core.pipeline.workers.samplers import sampler_at
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import timing
 from agentfly_core.store.store import Store
-from agentfly_core.system.service import Service, new_address, supervised
+from agentfly_core.system.service import end_orphans
 
-PROGRAM = "agentfly_core.pipeline.workers.program"
+if TYPE_CHECKING:
+    from agentfly_core.inference.endpoints.chat_service import ChatService
+
 MOST_DEATHS = 3
-RESTARTS = 1_000_000
 logger = logging.getLogger(__name__)
 
 
@@ -147,39 +148,35 @@ def _lost(death: Death) -> str:
 
 
 @contextmanager
-def worker_processes(
-    setup: Setup, count: int, budgets: Mapping[str, Budget], owner: str, logs: Path
-) -> Iterator[Sequence[WorkerProcess]]:
-    """Start workers; `owner` is the uid of their run.
+def worker_pool(
+    experiment: Experiment,
+    model: Pointer,
+    server: str,
+    chats: Mapping[str, ChatService],
+    owner: str,
+    logs: Path,
+) -> Iterator[WorkerPool]:
+    """Start the workers of a site; `owner` is the uid of their run, `server` the address of vLLM,
+    or empty.
 
     Raises RuntimeError for an environment still in use at the end of the block.
     """
+    experiment.require_speakers_unchanged()
+    end_orphans(owner)
+    policies = OwnSamplers()
+    if server:
+        policies = ServedSampler(sampler_at(server, experiment, model, chats), experiment.store)
+    setup = _setup(experiment, model, server)
+    budgets = {name: chat.budget for name, chat in chats.items()}
     with ExitStack() as stack:
-        numbers = range(1, count + 1)
-        services = [stack.enter_context(_supervised(number, owner, logs)) for number in numbers]
-        processes = [WorkerProcess(service, setup, budgets) for service in services]
-        for process in processes:
-            stack.callback(process.end)
-        yield processes
+        processes = [
+            stack.enter_context(worker(number, setup, budgets, owner, logs))
+            for number in range(1, experiment.site.workers + 1)
+        ]
+        yield WorkerPool(experiment.store, policies, processes)
 
 
-def address_of(sampler: Sampler, site: Site) -> str:
-    """The address of a vLLM server; empty for samplers in the process that plays."""
-    if site.sampler != "vllm":
-        return ""
-    from agentfly_core.inference.vllm_client import VLLM  # loads aiohttp
-
-    return sampler.service.address if isinstance(sampler, VLLM) else ""
-
-
-def _supervised(number: int, owner: str, logs: Path) -> AbstractContextManager[Service]:
-    address, log = new_address("worker"), logs / f"worker-{number}.log"
-    command = [sys.executable, "-u", "-m", PROGRAM, str(address)]
-    return supervised("worker", command, {}, address, log, owner, RESTARTS)
-
-
-def setup_of(experiment: Experiment, model: Pointer, sampler: str) -> Setup:
-    """The first message to workers; `sampler` is the address of vLLM, or empty."""
+def _setup(experiment: Experiment, model: Pointer, server: str) -> Setup:
     settings, site, store = experiment.settings, experiment.site, experiment.store
     return Setup(
         name=experiment.name,
@@ -189,8 +186,8 @@ def setup_of(experiment: Experiment, model: Pointer, sampler: str) -> Setup:
         store=store.uri,
         cache=str(store.root.parent),
         pinned=experiment.frozen,
-        model=Pointer(model.uri, model.digest).to_json(),
-        sampler=sampler,
+        model=Pointer(model.uri, model.digest),
+        sampler=server,
         path=tuple(sys.path),
         folder=os.getcwd(),
     )

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import suppress
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
 from agentfly_core.pipeline.workers.connection import Connection, Death, Disconnected
 from agentfly_core.pipeline.workers.job import Blame, Job
 from agentfly_core.pipeline.workers.messages import (
-    ERRORS,
     Allowed,
     Asked,
     Assigned,
     Cancel,
-    Cancelled,
     End,
     Failed,
-    FromWorker,
-    GivenUp,
     JobDone,
     Logged,
-    Ready,
-    Reported,
     Setup,
     Spent,
 )
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats.text import is_first
-from agentfly_core.system.progress import report
-from agentfly_core.system.service import Service
+from agentfly_core.system.progress import Progress, report
+from agentfly_core.system.service import Service, new_address
+from agentfly_core.system.supervisor import clean
 
-A = TypeVar("A", bound=FromWorker)
 END_SECONDS = 30.0
 
 
@@ -49,38 +44,35 @@ class WorkerDied(Exception):
 
 
 class WorkerProcess:
-    """A supervised worker: `WorkerProcess(service, Setup(...), budgets).do(job, blame, metrics)`.
+    """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    It is restarted after its death and does one job at a time.
+    It does one job at a time. After its death, or with calls that were given up, it is replaced.
     """
 
-    def __init__(self, service: Service, setup: Setup, budgets: Mapping[str, Budget]) -> None:
-        self._service, self._setup, self._budgets = service, setup, budgets
-        self._connection: Connection | None = None
+    def __init__(
+        self, env: Mapping[str, str], log: Path, setup: Setup, budgets: Mapping[str, Budget]
+    ) -> None:
+        self._env, self._log, self._setup, self._budgets = env, log, setup, budgets
         self._turn, self._ended = threading.Lock(), False
+        self._connection: Connection | None = None
+        self._connected()
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
         """Do a job; raises the errors of the job, WorkerDied, and CancelledError after `end`."""
         with self._turn:
             if self._ended:
                 raise CancelledError
-            if self._connection and self._connection.is_gone:  # no death of this job
-                self._connection = None
-            here = self._connection = self._connection or self._connected()
+            here = self._connected()
             try:
-                here.send(Assigned(job, blame.failed, tuple(blame.suspects), metrics))
-                done = self._answer(here, JobDone)
+                here.send(Assigned(job, blame, metrics))
+                return self._result(here)
             except Disconnected:
                 self._connection = None
-                with here:
-                    raise WorkerDied(here.death()) from None
+                raise WorkerDied(here.death()) from None
             except BaseException as error:  # it is raised again
                 if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
-                    self._cancel(here)
+                    self._stop(here, Cancel())
                 raise
-            if done.worn:
-                self._end()
-            return done.artifact
 
     def end(self) -> None:
         """Have it close its environments and end, and cancel the job of another thread.
@@ -96,88 +88,84 @@ class WorkerProcess:
             self._turn.release()
         self._end()
 
+    def _connected(self) -> Connection:
+        """The worker, or a new one."""
+        if self._connection and self._connection.is_gone:  # no death of this job
+            self._connection.death()
+            self._connection = None
+        if self._connection is None:
+            self._connection = Connection(self._env, self._log)
+            with suppress(Disconnected):  # noticed by the job
+                self._connection.send(self._setup)
+        return self._connection
+
     def _end(self) -> None:
         if here := self._connection:
             self._connection = None
-            with here, suppress(Disconnected):
-                here.send(End())
-                self._wait_for_end(here)
+            answer = self._stop(here, End())
+            here.end()
+            if isinstance(answer, Failed):
+                raise answer.error
 
-    def _connected(self) -> Connection:
-        made: list[Connection] = []
-
-        def connect() -> bool:
-            with suppress(OSError):
-                made.append(Connection(self._service))
-            return bool(made)
-
-        self._service.wait(connect)
-        here = made[0]
+    def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
+        """Send a message, and return the answer; kill a worker without one after END_SECONDS."""
         try:
-            here.send(self._setup)
-            here.watch(self._answer(here, Ready).pid)
+            here.send(message)
+            if answer := self._answer(here, END_SECONDS):
+                return answer
+            here.end()
         except Disconnected:
-            raise WorkerDied(here.death()) from None
-        return here
+            here.death()
+        self._connection = None
+        return None
 
-    def _answer(self, here: Connection, wanted: type[A]) -> A:
-        """The next message of a kind; others are handled. Kills a worker whose threads do not run.
+    def _result(self, here: Connection) -> Pointer:
+        answer = self._answer(here)
+        assert answer is not None
+        if answer.worn:
+            self._end()
+        if isinstance(answer, Failed):
+            raise answer.error
+        return answer.artifact
 
-        Raises Disconnected for a dead worker.
-        """
-        while not isinstance(message := here.received(), wanted):
-            match message:
-                case Reported(progress):
-                    report(progress)
-                case Logged():
-                    _log(message)
+    def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
+        """The end of a job, None after `seconds`; raises Disconnected for a dead worker."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            match message := here.received():
+                case JobDone() | Failed():
+                    return message
+                case Progress():
+                    report(message)
+                case Logged(logger, level, text, once):
+                    if not once or is_first(once):
+                        logging.getLogger(logger).log(level, "%s", text)
                 case Asked(name):
                     here.send(self._allowed(name))
                 case Spent(name, tokens):
                     self._budgets[name].spend(tokens)
-                case Failed(error, text):
-                    raise _error(error, text)
-                case Cancelled():
-                    raise CancelledError
-                case GivenUp(how, call):
-                    here.blame(how, *call)
-                case None:
-                    here.kill_if_silent()
-        return message
+        return None
 
     def _allowed(self, name: str) -> Allowed:
         try:
             self._budgets[name].take()
         except BudgetSpent as spent:
             return Allowed(str(spent))
-        return Allowed()
-
-    def _cancel(self, here: Connection) -> None:
-        """Have it drop its job, or end it after END_SECONDS."""
-        with suppress(Disconnected):
-            here.send(Cancel())
-            self._wait_for_end(here)
-
-    def _wait_for_end(self, here: Connection) -> None:
-        deadline = time.monotonic() + END_SECONDS
-        while time.monotonic() < deadline:
-            match here.received():
-                case Cancelled() | JobDone():
-                    return
-                case Failed(error, text):
-                    raise _error(error, text)
-                case Logged() as logged:
-                    _log(logged)
-        here.kill()
+        return Allowed("")
 
 
-def _error(name: str, text: str) -> Exception:
-    """An error of the worker; other kinds have their traceback as text."""
-    kind = ERRORS.get(name, RuntimeError)
-    return kind.__new__(kind, text)
+@contextmanager
+def worker(
+    number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
+) -> Iterator[WorkerProcess]:
+    """Start worker 1, 2, ... for the block; `owner` is the uid of its run.
 
-
-def _log(logged: Logged) -> None:
-    """Log a record of the worker; a warning with `once` only the first time."""
-    if not logged.once or is_first(logged.once):
-        logging.getLogger(logged.logger).log(logged.level, "%s", logged.text)
+    Raises RuntimeError for an environment still in use at the end.
+    """
+    service, log = Service("worker", str(new_address("worker"))), logs / f"worker-{number}.log"
+    process = WorkerProcess(service.claim(log, owner), log, setup, budgets)
+    try:
+        yield process
+    finally:
+        process.end()
+        clean(service.address)

@@ -1,10 +1,8 @@
 """The program of a worker: plays the jobs of a session, one at a time.
 
-    python -m agentfly_core.pipeline.workers.program SOCKET
-
-Its calls of authors' functions are in the file `calls-PID` of TMPDIR, which the session reads when
-this process dies or does not answer. SIGINT is ignored, and SIGUSR1 writes the stacks of all
-threads. `process` is the side of the session.
+Its calls of authors' functions are recorded in memory that the session reads when this process dies
+or does not answer. SIGINT is ignored, and SIGUSR1 writes the stacks of all threads. `process` is
+the side of the session.
 """
 
 from __future__ import annotations
@@ -12,6 +10,8 @@ from __future__ import annotations
 import faulthandler
 import gc
 import logging
+import math
+import mmap
 import os
 import queue
 import signal
@@ -25,148 +25,151 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.authoring import call_table
-from agentfly_core.authoring.event_loop import (
-    Interrupted,
-    LoopHeld,
-    forget_interrupt,
-    interrupt,
-)
+from agentfly_core.authoring.event_loop import Interrupted, LoopHeld, forget_interrupt, interrupt
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task, import_tasks
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.inference.endpoints.budget import Budget, BudgetSpent
-from agentfly_core.pipeline.services import (
-    chat_services,
-    endpoint_of,
-    local_player,
-    local_sampler,
-    vllm_sampler,
-)
-from agentfly_core.pipeline.workers.job import Blame
+from agentfly_core.pipeline.services import local_player
 from agentfly_core.pipeline.workers.local import LocalPlayer
 from agentfly_core.pipeline.workers.messages import (
     ERRORS,
-    TO_WORKER,
     Allowed,
     Asked,
     Assigned,
     Cancel,
-    Cancelled,
     Failed,
+    FromWorker,
     GivenUp,
     JobDone,
     Logged,
-    MessageLine,
-    Ready,
-    Reported,
     Setup,
     Spent,
     ToWorker,
-    table_of,
+    decoded,
+    encoded,
 )
+from agentfly_core.pipeline.workers.samplers import chat_services, endpoint_of
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.text import fault, guard_logs
+from agentfly_core.system.guarded import Lines
 from agentfly_core.system.progress import listening
-from agentfly_core.system.service import Service
 
 BEAT = 0.5
 HELD_EXIT = 3
 
 
-def main(address: str) -> None:
-    """Serve one session."""
+def main(descriptor: int, calls: int) -> None:
+    """Serve one session on a socket; `calls` is the memory for the table of calls."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
-    call_table.renew(call_table.empty_file(table_of(Service("worker", address), os.getpid())))
+    call_table.renew(mmap.mmap(calls, call_table.SIZE))
+    os.close(calls)
     threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(address)
-        door.listen(1)
-        line = MessageLine(door.accept()[0])
+    session = _Session(socket.socket(fileno=descriptor))
     guard_logs()
-    logging.getLogger().addHandler(_ToSession(line))
+    logging.getLogger().addHandler(session)
     logging.getLogger().setLevel(logging.INFO)
-    with listening(lambda progress: line.send(Reported(progress))):
-        _served(line)
-    os._exit(0)  # the interpreter would wait for threads that authors' code left behind
+    with listening(session.send):
+        _served(session)
 
 
-class _Inbox:
-    """Messages from the session, read in a thread, which interrupts a job that is cancelled."""
+class _Session(logging.Handler):
+    """The session: gets messages and log records; its messages are read in a thread, which
+    interrupts a job that is cancelled.
+    """
 
-    def __init__(self, line: MessageLine) -> None:
-        self._line = line
-        self.messages, self.allowed = queue.Queue[ToWorker](), queue.Queue[Allowed]()
-        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+    def __init__(self, line: socket.socket) -> None:
+        super().__init__()
+        line.set_inheritable(False)
+        self._lines = Lines(line)
+        self.messages, self._allowed = queue.Queue[ToWorker](), queue.Queue[Allowed]()
+        threading.Thread(target=self._read, name="session", daemon=True).start()
+
+    def send(self, message: FromWorker) -> None:
+        """Send a message; callable from any thread."""
+        with suppress(OSError):  # the session is gone, and this process with it
+            self._lines.send(encoded(message))
+
+    def allowed(self, service: str) -> Allowed:
+        """Ask for a request to a chat service. The answer comes at once: the loop can wait."""
+        self.send(Asked(service))
+        return self._allowed.get()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        trace = f"\n{record.exc_text}" if record.exc_text else ""
+        text, once = f"{record.getMessage()}{trace}", getattr(record, "once", "")
+        self.send(Logged(record.name, record.levelno, text, once))
 
     def _read(self) -> None:
-        with suppress(OSError, EOFError):  # the session is gone, and this process with it
+        with suppress(OSError, EOFError):  # as above
             while True:
-                match message := TO_WORKER.validate_json(self._line.receive()):
+                match message := decoded(self._lines.receive(math.inf)):
                     case Cancel():
                         interrupt()
                     case Allowed():
-                        self.allowed.put(message)
+                        self._allowed.put(message)
                     case _:
+                        assert isinstance(message, ToWorker)
                         forget_interrupt()  # here, since a Cancel comes after its job
                         self.messages.put(message)
 
 
-def _served(line: MessageLine) -> None:
+def _served(session: _Session) -> None:
     """Do jobs until the session ends them. Errors of the setup and of closing environments are
     raised in the session.
     """
-    inbox = _Inbox(line)
-    setup = inbox.messages.get()
+    setup = session.messages.get()
     assert isinstance(setup, Setup)
     try:
-        with _player(setup, line, inbox) as player:
+        with _player(setup, session) as player:
             # with Python's defaults collections take half of the time of scripted episodes
             gc.freeze()
             gc.set_threshold(20_000)
-            line.send(Ready(os.getpid()))
-            while isinstance(message := inbox.messages.get(), Assigned):
-                _do(message, player, setup.sampler, line)
+            while isinstance(message := session.messages.get(), Assigned):
+                _do(message, player, setup.sampler, session)
     except LoopHeld as held:
         faulthandler.dump_traceback()
-        line.send(GivenUp(held.how, (held.call,) if held.call else ()))
+        session.send(GivenUp(held.how, (held.call,) if held.call else ()))
         os._exit(HELD_EXIT)
     except Exception as error:  # raised again in the session
-        line.send(_failed(error))
+        session.send(_failed(error))
 
 
-def _do(message: Assigned, player: LocalPlayer, sampler: str, line: MessageLine) -> None:
+def _do(message: Assigned, player: LocalPlayer, sampler: str, session: _Session) -> None:
     """Do a job, and send its artifact or its error."""
-    blame = Blame(message.failed, message.suspects)
     try:
         metrics = message.metrics if sampler else player.load(message.job)
-        artifact = player.play(message.job, blame, metrics)
+        artifact = player.play(message.job, message.blame, metrics)
         if not sampler:
             player.rest()
-        worn = bool(call_table.table.given_up)
-        line.send(JobDone(Pointer(artifact.uri, artifact.digest), worn))
+        session.send(JobDone(Pointer(artifact.uri, artifact.digest), _worn()))
     except LoopHeld:
         raise
     except Interrupted:
-        line.send(Cancelled())
+        session.send(Failed("CancelledError", "", _worn()))
     except Exception as error:  # raised again in the session
-        line.send(_failed(error))
+        session.send(_failed(error))
 
 
 def _failed(error: Exception) -> Failed:
     for kind in type(error).__mro__:
         if kind.__name__ in ERRORS:
-            return Failed(kind.__name__, str(error))
-    return Failed("", f"{tracebacks.trace(error)}\n{fault(error)}")
+            return Failed(kind.__name__, str(error), _worn())
+    return Failed("", f"{tracebacks.trace(error)}\n{fault(error)}", _worn())
+
+
+def _worn() -> bool:
+    return bool(call_table.table.given_up)
 
 
 @contextmanager
-def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPlayer]:
+def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     """Start the player; raises ValueError for edited code."""
     os.chdir(setup.folder)
     sys.path[:] = setup.path
@@ -179,17 +182,10 @@ def _player(setup: Setup, line: MessageLine, inbox: _Inbox) -> Iterator[LocalPla
     experiment = Experiment.of(
         setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares
     )
-    model, dtype = Pointer(**setup.model), settings.dtype
-    endpoint, divided = endpoint_of(store, model), experiment.divided_site
-    chats = chat_services(store, divided, settings.agent.speakers, endpoint)
+    chats = chat_services(experiment, endpoint_of(store, setup.model))
     for name, chat in chats.items():
-        chat.budget = _SessionBudget(name, line, inbox)
-    sampler = (
-        vllm_sampler(Service("vllm", setup.sampler), dtype, experiment.site)
-        if setup.sampler
-        else local_sampler(store, settings.template, dtype, divided, model, chats)
-    )
-    with local_player(experiment, model, sampler, chats) as player:
+        chat.budget = _SessionBudget(name, session)
+    with local_player(experiment, setup.model, setup.sampler, chats) as player:
         yield player
 
 
@@ -216,34 +212,18 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 class _SessionBudget(Budget):
     """The budget of a chat service, which the session counts for all its workers."""
 
-    def __init__(self, name: str, line: MessageLine, inbox: _Inbox) -> None:
+    def __init__(self, name: str, session: _Session) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)
-        self._service, self._line, self._inbox = name, line, inbox
+        self._service, self._session = name, session
 
     def take(self) -> None:
-        """Ask the session. It answers at once, so the event loop can wait."""
-        self._line.send(Asked(self._service))
-        if refusal := self._inbox.allowed.get().refusal:
+        """Ask the session."""
+        if refusal := self._session.allowed(self._service).refusal:
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Tell the session."""
-        self._line.send(Spent(self._service, tokens))
-
-
-class _ToSession(logging.Handler):
-    """Sends log records to the session."""
-
-    def __init__(self, line: MessageLine) -> None:
-        super().__init__()
-        self._line = line
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        trace = f"\n{record.exc_text}" if record.exc_text else ""
-        once = getattr(record, "once", "")
-        with suppress(OSError):  # the session is gone, and this process with it
-            self._line.send(Logged(record.name, record.levelno, f"{text}{trace}", once))
+        """Report to the session."""
+        self._session.send(Spent(self._service, tokens))
 
 
 def _beat() -> None:
@@ -253,4 +233,4 @@ def _beat() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*map(int, sys.argv[1:]))

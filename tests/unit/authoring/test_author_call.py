@@ -19,7 +19,8 @@ from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.calling import call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.event_loop import run
-from agentfly_core.authoring.reward import reward, score_here
+from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.scoring import score_here
 from agentfly_core.authoring.tool import tool
 from agentfly_core.records.trajectory import Observation, Problem, Trajectory
 from agentfly_core.rollout.resources import ResourceManager, resources_for

@@ -12,7 +12,8 @@ import pytest
 from agentfly_core.authoring import event_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.event_loop import LoopHeld, run
-from agentfly_core.authoring.reward import reward, score_here
+from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.scoring import score_here
 from agentfly_core.authoring.tool import tool
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import Episode

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.reward import Reward, reward, score
+from agentfly_core.authoring.reward import Reward, reward
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.records.trajectory import (
     Ending,

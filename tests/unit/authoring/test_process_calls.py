@@ -18,7 +18,8 @@ from pydantic import TypeAdapter
 
 from agentfly_core.authoring import process_calls, process_worker
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.authoring.reward import Reward, reward, score
+from agentfly_core.authoring.reward import Reward, reward
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import (
     Observation,
@@ -28,6 +29,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Unscored,
 )
+from agentfly_core.system import guarded
 from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from tests.support.project import ROOT
@@ -57,8 +59,8 @@ async def test_a_process_whose_parent_hangs_ends_with_it(monkeypatch: pytest.Mon
     parent = asked.parent()
     assert parent is not None
     parent.suspend()
-    monkeypatch.setattr(process_calls, "END_SECONDS", 0.01)
-    (process,) = [one for one in process_calls._idle if one._parent.pid == parent.pid]
+    monkeypatch.setattr(guarded, "END_SECONDS", 0.01)
+    (process,) = [one for one in process_calls._idle if one._guardian.pid == parent.pid]
     assert process.end() == "SIGKILL"
     asked.wait(LIMIT)
     assert not process.alive
@@ -238,6 +240,7 @@ def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told
 def test_its_processes_die_with_ours() -> None:
     program = """
 import asyncio, os, signal, sys
+from agentfly_core.system import guarded
 from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from agentfly_core.records.trajectory import Problem, ToolCall

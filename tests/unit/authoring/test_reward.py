@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.reward import Reward, combined, reward, score
+from agentfly_core.authoring.reward import Reward, reward
+from agentfly_core.authoring.scoring import combined, score
 from agentfly_core.records.trajectory import (
     Ending,
     Problem,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentfly_core.authoring.reward import Reward, reward, score
+from agentfly_core.authoring.reward import Reward, reward
+from agentfly_core.authoring.scoring import score
 from agentfly_core.records.trajectory import Ending, Score, Scored, Trajectory, Unscored
 from agentfly_core.testing.trajectories import trajectory, turn
 

@@ -19,13 +19,10 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.inference.endpoint import EndpointSampler
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.services import (
-    RolloutServices,
-    chat_services,
-    frozen_speakers,
-    rollout_services,
-)
+from agentfly_core.pipeline.services import rollout_services
+from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
+from agentfly_core.pipeline.workers.samplers import chat_services, frozen_speakers
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
@@ -45,9 +42,7 @@ def experiment(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experim
 
 
 def speakers_of(here: Experiment, tokenizer: Any) -> dict[str, Frozen]:
-    speakers, dtype = here.settings.agent.speakers, here.settings.dtype
-    chats = chat_services(here.store, here.site, speakers)
-    return frozen_speakers(here.store, speakers, here.site, dtype, tokenizer, chats)
+    return frozen_speakers(here, tokenizer, chat_services(here))
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
@@ -179,9 +174,9 @@ def test_roles_of_one_policy_share_a_sampler(tmp_path: Path, nano: Path) -> None
     assert [one.name for one in speakers.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
 
 
-def playing(services: RolloutServices) -> LocalServices:
-    assert isinstance(services.player, LocalPlayer)
-    return services.player.services
+def playing(player: JobPlayer) -> LocalServices:
+    assert isinstance(player, LocalPlayer)
+    return player.services
 
 
 def test_a_service_in_two_roles_has_one_budget(
@@ -189,8 +184,8 @@ def test_a_service_in_two_roles_has_one_budget(
 ) -> None:
     here = experiment(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
     plays = inputs.policy_named(here, "endpoint:gpt", inputs.base_model)
-    with rollout_services(here, plays, "owner", tmp_path) as services:
-        here = playing(services)
+    with rollout_services(here, plays, "owner", tmp_path) as player:
+        here = playing(player)
         critic, judge = here.frozen["critic"], here.frozen["judge"]
         assert isinstance(here.sampler, EndpointSampler)
         assert isinstance(critic, FrozenEndpoint) and isinstance(judge, FrozenEndpoint)
@@ -206,9 +201,9 @@ def test_frozen_policies_rest_with_the_sampler(
     monkeypatch.setattr(TransformersSampler, "rest", lambda sampler: rested.append(sampler))
     with rollout_services(
         here, inputs.policy_named(here, "endpoint:gpt", inputs.base_model), "owner", tmp_path
-    ) as services:
-        services.rest()
-        critic = playing(services).frozen["critic"]
+    ) as player:
+        player.rest()
+        critic = playing(player).frozen["critic"]
         assert isinstance(critic, FrozenPolicy) and rested == [critic.sampler]
 
 

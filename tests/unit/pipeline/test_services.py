@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.config.site import Site
 from agentfly_core.inference import in_process as sampling
-from agentfly_core.pipeline.services import in_process
+from agentfly_core.pipeline.workers.samplers import in_process
 from tests.support.experiments import experiment
 
 

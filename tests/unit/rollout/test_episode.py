@@ -8,7 +8,8 @@ import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.reward import reward, score
+from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import Scripted

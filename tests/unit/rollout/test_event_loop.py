@@ -236,7 +236,7 @@ def test_closing_waits_for_no_start() -> None:
 
     kind = broken(start=start)
     with resources_for({kind: 1}) as here:
-        run(here.warmed([kind], 1, 3600))
+        run(here.warm([kind], 1, 3600))
         assert starting.wait(LIMIT)
     assert events() == [["start", "close"]]
 

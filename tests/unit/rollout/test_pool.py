@@ -206,7 +206,7 @@ async def test_a_warm_pool_starts_its_environments_together_and_before_the_first
 
     kind = broken(start=start)
     async with ResourceManager({kind: 3}) as resources:
-        resources.warm([kind], 8, LIMIT)
+        await resources.warm([kind], 8, LIMIT)
         async with lease(resources, kind, ONE, LIMIT):
             pass
     assert [room.events[0] for room in Room.made] == ["start"] * 3
@@ -217,7 +217,7 @@ async def test_a_warm_pool_starts_its_environments_together_and_before_the_first
 
 async def test_who_leases_while_others_start_takes_one_of_them() -> None:
     async with ResourceManager({Room: 8}) as resources:
-        resources.warm([Room], 2, LIMIT)
+        await resources.warm([Room], 2, LIMIT)
         async with lease(resources, Room, ONE, LIMIT), lease(resources, Room, TWO, LIMIT):
             pass
     assert sorted(events()) == [["start", "reset one", "close"], ["start", "reset two", "close"]]
@@ -234,7 +234,7 @@ async def test_no_more_are_warmed_than_are_asked_for() -> None:
 
     kind = broken(start=start)
     async with ResourceManager({kind: 8}) as resources:
-        resources.warm([kind], 2, LIMIT)
+        await resources.warm([kind], 2, LIMIT)
         await both.wait()
     assert events() == [["start", "close"]] * 2
 
@@ -249,11 +249,11 @@ async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_
 
     kind = broken(healthy=healthy)
     async with ResourceManager({kind: 8}) as resources:
-        resources.warm([kind], 2, LIMIT)
+        await resources.warm([kind], 2, LIMIT)
         async with lease(resources, kind, ONE, LIMIT), lease(resources, kind, TWO, LIMIT):
-            resources.warm([kind], 2, LIMIT)
+            await resources.warm([kind], 2, LIMIT)
         ill.append(Room.made[0])
-        resources.warm([kind], 2, LIMIT)
+        await resources.warm([kind], 2, LIMIT)
         async with lease(resources, kind, TWO, LIMIT), lease(resources, kind, TWO, LIMIT):
             assert len(Room.made) == 3
     assert [room.events.count("start") for room in Room.made] == [1, 1, 1]
@@ -271,7 +271,7 @@ async def test_an_idle_instance_that_has_grown_too_old_is_replaced_before_it_is_
     kind = broken(start=start)
     async with ResourceManager({kind: Limit(1, lifetime=1e-9)}) as resources:
         while len(Room.made) < 2:  # the first has to be idle to be looked at
-            resources.warm([kind], 1, LIMIT)
+            await resources.warm([kind], 1, LIMIT)
             await asyncio.sleep(0)
         await started.wait()
         assert events() == [["start", "close"], ["start"]]
@@ -292,7 +292,7 @@ async def test_what_could_not_be_warmed_is_started_by_the_lease_that_needs_it(fa
 
     kind = broken(**{fails: start if fails == "start" else fail_once})
     async with ResourceManager({kind: 1}) as resources:
-        resources.warm([kind], 1, LIMIT)
+        await resources.warm([kind], 1, LIMIT)
         async with lease(resources, kind, ONE, LIMIT) as room:
             assert room is attempts[1]
 

@@ -217,7 +217,7 @@ async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
         return "played"
 
     async with ResourceManager({Moody: 4}) as resources:
-        resources.warm([Moody], 4, LIMIT)
+        await resources.warm([Moody], 4, LIMIT)
         visits = [asyncio.create_task(visit(number)) for number in range(100)]
         await asyncio.sleep(0)
         for task in visits[::13]:

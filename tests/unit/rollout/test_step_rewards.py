@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.reward import score
+from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import StepResult, tool
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, ToolCall, Trajectory

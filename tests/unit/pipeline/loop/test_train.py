@@ -84,7 +84,8 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 
 def trained_until(run: Run, learner: Scripted, until: float) -> tuple[Artifact, Run]:
-    services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
+    saving = AsyncCheckpointer(learner)  # type: ignore[arg-type]
+    services: Any = SimpleNamespace(player=None, learner=saving)
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
     run.remember_start(start)
     training = Training(run, Path("logs"), learner.stages, until)

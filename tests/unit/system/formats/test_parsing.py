@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from agentfly_core.system import parsing
+from agentfly_core.system.formats import parsing
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int) -> None:

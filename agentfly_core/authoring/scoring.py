@@ -1,0 +1,183 @@
+"""Scores of episodes by several rewards, with weights."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agentfly_core.authoring.event_loop import NONE_HELD, HeldCalls, run, without_held_calls
+from agentfly_core.authoring.reward import Grade, Reward
+from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
+from agentfly_core.records.trajectory import (
+    USABLE,
+    Ending,
+    Score,
+    Scored,
+    Trajectory,
+    Unscored,
+    is_usable,
+)
+
+AT_ONCE = 32
+
+
+async def score(
+    trajectories: Sequence[Trajectory],
+    rewards: Mapping[Reward, float],
+    main: str = "",
+    among: Sequence[Trajectory] = (),
+    held: HeldCalls = NONE_HELD,
+) -> list[Scored]:
+    """Scores of trajectories in order; `rewards` maps rewards to weights.
+
+    An episode of several speakers has one score, that of the trajectory that answered (see
+    `speakers.answering`; `main` is the agent's own). Observed scores come from the record.
+    `Scored.rewards` holds unweighted rewards by `name`, `name/part` and `name/speaker/role`. A
+    FAILED episode, or one with a missing reward or an unknown speaker (of these episodes or
+    `among`), is Unscored. Raises ValueError for two rewards of one name.
+    """
+    names = [reward.name for reward in rewards]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"Two rewards have the same name: {sorted(names)}; give one of them another, "
+            "`@reward(name=...)`."
+        )
+    seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
+    speakers = list(dict.fromkeys(one.speaker for one in among or trajectories))
+    episodes = by_episode(trajectories)
+    answered = [answering(episode, main) for episode in episodes]
+    for reward in rewards:
+        if reward.compares:
+            answered = await _compared(answered, reward, seats, held)
+    scored = (
+        _scored(one, episode, rewards, speakers, seats, held)
+        for one, episode in zip(answered, episodes, strict=True)
+    )
+    gathered = await asyncio.gather(*scored)
+    numbers = episode_numbers(trajectories)
+    scores = [iter(of_episode) for of_episode in gathered]
+    return [next(scores[number]) for number in numbers]
+
+
+def score_here(
+    trajectories: Sequence[Trajectory],
+    rewards: Mapping[Reward, float],
+    main: str,
+    among: Sequence[Trajectory] = (),
+) -> list[Scored]:
+    """Scores as `score`, on the event loop of this process. An episode of which a reward holds that
+    loop for too long is Unscored.
+    """
+    return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
+
+
+async def _compared(
+    answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: HeldCalls
+) -> list[Trajectory]:
+    """The episodes with what a reward that compares found of each, kept as what was observed."""
+    groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
+        one = answered[number]
+        if one.ending is not Ending.FAILED:
+            groups[one.problem.id, one.role].append(number)
+
+    async def compare(numbers: Sequence[int]) -> list[Grade]:
+        async with seats:
+            return await reward.of_records([answered[number] for number in numbers], held)
+
+    compared = list(answered)
+    for numbers, scores in zip(
+        groups.values(), await asyncio.gather(*map(compare, groups.values())), strict=True
+    ):
+        for number, score in zip(numbers, scores, strict=True):
+            observed = {**answered[number].observed, reward.name: score}
+            compared[number] = replace(answered[number], observed=observed)
+    return compared
+
+
+async def _scored(
+    answered: Trajectory,
+    episode: Sequence[Trajectory],
+    rewards: Mapping[Reward, float],
+    speakers: Sequence[str],
+    seats: asyncio.Semaphore,
+    held: HeldCalls,
+) -> list[Scored]:
+    """The scores of an episode's trajectories, in their order."""
+    if answered.ending is Ending.FAILED:
+        reason = Unscored(f"episode failed: {answered.error}")
+        return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
+    scores: dict[str, tuple[float, Grade]] = {}
+    async with seats:
+        for reward, weight in rewards.items():
+            score = await reward.of_record(answered, held)
+            if isinstance(score, Score) and (unknown := [*score.by_speaker.keys() - {*speakers}]):
+                score = Unscored(
+                    f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "
+                    f"episodes are {', '.join(speakers)}"
+                )
+            scores[reward.name] = weight, score
+    return [_held(scores, trajectory, trajectory.agent == answered.agent) for trajectory in episode]
+
+
+def _held(
+    scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
+) -> Scored:
+    """An episode's scores for a trajectory; turn rewards are those of the one that answered."""
+    own = dict(scores)
+    for name, (weight, score) in scores.items():
+        if isinstance(score, Score):
+            value = score.by_speaker.get(trajectory.speaker, score.value)
+            per_turn = score.per_turn if answered else ()
+            own[name] = weight, replace(score, value=value, per_turn=per_turn)
+    return replace(combined(trajectory.id, own), rewards=_by_name(scores))
+
+
+def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
+    """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
+
+    Unscored if one is missing or the sum is too large.
+    """
+    scores = {
+        name: (weight, score)
+        for name, (weight, score) in by_name.items()
+        if isinstance(score, Score)
+    }
+    rewards = _by_name(by_name)
+    if missing := [score.reason for _, score in by_name.values() if isinstance(score, Unscored)]:
+        return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
+    turns = [
+        [weight * value for value in score.per_turn]
+        for weight, score in scores.values()
+        if score.per_turn
+    ]
+    by_turn = tuple(_sum(column) for column in zip(*turns, strict=True))
+    total = _sum([weight * score.value for weight, score in scores.values()])
+    if all(map(is_usable, (total, *by_turn))):
+        return Scored(trajectory_id, rewards, by_turn, total)
+    terms = " + ".join(
+        f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
+    )
+    reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
+    return Scored(trajectory_id, rewards, (), Unscored(reason))
+
+
+def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
+    """Each reward, its parts and what it gave speakers apart, by the names in `Scored.rewards`."""
+    rewards: dict[str, float] = {}
+    for name, (_, score) in scores.items():
+        if isinstance(score, Score):
+            parts = {f"{name}/{part}": value for part, value in score.parts.items()}
+            apart = {apart_name(name, who): value for who, value in score.by_speaker.items()}
+            rewards |= {name: score.value, **parts, **apart}
+    return rewards
+
+
+def _sum(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # an infinity, or two that differ
+        return math.nan

@@ -1,0 +1,121 @@
+"""Processes that exchange lines with this one, and end with all that they started."""
+
+from __future__ import annotations
+
+import math
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agentfly_core.system.module_search import for_children
+
+GUARDIAN = "agentfly_core.system.guardian"
+END_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Lines:
+    """One side of a connection; may be written from any thread, is read by one."""
+
+    socket: socket.socket
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _rest: bytearray = field(default_factory=bytearray)
+
+    def send(self, line: bytes) -> None:
+        """Send a line; raises OSError if the other side is gone."""
+        with self._turn:
+            self.socket.sendall(line + b"\n")
+
+    def receive(self, seconds: float) -> bytes:
+        """The next line; raises TimeoutError after `seconds`, EOFError and OSError."""
+        deadline = time.monotonic() + seconds
+        while (end := self._rest.find(b"\n")) < 0:
+            if not self._readable(deadline - time.monotonic()):
+                raise TimeoutError
+            if not (more := self.socket.recv(1 << 20)):
+                raise EOFError
+            self._rest.extend(more)
+        line = bytes(self._rest[:end])
+        del self._rest[: end + 1]
+        return line
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the other side is gone and everything is read."""
+        try:
+            return self._readable(0) and not self.socket.recv(1, socket.MSG_PEEK)
+        except ConnectionResetError:
+            return True
+
+    def _readable(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(None if seconds == math.inf else 1000 * max(0.0, seconds)))
+
+
+class GuardedProcess:
+    """A module in a process of its own: `GuardedProcess("my_module", {}, 2, table)`.
+
+    Its arguments are the file descriptors of a socket and of `table`. `env` extends this process's
+    environment without secrets of the servers. `output` is a file descriptor, None for the output
+    of this process. It ends with this process.
+    """
+
+    def __init__(
+        self, module: str, env: Mapping[str, str], output: int | None = None, *files: int
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        self.lines = Lines(ours)
+        with theirs:
+            numbers = [theirs.fileno(), *files]
+            self._guardian = subprocess.Popen(
+                [sys.executable, "-u", "-m", GUARDIAN, module, *map(str, numbers)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=numbers,
+                start_new_session=True,
+                env={**for_children(), **env},
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._guardian.poll() is None
+
+    def dump_stacks(self) -> None:
+        """Send it SIGUSR1."""
+        self._guardian.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """Have its guardian end it; callable from any thread."""
+        assert self._guardian.stdin is not None
+        self._guardian.stdin.close()
+
+    def cause(self) -> str:
+        """What it died of, after the end of its lines: "SIGSEGV" or "exit code 1"."""
+        try:
+            code = self._guardian.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed its socket, but lives
+            return self.end()
+        self.end()
+        number = code - 128 if code > 128 else -code
+        named = number in [*signal.Signals]
+        return signal.Signals(number).name if named else f"exit code {code}"
+
+    def end(self) -> str:
+        """End it, also a guardian that hangs; returns "SIGKILL"."""
+        self.kill()
+        self.lines.socket.close()
+        try:
+            self._guardian.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # the child ends with it
+            self._guardian.kill()
+            self._guardian.wait()
+        return signal.SIGKILL.name
