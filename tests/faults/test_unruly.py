@@ -20,7 +20,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.loop.lookahead import side_by_side
+from agentfly_core.pipeline.loop.lookahead import one_thread, side_by_side
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.pipeline.workers import connection
 from agentfly_core.pipeline.workers.job import RolloutJob
@@ -291,12 +291,13 @@ def test_processes_of_a_tool_end_with_the_session(tmp_path: Path) -> None:
     assert processes_of(str(tmp_path)) == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int) -> None:
+@contextmanager
+def interrupted(episodes: int) -> Iterator[None]:
+    """Interrupt the block when so many episodes wait."""
     waiting = threading.Semaphore(0)
 
     def interrupt() -> None:
-        for _ in range(workers):
+        for _ in range(episodes):
             waiting.acquire()
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -308,10 +309,24 @@ def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int)
     logger, hears = logging.getLogger(HERE), Hears()
     logger.addHandler(hears)
     threading.Thread(target=interrupt, daemon=True).start()
-    deeds = ["waits", "ignores_cancelling", "sleeps"]
-    with pytest.raises(KeyboardInterrupt), session(tmp_path, workers) as play:
-        side_by_side(workers, functools.partial(play, "agent"), deeds)
+    with pytest.raises(KeyboardInterrupt):
+        yield
     logger.removeHandler(hears)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int) -> None:
+    deeds = ["waits", "ignores_cancelling", "sleeps"]
+    with interrupted(workers), session(tmp_path, workers) as play:
+        side_by_side(workers, functools.partial(play, "agent"), deeds)
+    assert processes_of(str(tmp_path)) == []
+    assert not [*tmp_path.glob("runs/unruly/*/manifest.json")]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_interrupt_ends_a_job_that_is_played_ahead(tmp_path: Path, workers: int) -> None:
+    with interrupted(1), session(tmp_path, workers) as play, one_thread("", plays=True) as thread:
+        thread.submit(play, "agent", "waits").result()
     assert processes_of(str(tmp_path)) == []
     assert not [*tmp_path.glob("runs/unruly/*/manifest.json")]
 

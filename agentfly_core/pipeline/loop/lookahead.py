@@ -20,16 +20,17 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 
 @contextmanager
-def one_thread(name: str) -> Iterator[ThreadPoolExecutor]:
-    """A thread for the block; a block with an error waits for the work in progress only.
+def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
+    """A thread for the block; an interrupted block waits for the work in progress only.
 
-    After an interrupt nothing is waited for: the end of the services cancels the work.
+    A thread that `plays` is not waited for after an interrupt: the end of the services cancels its
+    job.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
         yield thread
     except BaseException as error:  # it is raised again
-        waits = isinstance(error, Exception)
+        waits = isinstance(error, Exception) or not plays
         raise
     finally:
         thread.shutdown(waits, cancel_futures=True)
@@ -70,7 +71,7 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
         for version in range(first_policy(start, staleness), start)
     }
     begun: dict[int, Future[PlayedStep]] = {}
-    with one_thread("ahead") as thread:
+    with one_thread("ahead", plays=True) as thread:
 
         def played_by(step: int, policy: Artifact) -> PlayedStep:
             policies[step - 1] = policy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from agentfly_core.authoring import call_table
 from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.call_table import CallTable
 from agentfly_core.authoring.calling import call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.event_loop import run
@@ -217,3 +219,13 @@ def test_a_client_that_is_made_once_serves_tools_and_rewards_from_step_to_step(s
             scores = score_here(played, {judge: 1.0}, "")
             assert [t.observations for t in played] == [(Observation("ask", "0.5"),)] * 4
             assert [s.reward for s in scores] == [0.5] * 4
+
+
+def test_too_many_calls_at_once_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_table, "ROWS", 3)
+    calls = CallTable(mmap.mmap(-1, 3 * call_table.ROW))
+    rows = [calls.begin("The tool 'search'", "9f2c", 30.0, True) for _ in range(2)]
+    with pytest.raises(RuntimeError, match=r"2 calls .* at the same time"):
+        calls.begin("The tool 'search'", "9f2c", 30.0, True)
+    calls.free(rows[0])
+    assert calls.begin("The tool 'search'", "9f2c", 30.0, True) == rows[0]
