@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from agentfly_core.records.trajectory import Examples, Problem, Trajectory
 from agentfly_core.store.artifact import Artifact
 from tests.support.capitals import Atlas
 from tests.support.experiments import experiment
+from tests.support.waiting import LIMIT
 
 HERE = __name__
 ASKED: list[str] = []
+RELEASED = threading.Event()
 EXACT = "agentfly_core.rewards.exact:exact"
 CAPITALS = {
     "data": {"use": "tests.support.capitals:capitals", "train": 3, "validation": 0, "test": 1},
@@ -45,6 +48,14 @@ def answers(seed: int, train: int, validation: int, test: int, right: Sequence[A
 def lenient(trajectory: Trajectory) -> float:
     """1 for a short answer."""
     return float(len(trajectory.answer or "") < 9)
+
+
+@reward(timeout=0.05, examples=lambda problem: Examples((problem.facts["answer"],), ()))
+async def blocks(trajectory: Trajectory) -> float:
+    """Hold the event loop for one answer."""
+    if trajectory.answer == "1":
+        RELEASED.wait(LIMIT)
+    return 1.0
 
 
 @reward(retries=2)
@@ -105,6 +116,14 @@ def report_of_answers(folder: Path, right: Sequence[Any], **settings: Any) -> li
     return check_problems(*made(folder, data=data, **settings))
 
 
+def test_a_reward_that_blocks_leaves_its_problem_unsolved(tmp_path: Path) -> None:
+    try:
+        with pytest.raises(ValueError, match=r"1 problem cannot be solved .*held the event loop"):
+            report_of_answers(tmp_path, ["0", "1", "2"], rewards={f"{HERE}:blocks": 1.0})
+    finally:
+        RELEASED.set()
+
+
 def test_all_right_answers_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path) -> None:
     (line,) = report_of_answers(tmp_path, [str(number) for number in range(100)])
     assert line == (
@@ -114,7 +133,7 @@ def test_all_right_answers_and_a_sample_of_wrong_ones_are_scored(tmp_path: Path)
 
 
 def test_an_unsolvable_problem_is_refused_with_its_fact(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="1 problem cannot be solved") as error:
+    with pytest.raises(ValueError, match=r"1 problem cannot be solved") as error:
         report_of_answers(tmp_path, ["1", {"right": "2"}, "3"])
     assert (
         "the problem 'p1' (How many are 1?): facts['answer'] is {\"right\": \"2\"}, expected"
