@@ -37,11 +37,11 @@ from agentfly_core.pipeline.demonstrations import (
 )
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.recorded_chats import ChatPlayer, recorded
 from agentfly_core.pipeline.workers.job import Blame
 from agentfly_core.pipeline.workers.samplers import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
-from agentfly_core.rollout.recorded_chats import ChatPlayer, recorded
 from agentfly_core.runs.versioning import read_pointer
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store

@@ -10,12 +10,12 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
+from agentfly_core.pipeline.recorded_chats import ChatPlayer, recorded
 from agentfly_core.pipeline.workers.samplers import tokenizer_of
 from agentfly_core.records.dataset import spaced_alike, split
 from agentfly_core.records.messages import plain
 from agentfly_core.records.parquet import EPISODES, HELD_OUT, write_trajectories
 from agentfly_core.records.trajectory import Message
-from agentfly_core.rollout.recorded_chats import ChatPlayer, recorded
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.system.formats.hashing import digest
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from agentfly_core.datasets.chat_files import ChatRow
 from agentfly_core.datasets.chats import chat_of
+from agentfly_core.pipeline.recorded_chats import ChatPlayer
 from agentfly_core.records.trajectory import Trajectory
-from agentfly_core.rollout.recorded_chats import ChatPlayer
 from agentfly_core.testing.episodes import rollout_spec
 from tests.support.chat_templates import template_of, tokenizer_of
 
