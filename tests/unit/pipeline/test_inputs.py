@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 import yaml
 from transformers import AutoTokenizer
 
+from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -19,12 +21,23 @@ from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.messages import call_text
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
-from tests.support.stock import EXPERIMENT
+from tests.support.stock import EXPERIMENT, counted
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slow
 
 DATA = yaml.safe_load(EXPERIMENT)["data"]
 SHOWN = yaml.safe_load(EXPERIMENT)["warm_start"]
+BEGUN, RELEASED = threading.Event(), threading.Event()
+
+
+@tool(timeout=0.05)
+async def count(room: str, thing: str) -> str:
+    """Count, and hold the event loop the first time."""
+    if not BEGUN.is_set():
+        BEGUN.set()
+        RELEASED.wait(LIMIT)
+    return counted(room, thing)
 
 
 def experiment_with(folder: Path, **changes: object) -> Experiment:
@@ -131,6 +144,15 @@ def test_failed_demonstrations_give_no_model(tmp_path: Path) -> None:
     with pytest.raises(GateClosed, match=r"512 of 512 episodes failed .*the shop is closed"):
         inputs.base_model(experiment)
     assert experiment.store.names("artifacts/model") == []
+
+
+def test_a_demonstration_that_blocks_leaves_the_others(tmp_path: Path) -> None:
+    experiment = experiment_with(tmp_path, tools=[f"{__name__}:count"])
+    try:
+        assert inputs.base_model(experiment).manifest is not None
+    finally:
+        RELEASED.set()
+    assert BEGUN.is_set()
 
 
 def test_the_model_key_needs_the_dataset(tmp_path: Path) -> None:
