@@ -10,6 +10,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update, WarmStart
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
+from agentfly_core.config.parts import Part
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
@@ -152,11 +153,11 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
     return remarks
 
 
-def template_report(settings: Settings) -> list[str]:
+def template_report(model: str, part: Part) -> list[str]:
     """What the own chat template of a model on this machine can write, a line each."""
-    if not isinstance(model_reference(settings.model), LocalModel):
+    if not isinstance(model_reference(model), LocalModel):
         return []
-    template = template_of(settings.template, model_config.tokenizer(settings.model))
+    template = template_of(part, model_config.tokenizer(model))
     return report(template) if isinstance(template, ModelTemplate) else []
 
 

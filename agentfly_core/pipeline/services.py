@@ -74,7 +74,8 @@ def rollout_services(
     """
     serving = nullcontext("") if scripted else sampler_server(experiment, model, owner, logs)
     with serving as server:
-        chats = chat_services(experiment, endpoint_of(experiment.store, model))
+        store, speakers = experiment.store, experiment.settings.agent.speakers
+        chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
         playing = (
             worker_pool(experiment, model, server, chats, owner, logs)
             if experiment.site.workers

@@ -155,7 +155,7 @@ def config(
     VisibleConsole().print(table)
     checks.check_beginning(experiment.settings)
     _ = experiment.parent, experiment.reference, experiment.frozen  # raise for a missing run
-    for line in checks.template_report(experiment.settings):
+    for line in checks.template_report(experiment.settings.model, experiment.settings.template):
         print(f"template, {line}")
     for remark in checks.remarks(experiment.settings.model, experiment.tasks):
         print(f"agentfly: {remark}", file=sys.stderr)

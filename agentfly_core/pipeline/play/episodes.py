@@ -158,8 +158,8 @@ class PreparedPlay:
     def _services(self, logs: Path) -> Iterator[LocalServices]:
         """Start the services of the player; scripts need no model and no GPU."""
         experiment, player, site = self.experiment, self.player, self.experiment.site
-        store, speakers = experiment.store, experiment.settings.agent.speakers.values()
-        needs_gpu, endpoint = any(isinstance(who, RunPolicy) for who in speakers), ""
+        store, speakers = experiment.store, experiment.settings.agent.speakers
+        needs_gpu, endpoint = any(isinstance(who, RunPolicy) for who in speakers.values()), ""
         serving: AbstractContextManager[str] = nullcontext("")
         if isinstance(player, ModelPlayer):
             endpoint, owner = endpoint_of(store, player.policy), f"play-{player.policy.digest[:16]}"
@@ -172,7 +172,7 @@ class PreparedPlay:
             resources_for(experiment.whole.limits) as resources,
             serving as server,
         ):
-            chats = chat_services(experiment, endpoint)
+            chats = chat_services(store, site, speakers, endpoint)
             tokenizer, sampler = self._sampler(server, chats)
             frozen = frozen_speakers(experiment, tokenizer, chats)
             ready = LocalServices(sampler, resources, tokenizer, frozen)

@@ -182,7 +182,8 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     experiment = Experiment.of(
         setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares
     )
-    chats = chat_services(experiment, endpoint_of(store, setup.model))
+    endpoint = endpoint_of(store, setup.model)
+    chats = chat_services(store, experiment.site, settings.agent.speakers, endpoint)
     for name, chat in chats.items():
         chat.budget = _SessionBudget(name, session)
     with local_player(experiment, setup.model, setup.sampler, chats) as player:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from agentfly_core.inference.endpoints.chat_service import ChatService
 
+Speakers = Mapping[str, SpeakerReference]
+"""Frozen speakers by role."""
 ENDPOINT_FILE = "endpoint.json"
 """File with the name of a chat service that is used as a policy."""
 KIND = "vllm"
@@ -81,16 +83,16 @@ def in_process(site: Site, dtype: str) -> Sampler:
     return TransformersSampler(device, dtype, site.threads)
 
 
-def chat_services(experiment: Experiment, policy: str = "") -> dict[str, ChatService]:
+def chat_services(
+    store: Store, site: Site, speakers: Speakers, policy: str = ""
+) -> dict[str, ChatService]:
     """Chat services of frozen speakers and of a policy by name; all callers share a budget."""
-    speakers = experiment.settings.agent.speakers.values()
-    frozen = {who.name for who in speakers if isinstance(who, EndpointPolicy)}
+    frozen = {who.name for who in speakers.values() if isinstance(who, EndpointPolicy)}
     names = {name for name in (*frozen, policy) if name}
     if not names:
         return {}
     from agentfly_core.inference.endpoints.chat_service import ChatService  # loads aiohttp
 
-    site, store = experiment.site, experiment.store
     return {name: ChatService(name, site.endpoint(name), store) for name in names}
 
 

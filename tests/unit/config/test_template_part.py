@@ -37,7 +37,7 @@ def test_the_report_of_a_model_names_its_tools_and_its_history(tmp_path):
     tokenizer_of("qwen3").save_pretrained(tmp_path)
     template = {"use": "model", "history": "kept"}
     settings = experiment(tmp_path, model=str(tmp_path), template=template).settings
-    lines = template_report(settings)
+    lines = template_report(settings.model, settings.template)
     assert lines[:2] == ["tools: hermes", "reasoning: reasoning_content"]
     assert lines[2].startswith("history: kept")
     assert lines[3:] and all(line.endswith(": continues") for line in lines[3:])

@@ -42,7 +42,8 @@ def experiment(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experim
 
 
 def speakers_of(here: Experiment, tokenizer: Any) -> dict[str, Frozen]:
-    return frozen_speakers(here, tokenizer, chat_services(here))
+    services = chat_services(here.store, here.site, here.settings.agent.speakers)
+    return frozen_speakers(here, tokenizer, services)
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
