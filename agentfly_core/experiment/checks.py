@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
+from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update, WarmStart
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
@@ -37,10 +38,11 @@ from agentfly_core.models import model_config
 from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
+from agentfly_core.records.trajectory import Message
 from agentfly_core.rl.rejection_sampling import RejectionSampling
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
     from agentfly_core.rl.interface import Needs
 
@@ -154,11 +156,37 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """What the own chat template of a model on this machine can write, a line each."""
+    """Lines about the chat template of a model in a folder: its own, or how another differs."""
     if not isinstance(model_reference(model), LocalModel):
         return []
-    template = template_of(part, model_config.tokenizer(model))
-    return report(template) if isinstance(template, ModelTemplate) else []
+    tokenizer = model_config.tokenizer(model)
+    template = template_of(part, tokenizer)
+    if isinstance(template, ModelTemplate):
+        return report(template)
+    if not tokenizer.chat_template or not _differs(template, tokenizer):
+        return []
+    return [
+        f"{part.use}: chat servers write another prompt, by the model's own chat template. To "
+        "train it in that format, set template=model."
+    ]
+
+
+def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a model's own chat template can be played, and writes another prompt."""
+    try:
+        played = ModelTemplate(tokenizer)
+    except ValueError:
+        return False
+    thinks = "<think>" in str(tokenizer.chat_template)
+    written = Message("assistant", "<think>\nTwo.\n</think>\n\n2" if thinks else "2")
+    own = Message("assistant", "2", reasoning="Two." if thinks else "")
+    schema = ToolSchema("add", "Add.", {"type": "object", "properties": {"a": {"type": "number"}}})
+    prompts = [
+        each.open((Message("user", "1+1?"), reply, Message("user", "2+2?")), (schema,))
+        for each, reply in ((template, written), (played, own))
+    ]
+    one, other = (str(tokenizer.decode(list(prompt))) for prompt in prompts)
+    return one != other
 
 
 def check_place(settings: Settings, place: Site) -> None:

@@ -41,3 +41,15 @@ def test_the_report_of_a_model_names_its_tools_and_its_history(tmp_path):
     assert lines[:2] == ["tools: hermes", "reasoning: reasoning_content"]
     assert lines[2].startswith("history: kept")
     assert lines[3:] and all(line.endswith(": continues") for line in lines[3:])
+
+
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1"])
+def test_hermes_is_reported_where_the_model_has_another_format(family, tmp_path):
+    tokenizer_of(family).save_pretrained(tmp_path)
+    settings = experiment(tmp_path, model=str(tmp_path)).settings
+    (line,) = template_report(settings.model, settings.template)
+    assert "set template=model" in line
+
+
+def test_hermes_is_not_reported_for_nano(nano):
+    assert template_report(str(nano), TemplatePart(use="hermes")) == []
