@@ -154,7 +154,9 @@ def withdraw(store: Store, name: str, site: Site) -> str:
     ledger = NightLedger(store, name)
     champion = ledger.read().champion
     if champion is None:
-        raise ValueError(f"The experiment {name!r} has no champion.")
+        raise ValueError(
+            f"No policy of the experiment {name!r} is promoted; there is nothing to demote."
+        )
     ledger.append(champion.reference.run, "demoted", "A person demoted it on the command line.")
     report_aliases(ledger, site)
     return f"{champion.reference} is no longer the champion. {ledger.read().champion_in_words}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 ROW = 256
 ROWS = 1 << 17
-"""Calls at the same time, two for each of 65,536 episodes; memory is taken by used rows only."""
+"""Most calls at the same time, two for each of 65,536 episodes; unused rows take no memory."""
 SIZE = ROWS * ROW
 """Bytes of a table."""
 HEAD = struct.Struct("=dIdI")
@@ -22,7 +22,7 @@ HEAD = struct.Struct("=dIdI")
 last used row.
 """
 CALL = struct.Struct("=Hdd?")
-"""Bytes of the text behind it (0: no call), begin, longest time, and whether a thread runs it."""
+"""Bytes of the following text (0: no call), begin, longest time, and whether a thread runs it."""
 Bytes = bytes | mmap.mmap
 
 
@@ -30,8 +30,8 @@ Bytes = bytes | mmap.mmap
 class CallRecord:
     """A call under way: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, True)`.
 
-    `since` is on the monotonic clock. Code that runs for more than `longest` seconds without a
-    pause has gone too far. `episode` is empty for calls outside of one.
+    `since` is on the monotonic clock. A call is overdue after more than
+    `longest` seconds without a pause. `episode` is empty for calls outside of one.
     """
 
     what: str
@@ -49,8 +49,8 @@ class CallRecord:
 class CallTable:
     """The calls of this process, in `memory`.
 
-    `held` counts the seconds for which they held the event loop. `given_up` has the rows of running
-    calls that have no caller any more.
+    `held` counts the seconds for which they held the event loop. `given_up` contains the rows of
+    calls that still run although their caller does not wait any more.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -60,7 +60,7 @@ class CallTable:
         self.given_up = set[int]()
 
     def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
-        """Write down a call; returns its row."""
+        """Record a call; returns its row."""
         row = self._free.pop() if self._free else self._new_row()
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
         place = row * ROW + CALL.size
@@ -69,22 +69,22 @@ class CallTable:
         return row
 
     def strike(self, row: int) -> None:
-        """A call has ended; from any thread."""
+        """Record the end of a call; callable from any thread."""
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 
     def free(self, row: int) -> None:
-        """Use a row for other calls."""
+        """Reuse a row for other calls."""
         self.strike(row)
         self.given_up.discard(row)
         self._free.append(row)
 
     def hold(self, row: int) -> None:
-        """A call continues on the event loop."""
+        """Record that a call continues on the event loop."""
         self._since = time.monotonic()
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 
     def release(self) -> float:
-        """The call pauses; returns the seconds for which it held the loop."""
+        """Record that the call pauses; returns the seconds for which it held the loop."""
         now = time.monotonic()
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
         self.held += now - self._since
@@ -111,7 +111,7 @@ class CallTable:
 
 
 def heartbeat(table: Bytes) -> float:
-    """When the process showed last that its threads run, on the monotonic clock; 0 for never."""
+    """Time of the last heartbeat of a process on the monotonic clock; 0 before the first."""
     seconds: float = HEAD.unpack_from(table, 0)[0]
     return seconds
 
@@ -124,13 +124,13 @@ def holder(table: Bytes) -> CallRecord | None:
 
 
 def calls(table: Bytes) -> Sequence[CallRecord]:
-    """All calls under way, waiting ones too."""
+    """All recorded calls, including waiting ones."""
     last: int = HEAD.unpack_from(table, 0)[3]
     return [call for row in range(1, last + 1) if (call := _call(table, row))]
 
 
 def running(table: Bytes) -> Sequence[CallRecord]:
-    """The calls that may run just now, on the event loop or in a thread."""
+    """The calls that may be running now, on the event loop or in a thread."""
     first, threads = holder(table), [call for call in calls(table) if call.in_thread]
     return [first, *threads] if first else threads
 
@@ -149,6 +149,6 @@ table = CallTable(mmap.mmap(-1, SIZE))
 
 
 def renew(memory: mmap.mmap | None = None) -> None:
-    """Have a new table for later calls, in this memory; earlier ones write into theirs."""
+    """Replace the table for later calls; calls that began before still write into the old table."""
     global table
     table = CallTable(memory or mmap.mmap(-1, SIZE))

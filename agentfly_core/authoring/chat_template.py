@@ -91,12 +91,12 @@ class ChatTemplate(Protocol):
     ) -> tuple[int, ...] | None:
         """The tokens between `reply`, the last message of the conversation `before`, and the next.
 
-        They begin with the end-of-turn token iff `reply` was cut; that token is not trained. None:
-        the template renders `before` differently now, so that a new context opens.
+        They begin with the end-of-turn token iff `reply` was cut; that token is not trained. None
+        if the template now renders `before` differently; a new context starts then.
         """
 
     def fit(self, text: str, tokens: int) -> str:
-        """An observation's text, without its middle where it would exceed `tokens` tokens."""
+        """An observation's text, shortened in the middle to at most `tokens` tokens."""
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """The assistant's text without markup, and its calls, unreadable ones as BadCall.

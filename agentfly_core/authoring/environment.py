@@ -66,7 +66,7 @@ class Environment:
         return ""
 
     async def snapshot(self) -> bytes:
-        """The state, for `restore`; raises NotImplementedError where there is no going back."""
+        """The state, for `restore`; raises NotImplementedError if states cannot be restored."""
         raise self._no_going_back()
 
     async def restore(self, snapshot: bytes) -> None:

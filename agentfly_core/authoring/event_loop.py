@@ -1,7 +1,7 @@
 """The one event loop of a process for agents, tools, environments and rewards.
 
-It runs in a thread of its own, lives as long as the process, and is given up when code holds it for
-too long.
+It runs in its own thread until the process ends. It is replaced when code holds it for too long,
+that is, runs too long without an `await` that pauses.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class LoopHeld(RuntimeError):
 
 
 HeldCalls = Mapping[tuple[str, str], str]
-"""Why calls are not made again, by their names and their episodes: `{("The tool 'search'",
-"9f2c01d4"): "The tool 'search' held the event loop ..."}`.
+"""Calls to skip, by name and episode, with the reason: `{("The tool 'search'", "9f2c01d4"): "The
+tool 'search' held the event loop ..."}`.
 """
 NONE_HELD: HeldCalls = {}
 
 
 class Interrupted(BaseException):
-    """Work that another thread interrupted."""
+    """Another thread interrupted the work."""
 
 
 class _Loop:
-    """A loop in its thread, and when it answered last."""
+    """An event loop in its own thread, and the time of its last answer."""
 
     def __init__(self) -> None:
         self.loop, _ = background_loop.started("authors")
         self.answered = 0.0
 
     def require_answers(self) -> None:
-        """Raise LoopHeld for a loop that code holds for too long."""
+        """Raise LoopHeld if code holds the loop for too long."""
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
         silent = time.monotonic() - self.answered > LONGEST
@@ -75,19 +75,20 @@ _interrupted = threading.Event()
 
 
 def interrupt() -> None:
-    """Have the work that runs cancelled; `run` raises Interrupted."""
+    """Cancel the running work; its `run` raises Interrupted."""
     _interrupted.set()
 
 
 def forget_interrupt() -> None:
-    """Let later work run; an interrupt of earlier work may have come after its end."""
+    """Clear an interrupt that came after the end of its work; it must not cancel later work."""
     _interrupted.clear()
 
 
 def run(work: Coroutine[Any, Any, R]) -> R:
-    """Run `work` on the loop, in this thread's context; an interrupt cancels it and waits.
+    """Run `work` on the loop, in this thread's context, and return its result.
 
-    Raises LoopHeld; `work` and all other work on that loop is lost then.
+    Raises Interrupted after `interrupt`, when the cancelled work has ended. Raises LoopHeld if code
+    holds the loop; then all work on that loop is lost.
     """
     here, tasks = _current(), list[asyncio.Task[R]]()
     try:
@@ -96,15 +97,16 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     except LoopHeld:
         _give_up(here)
         raise
-    except BaseException:  # also Ctrl-C and a cancelled flow run: it passes on
+    except BaseException:  # also for Ctrl-C and a cancelled flow run
         _waited(here, _end(tasks))
         raise
 
 
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
-    """The result of `work`, which is repeated without a call that held the event loop of `run`.
+    """Call `work`, and repeat it after each call that held the event loop of `run`.
 
-    Raises LoopHeld for code outside of calls, and for a call that is made all the same.
+    `work` gets the calls to skip. Raises LoopHeld for code outside of calls, and for a call that
+    `work` did not skip.
     """
     held = dict[tuple[str, str], str]()
     while True:
@@ -124,7 +126,7 @@ def _current() -> _Loop:
 
 
 def _give_up(here: _Loop) -> None:
-    """Use a new loop next time; the old one ends after the code that holds it."""
+    """Use a new loop for later work; the old loop stops when the code that holds it returns."""
     with _turn:
         _loops.clear()
         call_table.renew()
@@ -132,7 +134,7 @@ def _give_up(here: _Loop) -> None:
 
 
 def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
-    here.answered = time.monotonic()  # nobody has asked it since the last work
+    here.answered = time.monotonic()  # the loop was not checked since the previous work
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
     while not concurrent.futures.wait([future], TICK).done:
         here.require_answers()

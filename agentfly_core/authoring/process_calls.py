@@ -30,12 +30,12 @@ R = TypeVar("R")
 
 @functools.cache
 def adapter(kind: type[R]) -> TypeAdapter[R]:
-    """Reads a type from plain JSON, as processes exchange it; built once, which takes some ms."""
+    """The pydantic adapter that reads a type from JSON. Cached: building it takes some ms."""
     return TypeAdapter(kind)
 
 
 class Caller(Protocol):
-    """Calls an author's function that has its arguments and uses the environments among them."""
+    """Calls an author's function with bound arguments; `lent` are the environments among them."""
 
     async def __call__(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
@@ -43,14 +43,14 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """What a process says: its `answer`, or what went wrong with the process or part, `lost`."""
+    """Reply of a process: the result as `answer`, or the message of a ServiceFailure as `lost`."""
 
     answer: JSON
     lost: str
 
 
 class Died(Exception):
-    """A process that ended in the middle of a call: `Died("its process died of SIGSEGV")`."""
+    """A process ended during a call: `Died("its process died of SIGSEGV")`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ class Named:
 
     @property
     def text(self) -> str:
-        """It as JSON."""
+        """The part as JSON."""
         return json.dumps({"use": self.path, "settings": dict(self.settings)})
 
 
 async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
-    """Call a part in another process with JSON; its time begins after the import.
+    """Call a tool or reward in another process; `seconds` begin after its import.
 
-    There are as many processes as cores. Raises Overdue after `seconds`, and kills the process with
-    its descendants; also raises Died and ServiceFailure.
+    At most one process per core works at a time. Raises Overdue after `seconds`, and kills the
+    process with its descendants. Also raises Died and ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)
     try:
@@ -81,7 +81,7 @@ async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON
 
 
 class _Asking:
-    """A call as its thread makes it; one that is cancelled has no waiter, its process is killed."""
+    """A call that blocks its thread; `cancel` kills its process from another thread."""
 
     def __init__(self, part: Named, question: str, seconds: float) -> None:
         self._part, self._question, self._seconds = part, question, seconds
@@ -98,10 +98,10 @@ class _Asking:
             try:
                 process.know(self._part)
                 answer = process.ask(call, self._seconds)
-            finally:  # from now on it is another call's, and `cancel` must not kill it
+            finally:  # `cancel` must not kill a process that serves another call
                 with self._turn:
                     self._process = None
-            self._refuse_cancelled()  # `cancel` killed it after its answer: it serves no other call
+            self._refuse_cancelled()  # killed after its answer: do not reuse this process
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
         return answer["answer"]
@@ -118,14 +118,14 @@ class _Asking:
 
 
 class _Process(GuardedProcess):
-    """Answers a line of JSON with one."""
+    """A process that answers each line of JSON with one line."""
 
     def __init__(self) -> None:
         super().__init__(PROGRAM, {})
         self._loaded: set[str] = set()
 
     def know(self, part: Named) -> None:
-        """Import a part with its settings, once; raises ServiceFailure."""
+        """Import a part with its settings, once per process; raises ServiceFailure."""
         if part.text in self._loaded:
             return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
@@ -140,7 +140,7 @@ class _Process(GuardedProcess):
         self._loaded.add(part.text)
 
     def ask(self, question: str, seconds: float) -> Answer:
-        """Its answer within `seconds`; else it is ended."""
+        """Send a question, and return its answer. Raises Overdue after `seconds`, and Died."""
         try:
             self.lines.socket.settimeout(seconds)
             self.lines.send(question.encode())
@@ -149,7 +149,7 @@ class _Process(GuardedProcess):
         except TimeoutError:
             self.end()
             raise Overdue(f"no result within {seconds:g} s") from None
-        except ValueError:  # the code wrote on our line
+        except ValueError:  # the author's code wrote into the socket
             raise Died(f"its process died of {self.end()}") from None
         except (OSError, EOFError):
             raise Died(f"its process died of {self.cause()}") from None
@@ -161,16 +161,16 @@ _idle: list[_Process] = []
 
 @contextmanager
 def _process() -> Iterator[_Process]:
-    """One that is idle, or a new one, once fewer than AT_ONCE are at work."""
+    """Yield an idle or new process; waits while AT_ONCE processes work."""
     with _seats:
         try:
             while not (process := _idle.pop()).alive:
                 continue
-        except IndexError:  # none is idle
+        except IndexError:  # no idle process
             process = _Process()
         try:
             yield process
-        except BaseException:  # it passes on; a process amid something is not used again
+        except BaseException:  # a process in the middle of a call is not reused
             process.end()
             raise
         if process.alive:

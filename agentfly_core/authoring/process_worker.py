@@ -29,12 +29,12 @@ def main(descriptor: int) -> None:
     line.set_inheritable(False)
 
     async def call(function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
-        # In the main thread, where libraries may use signals, and outside any event loop. What is
-        # asynchronous is done on one loop, so that a client that a module makes once serves all.
+        # Plain functions run in the main thread, where libraries may use signals, and outside of
+        # an event loop. Coroutines share one loop, because modules share async clients.
         try:
             result = function()
             return runner.run(awaited(result)) if is_awaitable(result) else result
-        except BaseException as error:  # whatever it is, the function raised it
+        except BaseException as error:  # the function may raise any exception
             raise harmless(error) from None
 
     @functools.cache
@@ -42,7 +42,7 @@ def main(descriptor: int) -> None:
         setup = json.loads(text)
         loaded, settings = load(setup["use"]), setup["settings"]
         loaded = loaded.with_settings(**settings) if settings else loaded
-        _ = loaded.function  # of a class: its object is made, which does not count as a call's time
+        _ = loaded.function  # creates the object of a class outside of the call's time limit
         return loaded
 
     with asyncio.Runner() as runner, line.makefile("rb") as questions:
@@ -61,13 +61,13 @@ def main(descriptor: int) -> None:
 
 
 def _done(work: Coroutine[None, None, R]) -> R:
-    """What work returns that waits for nothing."""
+    """Return the result of a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as done:
         result: R = done.value
         return result
-    raise AssertionError("what is called in a process of its own has no event loop to wait on")
+    raise AssertionError("a call with process=True has no event loop to wait on")
 
 
 if __name__ == "__main__":

@@ -64,12 +64,12 @@ class Reward(calling.AuthorPart):
         return Group in self.signature.lent.values()
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
-        """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
+        """The score, or Unscored with the error of the function; raises only ServiceFailure."""
         (result,) = await self._scores([trajectory], lent)
         return result
 
     async def of_record(self, trajectory: Trajectory, held: HeldCalls = NONE_HELD) -> Grade:
-        """What it found of a stored trajectory, or why nothing."""
+        """The score of a stored trajectory, or Unscored with the reason."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
         if self.needs:
@@ -82,7 +82,7 @@ class Reward(calling.AuthorPart):
     async def of_records(
         self, trajectories: Sequence[Trajectory], held: HeldCalls = NONE_HELD
     ) -> list[Grade]:
-        """Scores of a stored trajectory, or of a group if it compares, or the cause of failure."""
+        """Scores of one stored trajectory, or of a group if the reward compares episodes."""
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
             return [Unscored(f"{self.name}: {reason}")] * len(trajectories)
@@ -94,7 +94,7 @@ class Reward(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """What `score` asks another process, in that process."""
+        """Answer a question of `score` with process=True, in the other process."""
         group = process_calls.adapter(Group).validate_python(question)
         return {"grades": [asdict(one) for one in await self._grades(group, {}, caller)]}
 
@@ -106,7 +106,7 @@ class Reward(calling.AuthorPart):
             try:
                 return await self._score_once(group, lent)
             except ServiceFailure as failure:
-                _log.info("%s is asked again: %s", self.name, fault(failure))
+                _log.info("%s is called again: %s", self.name, fault(failure))
             await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
         return await self._score_once(group, lent)
 
@@ -147,7 +147,7 @@ class Reward(calling.AuthorPart):
             return [self._checked(*pair) for pair in zip(results, group.trajectories, strict=True)]
         except ServiceFailure:
             raise
-        except (Exception, SystemExit) as error:  # one reward's mistake ends no other episode
+        except (Exception, SystemExit) as error:  # an error in a reward must not end other episodes
             place = tracebacks.own_line(error)
             return _all_unscored(fault(error) + (f", at {place}" if place else ""), group)
 

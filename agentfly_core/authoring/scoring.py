@@ -31,13 +31,16 @@ async def score(
     among: Sequence[Trajectory] = (),
     held: HeldCalls = NONE_HELD,
 ) -> list[Scored]:
-    """Scores of trajectories in order; `rewards` maps rewards to weights.
+    """Score trajectories; the scores have their order. `rewards` maps rewards to weights.
 
-    An episode of several speakers has one score, that of the trajectory that answered (see
-    `speakers.answering`; `main` is the agent's own). Observed scores come from the record.
-    `Scored.rewards` holds unweighted rewards by `name`, `name/part` and `name/speaker/role`. A
-    FAILED episode, or one with a missing reward or an unknown speaker (of these episodes or
-    `among`), is Unscored. Raises ValueError for two rewards of one name.
+    The rewards of an episode with several speakers read the trajectory with the answer, see
+    `speakers.answering`; `main` is the agent's own speaker. Scores that were observed during the
+    episode are reused. `Scored.rewards` contains unweighted rewards by `name`, `name/part` and
+    `name/speaker/role`.
+
+    An episode is Unscored if it FAILED, if a reward is missing, or if `by_speaker` contains a
+    speaker that does not occur in `among`, by default `trajectories`. Raises ValueError for two
+    rewards with the same name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
@@ -68,8 +71,8 @@ def score_here(
     main: str,
     among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
-    """Scores as `score`, on the event loop of this process. An episode of which a reward holds that
-    loop for too long is Unscored.
+    """Call `score` on the event loop of this process. If a reward holds the loop for too long, its
+    episode is Unscored.
     """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 
@@ -77,7 +80,7 @@ def score_here(
 async def _compared(
     answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: HeldCalls
 ) -> list[Trajectory]:
-    """The episodes with what a reward that compares found of each, kept as what was observed."""
+    """Add the scores of a reward that compares episodes to `observed` of each episode."""
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
         one = answered[number]
@@ -106,7 +109,7 @@ async def _scored(
     seats: asyncio.Semaphore,
     held: HeldCalls,
 ) -> list[Scored]:
-    """The scores of an episode's trajectories, in their order."""
+    """Scores of the trajectories of one episode, in the same order."""
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
@@ -126,7 +129,7 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """An episode's scores for a trajectory; turn rewards are those of the one that answered."""
+    """Scores of one trajectory; only the trajectory that `answered` keeps turn rewards."""
     own = dict(scores)
     for name, (weight, score) in scores.items():
         if isinstance(score, Score):
@@ -139,7 +142,7 @@ def _held(
 def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
     """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
-    Unscored if one is missing or the sum is too large.
+    The result is Unscored if a reward is missing or the sum is too large.
     """
     scores = {
         name: (weight, score)
@@ -166,7 +169,7 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Each reward, its parts and what it gave speakers apart, by the names in `Scored.rewards`."""
+    """The entries of `Scored.rewards`: values of rewards, of parts and for speakers."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):
@@ -179,5 +182,5 @@ def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
 def _sum(values: Sequence[float]) -> float:
     try:
         return math.fsum(values)
-    except (OverflowError, ValueError):  # an infinity, or two that differ
+    except (OverflowError, ValueError):  # infinite values, also of both signs
         return math.nan

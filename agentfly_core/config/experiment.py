@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.health_signs import SIGNS, Sign
@@ -28,7 +28,7 @@ from agentfly_core.config.parts import (
     own_settings_of,
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
-from agentfly_core.config.reference import chat_file, run_step
+from agentfly_core.config.reference import chat_file
 from agentfly_core.config.section import BY_NAME, RESUMABLE, Positive, Section, Share
 from agentfly_core.config.tasks import (
     GOAL,
@@ -41,41 +41,11 @@ from agentfly_core.config.tasks import (
     quotas,
     task_key,
 )
+from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.system.formats import hashing
 
 T = TypeVar("T")
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class WarmStart(Section):
-    """Masked supervised fine-tuning on demonstrations before reinforcement learning, in resumable
-    `rounds`.
-
-    `demonstrations` is the import path of a policy (an `async def` of one Conversation) or of a
-    function of (problems, seed, its own settings) that returns one; `run:NAME@STEP` selects
-    episodes of that run's steps 1 to STEP by RejectionSampling; `file:PATH` is a file of which all
-    chats are imitated, with the settings of ChatFile. The learning rate falls from round to round:
-    with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
-    """
-
-    demonstrations: str
-    episodes: Positive = 4096
-    settings: dict[str, Any] = Field(default_factory=dict)
-    rounds: Positive = 4
-    epochs_per_round: Positive = 1
-    batch: Positive = 64
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-
-    @field_validator("demonstrations")
-    @classmethod
-    def _names_steps(cls, where: str) -> str:
-        if where.startswith("run:") and not ((policy := run_step(where)) and policy.step):
-            raise ValueError(
-                "expected run:NAME@STEP with a step of 1 or more, such as run:nightly-2026-11-20@40"
-            )
-        if where == "file:":
-            raise ValueError("expected file:PATH of a data file, such as file:chats.jsonl")
-        return where
 
 
 class Adapter(Section):
@@ -284,9 +254,9 @@ class Settings(Section):
     def _chats_are_of_one_task(self) -> Settings:
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
-                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, which says "
-                "nothing of tasks; train the chats in an experiment without `tasks`, and set "
-                "model=run:NAME here"
+                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, a file "
+                "that does not divide its chats by task; train the chats in an experiment without "
+                "`tasks`, and set model=run:NAME here"
             )
         return self
 
@@ -294,8 +264,8 @@ class Settings(Section):
     def _trains_something(self) -> Settings:
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(
-                "steps: got 0 without a warm_start, so that nothing is trained; raise steps, or "
-                "give a warm_start"
+                "steps: got 0 without a warm_start, which trains nothing; raise steps, or set "
+                "warm_start"
             )
         return self
 

@@ -48,7 +48,7 @@ def sources(module: str) -> dict[str, str]:
 
 
 def _reached(module: str) -> list[Package]:
-    """The packages whose sources count for a module, its own first."""
+    """The package of a module, followed by its imports that are not installed."""
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names:
         return []
@@ -108,12 +108,13 @@ def _package(name: str) -> Package:
 
 def definitions(path: PurePath, source: bytes) -> dict[str, str]:
     """Digest each top-level function and class of `my_shop/prices.py`: `{"my_shop.prices.price":
-    "9f2c51aa"}`. All other lines count as `my_shop.prices`, and so does a file that is no Python.
+    "9f2c51aa"}`. All other lines count as `my_shop.prices`, as do all lines of a file that
+    does not parse.
     """
     module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
     lines = source.splitlines(keepends=True)
     names = [module] * len(lines)
-    with suppress(SyntaxError, ValueError):  # a package may contain files that nobody imports
+    with suppress(SyntaxError, ValueError):  # a package may contain unused files that do not parse
         for node in ast.parse(source).body:
             if isinstance(node, DEFINITIONS):
                 first = min(line.lineno for line in (node, *node.decorator_list)) - 1

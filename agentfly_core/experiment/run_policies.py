@@ -47,8 +47,8 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
         stored = store.get(policy.uri)
         if stored and stored.manifest.get("stripped"):
             raise ValueError(
-                f"{where} was kept without its weights. Name an evaluated step or the run's last, "
-                "or keep all with update.keep_policies=0."
+                f"{where} was kept without its weights. Name an evaluated step or the run's last "
+                "step, or keep all policies with update.keep_policies=0."
             )
     return Parent(where.run, policy)
 

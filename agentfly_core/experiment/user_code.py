@@ -60,7 +60,7 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
 
 
 def _module(name: str, data: Mapping[str, str]) -> str:
-    """The digest of a module with all that it depends on."""
+    """Digest of a module, of its imports and of the data files."""
     return digest({**sources(name), **data})[:16]
 
 
@@ -120,7 +120,8 @@ def changed(record: RunRecord, code: Code) -> list[str]:
 def edited(record: RunRecord) -> list[str]:
     """The functions and classes of a run that differ in the working directory, `["my_shop.price"]`.
 
-    A module's name stands for its other lines. Modules that are missing here are skipped.
+    The name of a module covers its lines outside of functions and classes. Modules that are missing
+    here are skipped.
     """
     importable_here()
     data = _digests(filter(os.path.isfile, _data_files(record)))

@@ -13,9 +13,9 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation, ToolSchema
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.injection import Lent, Signature
-from agentfly_core.config.experiment import WarmStart
 from agentfly_core.config.import_path import construct
 from agentfly_core.config.reference import chat_file
+from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.datasets.chat_files import ChatFile, ChatRow
 from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
 from agentfly_core.inference.scripted import Scripted

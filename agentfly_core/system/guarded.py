@@ -1,4 +1,4 @@
-"""Processes that exchange lines with this one, and end with all that they started."""
+"""Child processes that exchange lines with this process, and end with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Lines:
-    """One side of a connection; may be written from any thread, is read by one."""
+    """One end of a socket that carries lines. Any thread may send, only one may receive."""
 
     socket: socket.socket
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -33,7 +33,7 @@ class Lines:
             self.socket.sendall(line + b"\n")
 
     def receive(self, seconds: float) -> bytes:
-        """The next line; raises TimeoutError after `seconds`, EOFError and OSError."""
+        """The next line; raises TimeoutError after `seconds`, EOFError or OSError at the end."""
         deadline = time.monotonic() + seconds
         while (end := self._rest.find(b"\n")) < 0:
             if not self._readable(deadline - time.monotonic()):
@@ -60,11 +60,12 @@ class Lines:
 
 
 class GuardedProcess:
-    """A module in a process of its own: `GuardedProcess("my_module", {}, 2, table)`.
+    """A child process that runs a module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    Its arguments are the file descriptors of a socket and of `table`. `env` extends this process's
-    environment without secrets of the servers. `output` is a file descriptor, None for the output
-    of this process. It ends with this process.
+    The module's arguments are the file descriptors of a socket and of `table`. The child gets this
+    process's environment without the servers' secrets, plus `env`. `output` is a file descriptor
+    for stdout and stderr; None inherits them. The child and its descendants are
+    killed when this process ends.
     """
 
     def __init__(
@@ -86,23 +87,23 @@ class GuardedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked."""
+        """Whether the process runs."""
         return self._guardian.poll() is None
 
     def dump_stacks(self) -> None:
-        """Send it SIGUSR1."""
+        """Send SIGUSR1 to the process."""
         self._guardian.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Have its guardian end it; callable from any thread."""
+        """Make the guardian kill the process; callable from any thread."""
         assert self._guardian.stdin is not None
         self._guardian.stdin.close()
 
     def cause(self) -> str:
-        """What it died of, after the end of its lines: "SIGSEGV" or "exit code 1"."""
+        """Wait for the end of the process, and return its cause: "SIGSEGV" or "exit code 1"."""
         try:
             code = self._guardian.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # it closed its socket, but lives
+        except subprocess.TimeoutExpired:  # the process closed its socket but still runs
             return self.end()
         self.end()
         number = code - 128 if code > 128 else -code
@@ -110,12 +111,12 @@ class GuardedProcess:
         return signal.Signals(number).name if named else f"exit code {code}"
 
     def end(self) -> str:
-        """End it, also a guardian that hangs; returns "SIGKILL"."""
+        """Kill the process, and a guardian that hangs; returns "SIGKILL"."""
         self.kill()
         self.lines.socket.close()
         try:
             self._guardian.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # the child ends with it
+        except subprocess.TimeoutExpired:  # the guardian hangs; its child dies with it
             self._guardian.kill()
             self._guardian.wait()
         return signal.SIGKILL.name

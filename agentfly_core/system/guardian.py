@@ -1,10 +1,9 @@
-"""The parent of a process that ends with all that it started.
+"""Parent process that kills its child, descendants included, when its stdin is closed.
 
     python -m agentfly_core.system.guardian MODULE DESCRIPTOR...
 
-A child runs the module with these arguments. It is killed with its descendants when stdin of
-this process is closed. The exit code is that of the child, or 128 and the signal that ended it.
-SIGUSR1 is passed on.
+A child process runs the module with these arguments. The exit code is the exit code of the child,
+or 128 plus the number of the signal that ended it. SIGUSR1 is forwarded to the child.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from agentfly_core.system.supervisor import become_subreaper, die_with_parent, k
 
 
 def main() -> None:
-    """Run as the parent and as its child."""
+    """Fork a child that runs the module, and wait for the end of the child or of stdin."""
     module, *numbers = sys.argv[1:]
     become_subreaper()
     if (child := os.fork()) == 0:
@@ -27,13 +26,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
         sys.argv = [module, *numbers]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-        os._exit(0)  # the interpreter would wait for threads that authors' code left behind
+        os._exit(0)  # do not wait for threads that authors' code started
 
     for descriptor in map(int, numbers):
         os.close(descriptor)
     signal.signal(signal.SIGUSR1, lambda *_: os.kill(child, signal.SIGUSR1))
     ends = select.poll()
-    ends.register(sys.stdin, 0)  # nothing but its end
+    ends.register(sys.stdin, 0)  # report only that stdin is closed
     ends.register(os.pidfd_open(child), select.POLLIN)
     ends.poll()
     ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)

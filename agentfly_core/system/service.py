@@ -183,7 +183,7 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill processes with a dead owner, of a run or of none; see `killed`."""
+    """Kill processes of a run, or outside of runs for None, if their owner died; see `killed`."""
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 

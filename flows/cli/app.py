@@ -45,7 +45,7 @@ Project and machine
   init          machine:init           Write a small project with a tool, a reward and tests.
   doctor        machine:doctor         Check this machine; show remedies for missing parts.
   up            machine:up             Serve Prefect and MLflow, and run triggered flows.
-  down          machine:down           End what `agentfly up` started.
+  down          machine:down           Stop all processes that `agentfly up` started.
   prefect       machine:prefect        Run any Prefect command on this project's state.
   repro         machine:repro          Reproduce an experiment with DVC.
   requirements  machine:requirements   Print the packages that were tested together.

@@ -56,8 +56,8 @@ def show(
             seconds, and success on held-out problems
         worst: how many episodes, lowest reward first (default: 3)
         best: how many episodes, highest reward first
-        against: show the same problems of another step (or RUN@STEP, play:NAME) beside these;
-            --worst K are then those whose reward fell most, --best K those whose reward rose most
+        against: compare with the same problems in another step (STEP, RUN@STEP or play:NAME).
+            --worst K shows the K largest decreases in reward, --best K the K largest increases
     """
     store = store_at(store_uri)
     if steps:

@@ -75,7 +75,7 @@ def up(
 
 
 def down() -> None:
-    """End what `agentfly up` started.
+    """Stop all processes that `agentfly up` started.
 
     For example `agentfly down`.
     """

@@ -47,11 +47,12 @@ def play(
     For example `agentfly play quickstart --policy oracle -n 8`.
 
     Args:
-        policy: oracle (the function that warm_start.demonstrations names, with a setting `spoilt`
-            of 0), random, my_file:policy (your async function of a Conversation), base (the
-            experiment's model), run:NAME, run:NAME@STEP, endpoint:NAME (a chat service of the
-            site), a model's folder or hub id, a policy.json (default: the last policy of the run
-            that `agentfly train` with the same settings makes, else base)
+        policy: oracle (the function in warm_start.demonstrations, with its setting `spoilt` as 0),
+            random, my_file:policy (your async function of a Conversation), base (the experiment's
+            model), run:NAME (the last policy of a run), run:NAME@STEP, endpoint:NAME (a chat
+            service of the site), a model's folder or hub id, or a policy.json. Default: the last
+            policy of this experiment's run, which `agentfly train` with the same overrides creates;
+            without that run, base
         episodes: number of episodes
         split: problems to play
         problem: play this problem only, by its id

@@ -47,9 +47,10 @@ def evaluate(
     For example `agentfly evaluate quickstart --policy run:mine@3`.
 
     Args:
-        policy: run:NAME (its last), run:NAME@STEP (0: the start), base (the experiment's model),
-            endpoint:NAME (a chat service of the site), a model's folder or hub id, a policy.json
-            (default: the last policy of the run that `agentfly train` with the same settings makes)
+        policy: run:NAME (the last policy of a run), run:NAME@STEP (0: before step 1), base (the
+            experiment's model), endpoint:NAME (a chat service of the site), a model's folder or hub
+            id, or a policy.json. Default: the last policy of this experiment's run, which
+            `agentfly train` with the same overrides creates
     """
     arguments = flow_arguments(target, overrides, where)
     load_checked(arguments)

@@ -151,7 +151,7 @@ def summary_page(summary: Summary, *links: str) -> str:
 
 
 def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
-    """The mean losses of the rounds of a warm start, and those of held-out chats."""
+    """Table of the mean training loss and held-out loss of each warm-start round."""
     rows = [
         (
             str(number),

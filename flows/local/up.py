@@ -72,8 +72,8 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """The id of the other process that holds the project's lock; 0 without one.
 
-    Raises ValueError for a holder that is not the living process whose identity the lock contains:
-    another program, or a process of another machine that shares the folder.
+    Raises ValueError unless the lock contains the identity of that process. It may be another
+    program, or a process on another machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -158,7 +158,7 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 class Deployments:
     """The deployments of a project: `Deployments(state / LOG, deployable())`.
 
-    `inputs` are those of the last attempt, `looks` the calls of `renew` since then.
+    `inputs` are the inputs of the last attempt, `looks` counts the calls of `renew` since then.
     """
 
     log: Path

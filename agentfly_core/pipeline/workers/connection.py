@@ -20,9 +20,9 @@ from agentfly_core.system.guarded import GuardedProcess
 PROGRAM = "agentfly_core.pipeline.workers.program"
 LOOK = 1.0
 MARGIN = 5.0
-"""Seconds that a silent worker has beyond the limits of its calls."""
+"""Seconds before a silent worker is killed, beyond the limits of its calls."""
 STACKS_SECONDS = 0.5
-"""Seconds that it has to write its stacks into its log."""
+"""Seconds for a silent worker to write its stacks into its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,17 @@ class Death:
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """The call that caused it, if only one episode's can have; `alone` are played alone."""
+        """The call that caused the death, or None if calls of several episodes may have.
+
+        `alone` contains the ids of episodes that are played alone.
+        """
         candidates = self.running or self.calls
         episodes = {call.episode for call in candidates}
         if len(episodes) != 1 or "" in episodes:
             return None
         if not self.certain and episodes.isdisjoint(alone):
             return None
-        # the call of a tool begins within that of its agent
+        # a tool call begins during its agent's call, so the newest call is the cause
         return max(candidates, key=attrgetter("since"))
 
 
@@ -86,7 +89,7 @@ class Connection:
     def received(self) -> FromWorker | None:
         """The next message, or None after LOOK seconds; raises Disconnected.
 
-        A worker is killed if its threads stood still for longer than the limits of its calls.
+        Kills a worker with threads that have not run for longer than the limits of its calls.
         """
         try:
             message = decoded(self._process.lines.receive(LOOK))
@@ -105,7 +108,7 @@ class Connection:
         self._process.kill()
 
     def end(self) -> None:
-        """End the worker and all that it started."""
+        """Kill the worker and its descendants."""
         self._process.end()
 
     def death(self) -> Death:

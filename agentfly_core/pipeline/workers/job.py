@@ -1,4 +1,4 @@
-"""Jobs that play episodes, as plain data that another process can be sent."""
+"""Jobs that play episodes, as plain data for other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RolloutJob:
     """A shard to play: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
     (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`.
 
-    `version` labels the sampled tokens; `progress` is the stage's before the shard.
+    `version` labels the sampled tokens; `progress` is the stage's progress before the shard.
     """
 
     target: ArtifactKey
@@ -53,10 +53,11 @@ class JobPlayer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Episodes of a job that are not played as others, since a worker died.
+    """Episodes of a job that may have killed a worker.
 
-    `failed` ended it, with causes by id: `{"9f2c01d4": "The tool 'search' ended its process:
-    SIGSEGV"}`. `suspects` may have, and are played alone after the others.
+    `failed` maps the ids of episodes that certainly did to the cause: `{"9f2c01d4": "The tool
+    'search' ended its process: SIGSEGV"}`. They fail without being played. `suspects` are the ids
+    of other candidates, which are played alone after the other episodes.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)

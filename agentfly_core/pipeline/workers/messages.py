@@ -39,7 +39,7 @@ ERRORS = {
 class Setup:
     """The first message, with the experiment. `sampler` is the address of vLLM, or empty.
 
-    `code` has the digests of the author's modules that play.
+    `code` contains the digests of the author's modules that rollouts use.
     """
 
     name: str
@@ -66,17 +66,17 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The worker closes its environments and ends."""
+    """Close the environments and end the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The session wants no result of the job."""
+    """Cancel the job; its result is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question before a request to a chat service."""
+    """Question whether the budget allows a request to a chat service."""
 
     service: str
 
@@ -90,7 +90,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Tokens of an answer of a chat service."""
+    """Tokens used by an answer of a chat service."""
 
     service: str
     tokens: int
@@ -118,7 +118,7 @@ class JobDone:
 class Failed:
     """An error of the job: `Failed("GateClosed", "9 of 64 episodes failed ...", False)`.
 
-    Other kinds than ERRORS have their traceback as text.
+    For kinds other than ERRORS, `text` is the traceback.
     """
 
     kind: str
@@ -127,15 +127,15 @@ class Failed:
 
     @property
     def error(self) -> Exception:
-        """It as an exception."""
+        """The error as an exception."""
         kind = ERRORS.get(self.kind, RuntimeError)
         return kind.__new__(kind, self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Why the worker ends, and by which call: `GivenUp("held the event loop ...",
-    (CallRecord(...),))`.
+    """The reason why the worker ends, and the calls that caused it: `GivenUp("held the event loop
+    ...", (CallRecord(...),))`.
     """
 
     how: str

@@ -1,4 +1,4 @@
-"""The workers of a session: processes that play its jobs, and what to do when one dies."""
+"""The workers of a session: processes that play its jobs, and retries after their death."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLost(RuntimeError):
-    """WorkerPool died again and again, and no episode could be blamed."""
+    """Workers died MOST_DEATHS times during a job, and no single episode was the cause."""
 
 
 class OwnSamplers:
@@ -51,7 +51,7 @@ class OwnSamplers:
 
 
 class ServedSampler(OwnSamplers):
-    """A sampler that serves all workers; its policy changes when none plays."""
+    """One sampler for all workers; it changes its policy only while no job is running."""
 
     def __init__(self, sampler: Sampler, store: Store) -> None:
         self._sampler, self._store = sampler, store
@@ -91,7 +91,7 @@ class ServedSampler(OwnSamplers):
 
 
 class WorkerPool:
-    """Plays jobs in workers, as many at a time as there are: `WorkerPool(store, ServedSampler(...),
+    """Plays jobs in parallel, one per worker: `WorkerPool(store, ServedSampler(...),
     [WorkerProcess(...)]).do(job)`.
     """
 
@@ -117,7 +117,7 @@ class WorkerPool:
         self._sampler.rest()
 
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
-        """Try a job until it is done, each time without the episodes that ended a worker."""
+        """Repeat a job until it is done, without the episodes that ended a worker."""
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:
             try:

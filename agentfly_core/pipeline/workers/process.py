@@ -1,4 +1,4 @@
-"""One worker as its session sees it: it does a job, or dies."""
+"""The session's side of one worker: send a job, and get its result or the worker's death."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    It does one job at a time. After its death, or with calls that were given up, it is replaced.
+    It does one job at a time. A new process replaces it after its death, or after a job with calls
+    that still run although they were given up.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class WorkerProcess:
                 raise
 
     def end(self) -> None:
-        """Have it close its environments and end, and cancel the job of another thread.
+        """Close the worker's environments and end it; a job of another thread is cancelled.
 
         Raises RuntimeError for environments in use.
         """
@@ -89,13 +90,13 @@ class WorkerProcess:
         self._end()
 
     def _connected(self) -> Connection:
-        """The worker, or a new one."""
-        if self._connection and self._connection.is_gone:  # no death of this job
+        """The running worker, or a new one."""
+        if self._connection and self._connection.is_gone:  # this job did not cause it
             self._connection.death()
             self._connection = None
         if self._connection is None:
             self._connection = Connection(self._env, self._log)
-            with suppress(Disconnected):  # noticed by the job
+            with suppress(Disconnected):  # the job reports it
                 self._connection.send(self._setup)
         return self._connection
 
@@ -129,7 +130,7 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """The end of a job, None after `seconds`; raises Disconnected for a dead worker."""
+        """Handle messages until the end of a job; None after `seconds`; raises Disconnected."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             match message := here.received():

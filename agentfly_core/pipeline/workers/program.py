@@ -80,8 +80,8 @@ def main(descriptor: int, calls: int) -> None:
 
 
 class _Session(logging.Handler):
-    """The session: gets messages and log records; its messages are read in a thread, which
-    interrupts a job that is cancelled.
+    """Connection to the session, also for log records. A thread reads the session's messages, and
+    interrupts the job after Cancel.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -93,11 +93,11 @@ class _Session(logging.Handler):
 
     def send(self, message: FromWorker) -> None:
         """Send a message; callable from any thread."""
-        with suppress(OSError):  # the session is gone, and this process with it
+        with suppress(OSError):  # the session has ended, and this process ends with it
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
-        """Ask for a request to a chat service. The answer comes at once: the loop can wait."""
+        """Ask the session to allow a request to a chat service; blocks, but the answer is quick."""
         self.send(Asked(service))
         return self._allowed.get()
 
@@ -107,7 +107,7 @@ class _Session(logging.Handler):
         self.send(Logged(record.name, record.levelno, text, once))
 
     def _read(self) -> None:
-        with suppress(OSError, EOFError):  # as above
+        with suppress(OSError, EOFError):  # the session has ended
             while True:
                 match message := decoded(self._lines.receive(math.inf)):
                     case Cancel():
@@ -211,19 +211,19 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """The budget of a chat service, which the session counts for all its workers."""
+    """Budget of a chat service; the session counts it for all workers."""
 
     def __init__(self, name: str, session: _Session) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)
         self._service, self._session = name, session
 
     def take(self) -> None:
-        """Ask the session."""
+        """Count a request in the session; raises BudgetSpent."""
         if refusal := self._session.allowed(self._service).refusal:
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Report to the session."""
+        """Count tokens in the session."""
         self._session.send(Spent(self._service, tokens))
 
 

@@ -122,8 +122,8 @@ def _frozen_policy(
     policy = of_run(store, who, key).policy
     if _written(tokenizer_of(store, policy)) != _written(tokenizer):
         raise ValueError(
-            f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
-            f"this model, or start from one of its: model=run:{who.run}@0."
+            f"{key}: {who} has other tokens than the trained model. Name a run of the trained "
+            f"model, or train the model of this run: model=run:{who.run}@0."
         )
     folder, base = adapter_artifact.folders(store, policy)
     sampler.load(folder, who.step, base)

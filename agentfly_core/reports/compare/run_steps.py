@@ -70,8 +70,9 @@ class Curve:
 def curve(store: Store, run: str, last: int) -> Curve:
     """The curve of the steps 1 to `last` of a run, with those before a fork.
 
-    Steps without a scored episode count in tokens and seconds only. Seconds are those of rollout,
-    score and update, or from one update's end to the next where steps overlap.
+    Steps without a scored episode count in tokens and seconds only. The
+    seconds of a step are the sum of rollout, score and update. For overlapping steps they are the
+    time between the ends of two updates.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):

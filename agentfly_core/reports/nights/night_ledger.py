@@ -122,7 +122,7 @@ class NightEntry:
 
     @property
     def cells(self) -> tuple[str, str]:
-        """When it was and what it is, in a table."""
+        """Time and name of the event, as cells of a table."""
         when = datetime.fromtimestamp(self.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         return when, self.event.replace("_", " ")
 

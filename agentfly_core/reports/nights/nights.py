@@ -260,7 +260,7 @@ def finished(store: Store, night: str) -> Summary | None:
 
 
 def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
-    """Count a night's scored problems by task; none, with a warning, where files are damaged."""
+    """Count a night's scored problems by task; empty, with a warning, if files are damaged."""
     counts = Counter[str]()
     try:
         counts = problems_played(store, night)

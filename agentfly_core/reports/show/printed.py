@@ -37,7 +37,7 @@ NARROW = 120
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
     """The chosen episodes below a summary; `matching` episodes meet the conditions."""
     conversations: list[Pair] = []
-    for episode in chosen:  # those with a reply or an error, or else all
+    for episode in chosen:  # skip empty conversations, unless all are empty
         with_text = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]
         conversations += with_text or episode.conversations
     shared = shared_beginning(stored, conversations)
