@@ -156,6 +156,9 @@ class _Written(BaseModel):
         if self.role == "function_call":
             return {"": call_of(strict_json.parse(self.content))}
         named = [(call.id, call.function) for call in self.tool_calls or ()]
+        ids = [name for name, _ in named if name]
+        if twice := [name for name in ids if ids.count(name) > 1]:
+            raise ValueError(f"the id {twice[0]!r} belongs to two calls; give each another id")
         return {
             name or f"#{place}": ToolCall(call.name, arguments_of(call.name, call.arguments))
             for place, (name, call) in enumerate(named)
@@ -168,10 +171,14 @@ _MESSAGES = TypeAdapter(Annotated[list[_Written], Field(min_length=1)])
 def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
     """The messages of a record; raises ValueError."""
     waiting: dict[str, ToolCall] = {}
+    answers: dict[str, Observation | None] = {}
     for number, one in enumerate(read, 1):
         try:
             if one.role == "tool":
-                yield Observation(_answered(one, waiting), one.content)
+                key, name = _answered(one, waiting)
+                answers[key] = Observation(name, one.content)
+                if not waiting:
+                    yield from filter(None, answers.values())
                 continue
             if waiting:
                 names = ", ".join(call.name for call in waiting.values())
@@ -180,6 +187,7 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
                     "of the role 'tool'"
                 )
             waiting = one.calls()
+            answers = dict.fromkeys(waiting)  # rollouts have answers in the order of the calls
         except ValueError as error:
             raise ValueError(f"message {number}: {error}") from None
         if one.role == "function_call":
@@ -188,17 +196,19 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
             yield Message(
                 one.role, one.content, tuple(waiting.values()), reasoning=one.reasoning or ""
             )
+    if waiting:  # the chat ends amid its answers
+        yield from filter(None, answers.values())
 
 
-def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> str:
-    """Remove the answered call from `waiting`; returns the name of its tool."""
+def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]:
+    """Remove the answered call from `waiting`; returns its key and the name of its tool."""
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:
         raise ValueError(
             f"it answers the call {answer.tool_call_id!r}, expected one of the calls without an "
             f"answer, {[*waiting]}; put the assistant message with that call before it"
         )
-    return waiting.pop(key).name
+    return key, waiting.pop(key).name
 
 
 def reply_places(messages: Messages) -> list[int]:

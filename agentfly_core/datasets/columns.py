@@ -102,6 +102,9 @@ def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
             f"its field {TOOLS!r} is {shown(listed)}, expected a list of names or of OpenAI's "
             f"functions; `columns: {{{TOOLS}: listed}}` makes it a fact"
         ) from None
+    names = [one if isinstance(one, str) else one.name for one in tools]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"its field {TOOLS!r} lists {twice[0]!r} twice; list each tool once")
     return tuple(
         ToolSchema(one, "", {})
         if isinstance(one, str)

@@ -65,3 +65,7 @@ class _Session(SamplerSession):
         tokens = (*self.sampler.encode(self.sampler.write(reply)), *ends)
         finish: Finish = "length" if reply.cut else "stop"
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)
+
+    def continues(self, speaker: str) -> bool:
+        """False: a service replies to whole messages."""
+        return False

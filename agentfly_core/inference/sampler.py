@@ -68,6 +68,10 @@ class SamplerSession(ABC):
         """Whether a reply of this speaker begins only when every open branch has a request."""
         return False
 
+    def continues(self, speaker: str) -> bool:
+        """Whether a reply of this speaker may be sampled in two requests."""
+        return True
+
 
 class Sampler(Protocol):
     """Samples tokens from the newest loaded policy."""

@@ -73,6 +73,10 @@ class Scripted(SamplerSession):
         whole: Finish = "stop_string" if stop else "stop"
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
 
+    def continues(self, speaker: str) -> bool:
+        """False: a function gives its reply as a whole."""
+        return False
+
     async def _reply(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)
         try:

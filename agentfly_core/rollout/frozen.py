@@ -64,6 +64,11 @@ class Cast(SamplerSession):
         session = self.sessions[self.places.get(role, 0)]
         return role not in self.speakers and session.waits_for_all(speaker)
 
+    def continues(self, speaker: str) -> bool:
+        """Whether a reply of this speaker may be sampled in two requests."""
+        place = self.places.get(speaker.partition("/")[0], 0)
+        return self.sessions[place].continues(speaker)
+
 
 @asynccontextmanager
 async def cast(

@@ -106,9 +106,8 @@ class GuardedProcess:
         except subprocess.TimeoutExpired:  # the process closed its socket but still runs
             return self.end()
         self.end()
-        number = code - 128 if code > 128 else -code
-        named = number in [*signal.Signals]
-        return signal.Signals(number).name if named else f"exit code {code}"
+        named = -code in [*signal.Signals]
+        return signal.Signals(-code).name if named else f"exit code {code}"
 
     def end(self) -> str:
         """Kill the process, and a guardian that hangs; returns "SIGKILL"."""

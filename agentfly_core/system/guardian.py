@@ -2,13 +2,14 @@
 
     python -m agentfly_core.system.guardian MODULE DESCRIPTOR...
 
-A child process runs the module with these arguments. The exit code is the exit code of the child,
-or 128 plus the number of the signal that ended it. SIGUSR1 is forwarded to the child.
+A child process runs the module with these arguments. This process ends as its child did: with the
+same exit code, or by the same signal. SIGUSR1 is forwarded to the child.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import runpy
 import select
 import signal
@@ -37,8 +38,18 @@ def main() -> None:
     ends.poll()
     ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     kill_descendants()
+    if ended and ended.si_code == os.CLD_EXITED:
+        sys.exit(ended.si_status)
     if ended:
-        sys.exit(ended.si_status + (0 if ended.si_code == os.CLD_EXITED else 128))
+        end_by(ended.si_status)
+
+
+def end_by(number: int) -> None:
+    """End this process by a signal, without a core dump."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 if __name__ == "__main__":

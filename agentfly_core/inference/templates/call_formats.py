@@ -59,7 +59,9 @@ class CallFormat:
         if closed < 0:
             return [BadCall(body.strip(), f"{self.end} is missing")]
         try:
-            return self.read(name, body, schemas)
+            if calls := self.read(name, body, schemas):
+                return calls
+            raise ValueError("expected a call, got none")
         except ValueError as error:
             return [BadCall(f"{name} {body}".strip(), str(error))]
 
@@ -86,6 +88,9 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
         kinds = schemas[name].parameters.get("properties") if name in schemas else None
         kinds = kinds if isinstance(kinds, Mapping) else {}
         pairs = pattern.findall(body)
+        keys = [key for key, _ in pairs]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise ValueError(f"the key {twice[0]!r} is given twice")
         return [ToolCall(name, {key: _value(text, kinds.get(key)) for key, text in pairs})]
 
     return read
@@ -93,7 +98,10 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 def _value(text: str, schema: JSON) -> JSON:
     """A value whose template writes texts as they are, and others as JSON or Python."""
-    if "string" in _types(schema):
+    kinds = _types(schema)
+    if "null" in kinds and text in ("null", "None"):
+        return None
+    if "string" in kinds:
         return text
     if text in _PYTHON:
         return _PYTHON[text]
@@ -106,7 +114,7 @@ def _value(text: str, schema: JSON) -> JSON:
 def _types(schema: JSON) -> Sequence[JSON]:
     if not isinstance(schema, Mapping):
         return ()
-    kind, choices = schema.get("type"), schema.get("anyOf")
+    kind, choices = schema.get("type"), schema.get("anyOf", schema.get("oneOf"))
     own = kind if isinstance(kind, list) else [kind]
     further = choices if isinstance(choices, list) else []
     if isinstance(values := schema.get("enum"), list) and all(isinstance(v, str) for v in values):
@@ -167,7 +175,7 @@ FORMATS: Mapping[FormatName, CallFormat] = {
     "mistral": _format(r"\[TOOL_CALLS\]", r"\[TOOL_CALLS\]\s*", "", _whole),
     "llama3": _format(
         '"parameters": ',
-        r"(?:<\|python_tag\|>)?(?:^|(?<=[;\n]))\s*"
+        r"(?:<\|python_tag\|>|^|(?<=[;\n]))\s*"
         r'(?=\{\s*"name"\s*:\s*"[^"]*"\s*,\s*"(?:parameters|arguments)")',
         "",
         _llama,

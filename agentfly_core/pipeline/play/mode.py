@@ -56,6 +56,10 @@ class WrappedSession(SamplerSession):
         """Whether a speaker's replies wait for all branches."""
         return self.inner.waits_for_all(speaker)
 
+    def continues(self, speaker: str) -> bool:
+        """Whether a speaker's reply may be sampled in two requests."""
+        return self.inner.continues(speaker)
+
 
 @dataclass(frozen=True)
 class WrappedSampler:

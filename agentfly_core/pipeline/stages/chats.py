@@ -63,5 +63,6 @@ def _questions(chat: RecordedChat) -> set[str]:
 
 
 def _prompt(messages: Messages) -> str:
-    texts = [[role, spaced_alike(text)] for role, text in map(plain, messages)]
+    """The digest of a prompt without system messages: those of chats and problems may differ."""
+    texts = [[role, spaced_alike(text)] for role, text in map(plain, messages) if role != "system"]
     return digest(texts)

@@ -64,6 +64,9 @@ class WorkerProcess:
             if self._ended:
                 raise CancelledError
             here = self._connected()
+            if self._ended:
+                self._end()
+                raise CancelledError
             try:
                 here.send(Assigned(job, blame, metrics))
                 return self._result(here)
@@ -72,7 +75,9 @@ class WorkerProcess:
                 raise WorkerDied(here.death()) from None
             except BaseException as error:  # it is raised again
                 if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
-                    self._stop(here, Cancel())
+                    answer = self._stop(here, Cancel())
+                    if answer and answer.worn:
+                        self._end()
                 raise
 
     def end(self) -> None:
@@ -81,11 +86,14 @@ class WorkerProcess:
         Raises RuntimeError for environments in use.
         """
         self._ended = True
-        if (here := self._connection) and self._turn.locked():
-            with suppress(Disconnected):
-                here.send(Cancel())
+        if self._turn.locked():
+            if here := self._connection:
+                with suppress(Disconnected):
+                    here.send(Cancel())
             if not self._turn.acquire(timeout=END_SECONDS):
-                return here.kill()
+                if here := self._connection:
+                    here.kill()
+                return
             self._turn.release()
         self._end()
 

@@ -60,14 +60,14 @@ def test_the_prompt_of_messages_is_the_last_question_without_the_last_reply(path
     )
 
 
-def test_answers_of_tools_find_their_calls(path: Path) -> None:
+def test_answers_of_tools_are_in_the_order_of_their_calls(path: Path) -> None:
     row = row_of({"messages": [USER, CALLS, *ANSWERS]}, path)
     assert isinstance(row, Problem)
     calls = (ToolCall("add", {"x": 1, "y": 1}), ToolCall("say", {"text": "ä"}))
     assert row.messages[1:] == (
         Message("assistant", "", calls),
-        Observation("say", "said"),
         Observation("add", "2"),
+        Observation("say", "said"),
     )
 
 
@@ -170,3 +170,16 @@ def test_an_ambiguous_row_is_refused(row: Any, fault: str, path: Path) -> None:
     refused = row_of(row, path)
     assert isinstance(refused, BadRow)
     assert fault in refused.fault
+
+
+def test_two_calls_of_one_id_are_refused(path: Path) -> None:
+    twice = {**CALLS, "tool_calls": [{**call, "id": "a"} for call in CALLS["tool_calls"]]}
+    row = row_of({"messages": [USER, twice, *ANSWERS]}, path)
+    assert isinstance(row, BadRow)
+    assert "the id 'a' belongs to two calls" in row.fault
+
+
+def test_a_tool_listed_twice_is_refused(path: Path) -> None:
+    row = row_of({"prompt": "1+1?", "tools": ["add", "add"]}, path)
+    assert isinstance(row, BadRow)
+    assert "lists 'add' twice" in row.fault

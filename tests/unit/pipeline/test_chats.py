@@ -161,6 +161,7 @@ def test_chats_of_held_out_problems_are_apart(imitating: Imitated) -> None:
     data = split(of.store.open(inputs.dataset(of)), "test")
     reply = {"role": "assistant", "content": "2"}
     rows = [{"messages": [{"role": "user", "content": p.prompt}, reply]} for p in data[:3]]
+    rows[1]["messages"].insert(0, {"role": "system", "content": "Be brief."})
     after = {"messages": [*rows[0]["messages"], {"role": "user", "content": "Sure?"}, reply]}
     folder = published(imitating(*rows, after, {"messages": CHAT}))
     assert [t.problem.prompt for t in read_trajectories(folder / EPISODES)] == ["1+1?"]

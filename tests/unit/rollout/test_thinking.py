@@ -156,3 +156,15 @@ async def test_another_setting_of_thinking_opens_a_context():
 async def test_thinking_cannot_be_switched_where_the_template_has_no_reasoning():
     with pytest.raises(EpisodeBroken, match=r"reply\(thinking=False\) needs the template `model`"):
         await trajectory_of(switches, Message("assistant", "99"), Hermes(QWEN3))
+
+
+@pytest.mark.parametrize("reasoning", ["short", "reasoning that is longer than its budget"])
+async def test_a_scripted_reply_is_written_once(reasoning):
+    text = f"<think>\n{reasoning}\n</think>\n\n99"
+
+    async def policy(conversation):
+        return text
+
+    session = Scripted(ENCODE, request(1).params.stop_tokens[0], policy)
+    spans = await sample_spans(session, request(99), ModelTemplate(QWEN3, thinking_budget=4))
+    assert "".join(said for said, _, _ in shown(spans)) == f"{text}<|im_end|>"
