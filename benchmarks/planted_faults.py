@@ -210,8 +210,8 @@ FAULTS = (
     Fault(
         "added tokens in a text are obeyed",
         "inference/templates/text_encoder.py",
-        'text.encode("utf-8", "replace")',
-        'self.mark(text).encode("utf-8", "replace")',
+        'text.encode("utf-8", "replace").decode()',
+        'self.mark(text).encode("utf-8", "replace").decode()',
         "unit/inference/templates",
     ),
     Fault(

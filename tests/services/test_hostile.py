@@ -73,13 +73,13 @@ from tests.support.hostile import LENGTHY
 from agentfly_core.system.formats import strict_json, text as plaintext
 from agentfly_core.runs import episodes
 from agentfly_core.rewards.code_tests import program
-from agentfly_core.inference.templates.chatml import _calls
+from agentfly_core.inference.templates.chatml import hermes_calls
 for text in LENGTHY.values():
     try:
         strict_json.parse(text)
     except ValueError:
         pass
-    program(text), plaintext.clip(text, 4000), plaintext.without_thoughts(text), list(_calls(text))
+    program(text), plaintext.clip(text, 4000), plaintext.without_thoughts(text), list(hermes_calls(text))
     episodes.lines(episodes.Piece("sampled", text), 120)
 """
 

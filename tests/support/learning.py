@@ -103,10 +103,12 @@ KILLED = Counter()
 
 
 def kill_worker(service):
-    """End the first rank as the kernel would."""
-    KILLED[service.address] += 1
+    """End the first rank as the kernel would; one that is dead already is not counted again."""
+    killed = set()
     for process in psutil.process_iter(["cmdline", "environ"]):
         words, variables = (process.info[name] or () for name in ("cmdline", "environ"))
         if service.address in words and "RANK" in variables and variables["RANK"] == "0":
             process.kill()
             process.wait(LIMIT)
+            killed.add(process)
+    KILLED[service.address] += bool(killed)
