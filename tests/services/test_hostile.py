@@ -79,7 +79,8 @@ for text in LENGTHY.values():
         strict_json.parse(text)
     except ValueError:
         pass
-    program(text), plaintext.clip(text, 4000), plaintext.without_thoughts(text), list(hermes_calls(text))
+    program(text), plaintext.clip(text, 4000), plaintext.without_thoughts(text)
+    list(hermes_calls(text))
     episodes.lines(episodes.Piece("sampled", text), 120)
 """
 
