@@ -30,7 +30,7 @@ _PYTHON = {"True": True, "False": False, "None": None}
 class CallFormat:
     """Calls between `begin`, which may have the group `name`, and `end`.
 
-    `sign` is what a template that writes this format contains. `read` returns the calls of a body.
+    Templates that write this format contain the pattern `sign`. `read` returns the calls of a body.
     With an `end` of "" a call ends with its JSON.
     """
 
@@ -97,7 +97,7 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 
 def _value(text: str, schema: JSON) -> JSON:
-    """A value whose template writes texts as they are, and others as JSON or Python."""
+    """A value of a template that writes texts unquoted, and other values as JSON or Python."""
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):
         return None
@@ -185,5 +185,5 @@ FORMATS: Mapping[FormatName, CallFormat] = {
 
 
 def format_of(text: str) -> FormatName | Literal[""]:
-    """The format of a rendered call, or "" if it is none of FORMATS."""
+    """The format of a rendered call, or "" for a format that FORMATS does not have."""
     return next((name for name, one in FORMATS.items() if one.sign.search(text)), "")

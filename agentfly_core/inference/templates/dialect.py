@@ -1,4 +1,4 @@
-"""What a chat template can write, native out by rendering short conversations."""
+"""Abilities of a chat template, learned by rendering short conversations."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 
 
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
-    """The first added token behind a reply, and the last one of a call."""
+    """The first added token after a reply, and the last added token of a call."""
     replied = renderer.render([USER, REPLY])
     if ends := renderer.markup(replied[replied.rindex("A0") :]):
         yield ends[0][1]

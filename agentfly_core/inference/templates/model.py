@@ -37,11 +37,11 @@ class ModelTemplate:
     """The chat template of a tokenizer, `template: model`.
 
     Prompts have the tokens of `apply_chat_template`, except that contents give no added tokens.
-    With the history `served` a turn whose earlier messages the template would render differently
-    opens a new context; `kept` appends to the old one. `variables` are the template's own. A
+    Some templates render earlier messages differently at a later turn. Then the history `served`
+    opens a new context, and `kept` appends to the old one. `variables` are the template's own. A
     template that inserts the current date needs a `date` such as 2026-01-31. `stop` are end tokens,
-    by default those that the template writes, `calls` the format of calls. `thinking_budget` is the
-    largest number of tokens of reasoning, 0 for no limit.
+    by default the template's, and `calls` is the format of calls. `thinking_budget` is the largest
+    number of tokens of reasoning, 0 for no limit.
 
     Raises ValueError for tokenizers and templates that cannot be used, and unknown variables.
     """
@@ -86,7 +86,7 @@ class ModelTemplate:
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
         """The template of a speaker with these tools; `thinking` switches reasoning on or off.
 
-        Raises ValueError for tools whose calls cannot be read, and a template without a switch.
+        Raises ValueError for tools if calls cannot be read, and for a template without a switch.
         """
         if tools and not self.markup.calls:
             raise ValueError(
@@ -149,7 +149,7 @@ class ModelTemplate:
             fault = "this model's template writes one call in a reply"
             calls[1:] = [BadCall(str(call), fault) for call in calls[1:]]
         message = Message("assistant", content, tuple(calls), reasoning=reasoning)
-        try:  # what a model writes must not end the training
+        try:  # a model's reply must not end the training
             self._renderer.text([QUESTION, message], self._schemas, prompt=False)
         except ValueError as refused:
             bad = tuple(BadCall(str(call), str(refused)) for call in calls)
@@ -178,7 +178,7 @@ class ModelTemplate:
             self._renderer.text([QUESTION, reply], self._schemas, prompt=False)
             for reply in (Message("assistant", OTHER), message)
         )
-        # a template may leave out of earlier messages what it puts before the next one
+        # a template may drop the header of a reply (such as an empty <think>) later
         kept = prompt if whole.startswith(prompt) else common_beginning(prompt, dummy)
         ends = [at for at, name in self._renderer.markup(whole) if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
@@ -208,7 +208,7 @@ class ModelTemplate:
         """Where the reply's end token begins in the text, -1 without one."""
         common = whole
         if read:
-            # the text up to the first new content has no later end token than the reply's
+            # before the first new content, the last end token is the reply's
             other = replace(read[0], content=f"{read[0].content}{OTHER}")
             changed = self._renderer.text((*before, other, *read[1:]), self._schemas)
             common = common_beginning(whole, changed)

@@ -1,4 +1,4 @@
-"""A table of conversations that a chat template continues, opens anew or refuses."""
+"""Short conversations that are tried with a chat template: does it append to them?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
 
 
 def table(template: ModelTemplate) -> dict[str, str]:
-    """Return what happens at each of PROBES: "continues", "opens a context", "refused: ..." or
+    """Try each of PROBES; return the results: "continues", "opens a context", "refused: ..." or
     "impossible: ...".
     """
     bound = template.bound((SCHEMA,) if template.markup.calls else (), None)
@@ -41,7 +41,7 @@ def table(template: ModelTemplate) -> dict[str, str]:
 
 
 def report(template: ModelTemplate) -> list[str]:
-    """What a template can write, and the table, a line each."""
+    """Lines for the user: the abilities of a template, then the result of each probe."""
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, since the template writes none"
     lines = [f"tools: {tools}", f"reasoning: {dialect.reasoning or 'dropped from earlier replies'}"]

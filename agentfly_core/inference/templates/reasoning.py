@@ -12,7 +12,7 @@ from agentfly_core.system.formats.text import THINK, THOUGHT_END
 class ReasoningMarks:
     """Marks of reasoning, and the white space that a template writes within and after them.
 
-    `answer` is a pattern of what opens the rest. A prompt may have `opened` the reasoning.
+    `answer` is the pattern before the rest of the reply. A prompt may have `opened` the reasoning.
     """
 
     open: str
