@@ -25,6 +25,7 @@ from agentfly_core.config.parts import (
     RewardPart,
     TemplatePart,
     ToolPart,
+    WarmStart,
     own_settings_of,
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
@@ -41,7 +42,6 @@ from agentfly_core.config.tasks import (
     quotas,
     task_key,
 )
-from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.system.formats import hashing
 
 T = TypeVar("T")

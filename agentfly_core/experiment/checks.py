@@ -11,7 +11,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import Part
+from agentfly_core.config.parts import Part, WarmStart
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
@@ -26,7 +26,6 @@ from agentfly_core.config.reference import (
 )
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import task_key
-from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.datasets.chat_files import ChatFile
 from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.experiment.experiment import Experiment

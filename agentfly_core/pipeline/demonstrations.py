@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.event_loop import run
-from agentfly_core.config.warm_start import WarmStart
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.model import writer

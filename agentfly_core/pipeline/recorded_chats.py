@@ -14,8 +14,8 @@ from agentfly_core.authoring.chat_template import Conversation, ToolSchema
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.injection import Lent, Signature
 from agentfly_core.config.import_path import construct
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import chat_file
-from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.datasets.chat_files import ChatFile, ChatRow
 from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
 from agentfly_core.inference.scripted import Scripted
@@ -33,8 +33,9 @@ from agentfly_core.records.trajectory import (
     Turn,
 )
 from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
-from agentfly_core.rollout.speaker import EpisodeState, Speaker
+from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import did_you_mean, shown
 

@@ -17,6 +17,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
+from agentfly_core.rollout.episode_state import EpisodeState, current_branch
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import (
     CallableTool,
@@ -26,7 +27,7 @@ from agentfly_core.rollout.rules import (
     Frozen,
     PromptTooLong,
 )
-from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker, current_branch
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
 from agentfly_core.rollout.timeline import EpisodeBranch
 from agentfly_core.system.formats.text import clip, did_you_mean
 

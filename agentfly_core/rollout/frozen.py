@@ -12,8 +12,9 @@ from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout import timeline
+from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy
-from agentfly_core.rollout.speaker import EpisodeState, MakesSpeaker, Speaker
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
 from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentfly_core.config.import_path import load
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import is_scripted
-from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.experiment.policy_path import is_policy, policy_at
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem

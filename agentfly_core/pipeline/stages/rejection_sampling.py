@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agentfly_core.config.import_path import construct
-from agentfly_core.config.warm_start import WarmStart
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.experiment.run_layout import rollouts, step_layout
 from agentfly_core.records.parquet import (
     EPISODES,

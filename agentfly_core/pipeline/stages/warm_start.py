@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import run_step
-from agentfly_core.config.warm_start import WarmStart
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys

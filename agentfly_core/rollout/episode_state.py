@@ -1,0 +1,83 @@
+"""State that all speakers of an episode share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agentfly_core.authoring.author_call import is_cancelled
+from agentfly_core.authoring.injection import Lent
+from agentfly_core.inference.sampler import SamplerSession
+from agentfly_core.records.timing import Doing, Span, moment
+from agentfly_core.records.trajectory import Ending
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
+from agentfly_core.rollout.standstill import Parts
+from agentfly_core.rollout.timeline import EpisodeBranch
+
+R = TypeVar("R")
+current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
+"""The branch of the running agent code, None outside `Episode.gather`."""
+
+
+@dataclass
+class EpisodeState:
+    """Shared state of an episode's speakers: the sampler, lent objects and recorded times."""
+
+    spec: EpisodeSpec
+    session: SamplerSession
+    main: str
+    max_sampled_tokens: int
+    lent: dict[type[Lent], Lent]
+    spans: list[Span] = field(default_factory=list)
+    trunk: EpisodeBranch = field(default_factory=EpisodeBranch)
+    parts: Parts = field(default_factory=Parts)
+    fault: Exception | None = None
+    """The last error of an agent's request, which is no error in the agent's code."""
+    over: bool = False
+    """Whether the agent has ended; later requests of its tasks are refused."""
+    _requests: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def branch(self) -> EpisodeBranch:
+        """The branch of the calling agent."""
+        return current_branch.get() or self.trunk
+
+    async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
+        """Run a request as a task, which `end` can cancel; a `held` reply waits for all open parts.
+
+        Raises EpisodeOver once the episode is over or the agent was cancelled.
+        """
+        if self.over or is_cancelled():
+            work.close()
+            raise EpisodeOver(Ending.FAILED)
+        request = asyncio.create_task(work)
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
+        try:
+            with self.parts.asking(self.branch, held):
+                return await request
+        except EpisodeOver:
+            raise
+        except Exception as error:  # recorded as no error of the agent's code
+            self.fault = error
+            raise
+
+    async def end(self) -> None:
+        """Cancel requests of tasks that outlive the agent, and refuse later ones."""
+        self.over = True
+        for request in self._requests:
+            request.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
+
+    @contextmanager
+    def timed(self, doing: Doing) -> Iterator[None]:
+        """Record the time of the block."""
+        start = moment()
+        try:
+            yield
+        finally:
+            self.spans.append(Span(doing, start, moment()))
