@@ -1,4 +1,4 @@
-"""Two hundred nights of policies whose true success is known: does the gate promote the right ones?
+"""Two hundred simulated nights with known true success: does the gate promote the right policies?
 
     python -m benchmarks.nights [SEEDS [key=value ...]]
 
@@ -40,7 +40,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy whose true success is known: `Policy(0.87, name=12)`; two names, two habits.
+    """A policy with a known true success: `Policy(0.87, name=12)`; two names, two habits.
 
     `silent` is the share of its failed episodes that are unscored.
     """

@@ -54,7 +54,8 @@ float32 copy, in bfloat16 (arXiv 1910.02054, section 3.1).
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A point of the admission: `Proof("learner, rows", True, "differs by 4.8e-07 at most")`."""
+    """A point of the admission: `Proof("tokenizer", True, "49152 tokens, 5 texts
+    unchanged")`."""
 
     name: str
     passed: bool

@@ -1,4 +1,4 @@
-"""Rollouts beside those of verifiers, with one scripted endpoint and with one vLLM server.
+"""Rollouts compared with verifiers: the same scripted endpoint, then the same vLLM server.
 
     python -m benchmarks.peers.rollout_vs_verifiers [--sizes 32 64 128 256] [--latency 0.02] [--skip
     NAME ...]
@@ -86,7 +86,7 @@ class Spent:
 
 
 def spent_by(process: psutil.Popen, since: float) -> Spent:
-    """What a process and all its descendants, also those that have ended, took until now."""
+    """Seconds since `since`, and CPU seconds of a process and all its descendants, ended or not."""
     cpu = 0.0
     for one in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -127,7 +127,7 @@ def model(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def script(tokenizer: PreTrainedTokenizerBase, tool: str) -> list[dict[str, Any]]:
-    """What the model says, in tokens and as messages."""
+    """The model's replies, as tokens and as messages."""
     function = {"name": tool, "arguments": json.dumps(TOOLS[tool])}
     calls = {
         "content": None,

@@ -77,7 +77,7 @@ def _whole(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
 
 def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
     call = call_of(strict_json.parse(body))
-    return [ToolCall(call.name, call.arguments)]
+    return [ToolCall(call.name, call.arguments)]  # `parameters` is this format's key: not lenient
 
 
 def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[ToolCall]]:

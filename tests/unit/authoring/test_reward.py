@@ -281,7 +281,7 @@ async def test_two_rewards_of_one_name_are_refused() -> None:
 
 
 def flaky(failures: int, **limits: Any) -> tuple[Reward, list[str]]:
-    """A reward whose service fails so many times before it answers, and what it was asked."""
+    """A reward with a service that fails several times first; it records its questions."""
     asked: list[str] = []
 
     @reward(backoff=0.0, **limits)
