@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest
 # The many processes that tests start would each compile the modules that they import.
 unexport PYTHONDONTWRITEBYTECODE
 SHORT := and not long
-ON_GPU := $(patsubst %,tests/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
+ON_GPU := $(patsubst %,tests/integration/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
 .PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image site
@@ -67,19 +67,19 @@ test-units:
 	$(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 and not slow and not long" tests/unit tests/recipes
 
 test-quick:
-	nice -n 10 $(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
+	nice -n 10 $(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/integration/faults
 
 test-faults:
-	$(PYTEST) tests/faults -m "(long or not long) $(SHORT)"
+	$(PYTEST) tests/integration/faults -m "(long or not long) $(SHORT)"
 
 test-flows:
-	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/faults
+	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/integration/faults
 
 test-learner:
-	$(PYTEST) -m "learner and not prefect $(SHORT)" --ignore=tests/faults
+	$(PYTEST) -m "learner and not prefect $(SHORT)" --ignore=tests/integration/faults
 
 test-services:
-	$(PYTEST) -m "(service or smollm2) and not prefect and not learner $(SHORT)" --ignore=tests/faults
+	$(PYTEST) -m "(service or smollm2) and not prefect and not learner $(SHORT)" --ignore=tests/integration/faults
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

@@ -21,7 +21,7 @@ from tests.support.processes import processes_of
 from tests.support.project import ROOT
 from tests.support.waiting import LIMIT
 
-TINY = str(ROOT / "tests/faults/tiny.yaml")
+TINY = str(ROOT / "tests/integration/faults/tiny.yaml")
 TRAIN = ("train", TINY, "--run", "demo")
 RUN = Path("runs/demo")
 KILLED = -9

@@ -33,7 +33,10 @@ def test_every_attack_fuzz_test_and_kill_is_guarded():
         for tests in group.values()
         for test in tests
     }
-    files = [*ROOT.glob("tests/fuzz/test_*.py"), *ROOT.glob("tests/faults/test_kill*.py")]
+    files = [
+        *ROOT.glob("tests/integration/fuzz/test_*.py"),
+        *ROOT.glob("tests/integration/faults/test_kill*.py"),
+    ]
     written = {
         f"{path.relative_to(ROOT)}::{name}"
         for path in files

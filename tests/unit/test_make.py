@@ -9,7 +9,7 @@ import pytest
 from tests.support.project import ROOT
 
 CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
-REST = "--ignore=tests/faults"
+REST = "--ignore=tests/integration/faults"
 EXTRAS = ".[babyai,docs,math,reasoning-gym,search]"
 DRY_RUN = [
     "pip install --quiet --dry-run --no-index --no-build-isolation -c requirements/cpu.txt "
@@ -25,22 +25,22 @@ TIERS = {
         f"-m learner and not prefect and not long {REST}",
         f"-m not service and not smollm2 and not long {REST}",
         f"-m prefect and not long {REST}",
-        "tests/faults -m (long or not long) and not long",
+        "tests/integration/faults -m (long or not long) and not long",
     ],
     "test-all": [
         f"-m (service or smollm2) and not prefect and not learner  {REST}",
         f"-m learner and not prefect  {REST}",
         f"-m not service and not smollm2  {REST}",
         f"-m prefect  {REST}",
-        "tests/faults -m (long or not long) ",
+        "tests/integration/faults -m (long or not long) ",
     ],
 }
 
 
 ON_GPU = (
-    "-m (long or not long) and not smollm2 tests/services/test_learner.py "
-    "tests/services/test_learner_memory.py tests/services/test_adapter.py "
-    "tests/services/test_critic.py tests/services/test_checkpointing.py "
+    "-m (long or not long) and not smollm2 tests/integration/services/test_learner.py "
+    "tests/integration/services/test_learner_memory.py tests/integration/services/test_adapter.py "
+    "tests/integration/services/test_critic.py tests/integration/services/test_checkpointing.py "
     "tests/unit/inference/test_in_process.py"
 )
 

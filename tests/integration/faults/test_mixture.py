@@ -10,7 +10,7 @@ from tests.support.lives import KILLED, RUN, Lives, digests, ledger, survivors
 from tests.support.project import ROOT
 from tests.support.waiting import until
 
-TRAIN = ("train", str(ROOT / "tests/faults/mixture.yaml"), "--run", "demo")
+TRAIN = ("train", str(ROOT / "tests/integration/faults/mixture.yaml"), "--run", "demo")
 
 
 @pytest.mark.long

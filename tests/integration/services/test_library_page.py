@@ -24,7 +24,7 @@ WITHOUT = "import sys\nsys.modules |= {'prefect': None, 'mlflow': None}  # impor
 def folder(tmp_path: Path) -> Path:
     """A project with the smallest `quickstart` experiment that has every stage."""
     (tmp_path / "conf").mkdir()
-    shutil.copy(ROOT / "tests/faults/tiny.yaml", tmp_path / "conf/quickstart.yaml")
+    shutil.copy(ROOT / "tests/integration/faults/tiny.yaml", tmp_path / "conf/quickstart.yaml")
     return tmp_path
 
 
