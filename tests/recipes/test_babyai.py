@@ -166,7 +166,7 @@ async def test_problems_of_another_minigrid_version_are_refused(
     hundred: list[Problem],
 ) -> None:
     problem = replace(hundred[0], facts={**hundred[0].facts, "mission": "go to the sun"})
-    with pytest.raises(ValueError, match="'go to the sun': prepare"):
+    with pytest.raises(ValueError, match="'go to the sun'"):
         await BabyAI().reset(problem)
 
 

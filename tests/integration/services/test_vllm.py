@@ -281,7 +281,7 @@ def test_a_policy_that_is_served_already_is_not_read_again(
     for path in copy.glob("*.safetensors"):
         path.unlink()
     server.load(copy, 7)
-    with pytest.raises(SamplerLost, match=r"500 .*Cannot find any model weights"):
+    with pytest.raises(SamplerLost, match=r"500 .*model weights"):
         server.load(copy, 8)
 
 
@@ -301,7 +301,7 @@ def test_a_policy_that_contradicts_its_probe_is_refused(
 
 def test_an_overlong_prompt_is_refused(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
-    with pytest.raises(ValueError, match=r"request of 140 tokens: .*maximum model length of 128"):
+    with pytest.raises(ValueError, match=r"request of 140 tokens: .*length of 128"):
         replies(server, 1, prompt=range(140))
 
 

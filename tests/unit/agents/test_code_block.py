@@ -53,7 +53,7 @@ async def test_text_after_the_block_is_neither_read_nor_trained() -> None:
 
 
 async def test_an_experiment_without_the_tool_is_refused() -> None:
-    with pytest.raises((EpisodeBroken, ValueError), match="needs a tool named python"):
+    with pytest.raises((EpisodeBroken, ValueError), match="tool named python"):
         await played("4", by=calculator)
 
 

@@ -149,11 +149,11 @@ def test_a_group_is_lent_alone_and_to_rewards_only() -> None:
 
     playing.__annotations__ = {"game": Game, "group": Group}
     for function, named in ((both, "Trajectory"), (playing, "Game")):
-        with pytest.raises(ValueError, match=f"asks for a Group and {named}: a reward that comp"):
+        with pytest.raises(ValueError, match=f"Group and {named}: "):
             _ = reward(function).signature
 
     def look(group: Group) -> str:
         return ""
 
-    with pytest.raises(ValueError, match="asks for a Group, which is lent to rewards only"):
+    with pytest.raises(ValueError, match="Group, which is"):
         _ = tool(look).signature

@@ -35,7 +35,7 @@ class Yields:
     "function", [in_turn, later, Yields(), Yields, functools.partial(in_turn)], ids=range(5)
 )
 def test_a_generator_is_no_reward(function: Any) -> None:
-    with pytest.raises(ValueError, match="is a generator function: it contains `yield`"):
+    with pytest.raises(ValueError, match=r"generator function.*`yield`"):
         _ = reward(function).signature
 
 
@@ -53,13 +53,13 @@ def returning(annotation: Any, kind: Any = Trajectory) -> Reward:
     ids=str,
 )
 def test_a_return_type_that_is_no_score_is_refused(annotation: Any) -> None:
-    with pytest.raises(ValueError, match=r"'graded' is annotated to return .*, expected a number"):
+    with pytest.raises(ValueError, match=r"'graded' is annotated.*, expected a number"):
         _ = returning(annotation).signature
 
 
 @pytest.mark.parametrize("annotation", [float, str, list[str], dict[str, float]], ids=str)
 def test_a_reward_that_compares_returns_a_list_of_scores(annotation: Any) -> None:
-    with pytest.raises(ValueError, match="expected a list of numbers or Scores"):
+    with pytest.raises(ValueError, match="numbers or Scores"):
         _ = returning(annotation, Group).signature
 
 

@@ -128,7 +128,7 @@ class Pages:
 def test_generator_functions_are_refused_where_they_are_decorated(
     decorate: Callable[..., object], function: Callable[..., object]
 ) -> None:
-    with pytest.raises(ValueError, match=r"The (tool|reward) '\w+' is a generator function"):
+    with pytest.raises(ValueError, match=r"(tool|reward) '\w+' .*generator function"):
         decorate(function)
 
 
@@ -187,7 +187,7 @@ async def test_a_coroutine_in_a_result_has_no_textual_form() -> None:
 
 @pytest.mark.parametrize("name", ["", "look up", "search.web", "größe", "a" * 65, "<lambda>"])
 def test_a_tool_name_that_services_refuse_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="has a name that models and services refuse"):
+    with pytest.raises(ValueError, match="models and services refuse"):
         tool(name=name or "ends with newline\n")(find)
 
 
@@ -199,7 +199,7 @@ def test_a_tool_name_that_services_take_is_taken(name: str) -> None:
 def test_a_setting_whose_default_is_a_pydantic_field_is_refused() -> None:
     def dataset(seed: int, rows: int = Field(3)) -> None: ...
 
-    with pytest.raises(ValueError, match="the default of 'rows' is a pydantic Field"):
+    with pytest.raises(ValueError, match="'rows' is a pydantic"):
         check_settings(dataset, {}, ["seed"])
 
 

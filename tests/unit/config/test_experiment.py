@@ -70,7 +70,7 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["update.learning_rat=1"])
     with pytest.raises(
         ValueError,
-        match=r"experiment.*:\n  rollout.problems: .*greater than or equal to 1 \(got 0\)",
+        match=r"experiment.*:\n  rollout.problems: .*equal to 1 \(got 0\)",
     ):
         loading.read(tiny, ["rollout.problems=0"])
     with pytest.raises(ValueError, match=r"environments.my:Shop.limt: .* 'limit'"):
@@ -135,7 +135,7 @@ def test_a_number_may_be_written_with_an_exponent(text, value):
 
 @pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
 def test_a_value_that_contains_itself_is_refused(text):
-    with pytest.raises(ValueError, match="here is invalid YAML: it is more than 64 levels deep"):
+    with pytest.raises(ValueError, match=r"here is invalid YAML: .*64 levels"):
         strict_yaml.parse(text, "here")
     assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 
@@ -150,7 +150,7 @@ def test_an_override_may_be_any_json(tiny):
 
 def test_a_missing_required_key_is_named(tmp_path):
     (tmp_path / "bare.yaml").write_text(TINY.replace("rewards:", "# rewards:"))
-    with pytest.raises(ValueError, match=r"rewards: it must be given$"):
+    with pytest.raises(ValueError, match=r"rewards: .*given$"):
         loading.read(str(tmp_path / "bare.yaml"))
 
 
@@ -203,14 +203,14 @@ def test_a_wrong_environment_value_is_refused_by_its_variable(
     monkeypatch.setenv("AGENTFLY_RANKS", "two")
     with pytest.raises(
         ValueError,
-        match=r"AGENTFLY_RANKS.*is not a valid site configuration:\n  ranks: .*got 'two'",
+        match=r"AGENTFLY_RANKS.*site configuration:\n  ranks: .*got 'two'",
     ):
         loading.site("local")
 
 
 def test_a_site_refuses_a_password(monkeypatch):
     monkeypatch.setenv("AGENTFLY_MLFLOW_TRACKING_URI", "http://me:opensesame@host:5000")
-    with pytest.raises(ValueError, match=r"mlflow_tracking_uri: a secret is not a setting"):
+    with pytest.raises(ValueError, match=r"mlflow_tracking_uri: a secret"):
         loading.site("local")
 
 
@@ -218,7 +218,7 @@ def test_a_url_is_named_by_its_variable_and_never_shown(monkeypatch):
     monkeypatch.setenv("AGENTFLY_PING_URL_ENV", "MY_PING")
     assert loading.site("local").ping_url_env == "MY_PING"
     monkeypatch.setenv("AGENTFLY_PING_URL_ENV", "https://hc-ping.com/0c5d-91e1")
-    with pytest.raises(ValueError, match="expected the name of an environment variable") as refused:
+    with pytest.raises(ValueError, match="name of an environment") as refused:
         loading.site("local")
     assert "0c5d-91e1" not in str(refused.value)
 
@@ -277,7 +277,7 @@ def test_an_impossible_promotion_is_refused_before_any_work(tiny, override, mess
 def test_fresh_problems_need_a_generated_dataset(tiny):
     checks.check(loading.read(tiny, ["promotion.confirmation=fresh"]).settings)
     files = '{use: "tests.support.problems:clean", train: 64, test: 8}'
-    with pytest.raises(ValueError, match=r"clean is not marked @generated: mark it .*=split"):
+    with pytest.raises(ValueError, match=r"clean .*@generated: .*=split"):
         checks.check(loading.read(tiny, [f"data={files}", "promotion.confirmation=fresh"]).settings)
 
 

@@ -136,7 +136,7 @@ def test_a_shared_setting_is_refused_within_a_task(tmp_path):
         "tasks: {sums: {data: {use: a:b, train: 1, test: 1}, rewards: {a:b: 1}, algorithm: ppo,\n"
         "  agent: {use: c:d, max_turn: 3}}}\n"
     )
-    with pytest.raises(ValueError, match="is not a valid experiment") as refusal:
+    with pytest.raises(ValueError, match="not a valid experiment") as refusal:
         loading.read(str(path))
     for key in ("algorithm", "agent.use"):
         assert f"tasks.sums.{key}: there is no such key." in str(refusal.value)
@@ -144,7 +144,7 @@ def test_a_shared_setting_is_refused_within_a_task(tmp_path):
 
 
 def test_an_unknown_task_setting_is_refused_and_a_new_task_read():
-    with pytest.raises(ValueError, match=r"tasks\.ofice\.data: it must be given"):
+    with pytest.raises(ValueError, match=r"tasks\.ofice\.data: .*given"):
         loading.read("mixture", ["tasks.ofice.weight=3"])
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 64, "test": 8}
     more = json.dumps(

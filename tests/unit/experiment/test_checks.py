@@ -133,9 +133,7 @@ def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.M
 def test_an_own_nano_model_does_not_imitate_episodes_of_a_run() -> None:
     shown = {"demonstrations": "run:mine@3"}
     checks.check(settings_with(model="nano:calculator", warm_start=shown))
-    with pytest.raises(
-        ValueError, match=r"run:mine@3 has tokens of its own model\. Set model=run:mine@0,"
-    ):
+    with pytest.raises(ValueError, match=r"run:mine@3 .* Set model=run:mine@0,"):
         checks.check(settings_with(model="nano", warm_start=shown))
 
 
@@ -162,7 +160,7 @@ def test_an_incomplete_model_folder_is_refused(tmp_path: Path) -> None:
             checks.check_inputs(settings_with(model=str(tmp_path)))
         (tmp_path / (file or "tokenizer.json")).touch()
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ValueError, match=r"model: Cannot load the model '.*'"):
+    with pytest.raises(ValueError, match=r"model: .*load the model '.*'"):
         checks.check_inputs(settings_with(model=str(tmp_path)))
 
 
@@ -188,7 +186,7 @@ def test_a_template_of_other_tokens_is_refused(nano: Path, tmp_path: Path) -> No
     for token in tokenizer["added_tokens"]:
         token["single_word"] = True
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(ValueError, match=r"model: The Hermes template has"):
+    with pytest.raises(ValueError, match=r"model: The Hermes template"):
         checks.check_inputs(settings_with(model=str(folder)))
 
 

@@ -114,5 +114,5 @@ def test_an_endpoint_missing_in_the_site_is_refused(
 
 
 def test_an_endpoint_cannot_be_trained() -> None:
-    with pytest.raises(ValueError, match=r"endpoint:sage'.* A chat service cannot be trained"):
+    with pytest.raises(ValueError, match=r"endpoint:sage'.* cannot be trained"):
         model_reference("endpoint:sage")

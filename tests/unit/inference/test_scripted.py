@@ -76,7 +76,7 @@ async def test_a_policy_must_return_text_or_a_message(reply: object) -> None:
         return reply
 
     sampler = scripted(policy)  # type: ignore[arg-type]
-    with pytest.raises(NoReply, match=r"returned .*, expected text or a Message") as caught:
+    with pytest.raises(NoReply, match=r"returned .*, expected text") as caught:
         await play_all(episode_specs(ADD), rollout_spec(), sampler)
     assert str(caught.value).endswith(f"Look at {__file__}:{policy.__code__.co_firstlineno}.")
 

@@ -122,7 +122,7 @@ async def test_vllm_with_gpus_of_its_own_never_sleeps(
 
 def test_a_sleep_of_a_dead_server_is_a_lost_sampler(tmp_path: Path) -> None:
     gone = Service("vllm", str(tmp_path / "vllm.sock"))
-    with pytest.raises(SamplerLost, match="was ended, or never started"):
+    with pytest.raises(SamplerLost, match="ended, or never started"):
         VLLM(gone, "float32", 8, takes_turns=True).rest()
 
 

@@ -54,7 +54,7 @@ def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
         (folder / adapter_artifact.FILE).write_text(json.dumps(written))
     policy = store.artifact("runs/demo/policy")
     for read in (adapter_artifact.base_of, adapter_artifact.shape_of):
-        with pytest.raises(Damaged, match="expected the keys base and shape"):
+        with pytest.raises(Damaged, match="keys base and shape"):
             read(store, policy)
 
 
@@ -64,7 +64,7 @@ def test_an_adapter_on_a_changed_model_is_refused(store, model, policy, tmp_path
     with pytest.raises(Damaged, match=r"000001/policy .*artifacts/model/nano with digest"):
         adapter_artifact.folders(store, policy)
     store.remove(model.uri)
-    with pytest.raises(Damaged, match=r"is an adapter on (.|\n)*never published whole"):
+    with pytest.raises(Damaged, match=r"an adapter on (.|\n)*never published"):
         adapter_artifact.folders(store, policy)
 
 
@@ -88,7 +88,7 @@ def test_the_disk_check_counts_the_files_of_the_adapter(store, model, policy, tm
 
 
 def test_an_adapter_folder_is_refused_as_a_model(store, policy, tmp_path):
-    with pytest.raises(ValueError, match=r"holds an adapter, expected a whole model: .* run:NAME"):
+    with pytest.raises(ValueError, match=r"holds an adapter.* run:NAME"):
         materialise(str(store.open(policy)), tmp_path, "float32")
 
 

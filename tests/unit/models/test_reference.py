@@ -101,7 +101,7 @@ def test_an_invalid_reference_is_refused(reference: str, message: str, tmp_path:
 
 
 def test_a_mistyped_nano_is_refused_without_the_hub() -> None:
-    with pytest.raises(ValueError, match=r"There is no model 'nanoo'\. Did you mean 'nano'\?"):
+    with pytest.raises(ValueError, match=r"'nanoo'.*'nano'\?"):
         require(model_reference("nanoo"))
     require(model_reference("gpt2"))  # an id of the hub
 
@@ -111,9 +111,7 @@ def test_a_mistyped_model_folder_is_no_hub_id(
 ) -> None:
     (tmp_path / "models/mine").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"models/mien does not exist .* Did you mean 'models/mine'"
-    ):
+    with pytest.raises(ValueError, match=r"models/mien .* Did you mean 'models/mine'"):
         require(model_reference("models/mien"))
     require(model_reference("models/mien@main"))
     require(model_reference("Qwen/Qwen2.5-3B"))
@@ -125,7 +123,7 @@ def test_a_mistyped_bare_folder_is_no_hub_id(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/config.json").touch()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"mien does not exist .* Did you mean 'mine'"):
+    with pytest.raises(ValueError, match=r"mien .* Did you mean 'mine'"):
         require(model_reference("mien"))
     require(model_reference("gpt2"))
 
@@ -152,7 +150,7 @@ def test_a_tokenizer_can_be_loaded_without_the_model(recipe: str, tmp_path: Path
 
 
 def test_a_tokenizer_of_a_missing_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"(?s)Cannot load the model .* Expected nano, package"):
+    with pytest.raises(ValueError, match=r"(?s)load the model .* Expected nano, package"):
         tokenizer(str(tmp_path))
-    with pytest.raises(ValueError, match="There is no nano model 'calculater'"):
+    with pytest.raises(ValueError, match="nano model 'calculater'"):
         tokenizer("nano:calculater")

@@ -167,7 +167,7 @@ def test_chats_of_held_out_problems_are_apart(imitating: Imitated) -> None:
     assert [t.problem.prompt for t in read_trajectories(folder / EPISODES)] == ["1+1?"]
     held_out = [t.problem.id for t in read_trajectories(folder / HELD_OUT)]
     assert held_out == [f"chats.jsonl:{number:08d}" for number in (1, 2, 3, 4)]
-    with pytest.raises(ValueError, match=r"all 3 chats ask problems of data\.test"):
+    with pytest.raises(ValueError, match=r"all 3 chats .*data\.test"):
         published(imitating(*rows))
 
 
@@ -197,7 +197,7 @@ USER = CHAT[0]
 def test_an_unusable_row_is_refused_with_its_number(
     row: Any, fault: str, imitating: Imitated
 ) -> None:
-    with pytest.raises(ValueError, match=r"1 row cannot be trained \(tolerated: 0\)") as raised:
+    with pytest.raises(ValueError, match=r"1 row .*\(tolerated: 0\)") as raised:
         published(imitating({"messages": CHAT}, row))
     assert "first chats.jsonl, row 2: " in str(raised.value)
     assert fault in str(raised.value)

@@ -153,7 +153,7 @@ def test_a_fork_reads_the_dataset_of_its_origin(
     with opened(origin, "old") as old:
         old.remember_data(theirs, "none")
     with opened(fork_of(origin), "new") as run:
-        with pytest.raises(ValueError, match="'new' was started with the dataset 9f2c, and its"):
+        with pytest.raises(ValueError, match=r"'new' .*the dataset 9f2c, and"):
             run.remember_data(changed, "none")
         run.remember_data(theirs, "none")
 
@@ -170,7 +170,7 @@ def test_a_fork_reads_the_dataset_of_its_origin(
 def test_a_fork_with_another_order_of_problems_is_refused(
     origin: Experiment, changed: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(ValueError, match="these settings give another order:") as refusal:
+    with pytest.raises(ValueError, match="settings give another order:") as refusal:
         with opened(fork_of(origin, **changed), "new") as run:
             check_start(run)
     assert expected in str(refusal.value)
@@ -236,7 +236,7 @@ def test_a_fork_without_its_learner_state_plays_nothing(
     origin: Experiment,
 ) -> None:
     origin.store.remove("runs/old/steps/000002/learner")
-    with pytest.raises(ValueError, match=r"The learner state of old@2 is not kept"):
+    with pytest.raises(ValueError, match=r"learner state of old@2"):
         with opened(fork_of(origin), "new") as run:
             check_start(run)
     assert origin.store.names("runs") == ["old"]
@@ -384,7 +384,7 @@ def test_a_fork_first_samples_from_policies_of_its_origin(
 
 @pytest.mark.parametrize("override", ["model=nano:letters", "fork.step=1", "warm_start=null"])
 def test_inherited_settings_of_a_fork_cannot_change(origin: Experiment, override: str) -> None:
-    with pytest.raises(ValueError, match=rf"Got '{override}', but a fork inherits .* from old@2"):
+    with pytest.raises(ValueError, match=rf"Got '{override}', .* from old@2"):
         forked(Fork(run="old", step=2), [override])
 
 

@@ -145,7 +145,7 @@ def test_a_run_continues_with_its_first_speakers(
         run.experiment.require_speakers_unchanged()
         assert "another url, model or extra of endpoint:gpt" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
-        with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
+        with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy"):
             run.experiment.require_speakers_unchanged()
 
 

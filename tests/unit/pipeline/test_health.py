@@ -52,7 +52,7 @@ def test_a_sign_with_stop_ends_the_run():
     fatal = {"entropy": DULL["entropy"].model_copy(update={"stop": True})}
     warnings(fatal, steps(fatal, 0.001))
     with pytest.raises(
-        GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"
+        GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps .*\(health.entropy\)"
     ):
         warnings(fatal, steps(fatal, 0.001, 0.001))
 
@@ -208,7 +208,7 @@ def test_a_sign_in_one_optimizer_step_is_reported():
 
 
 def test_a_sign_has_one_bound():
-    with pytest.raises(ValidationError, match="give one of above and below"):
+    with pytest.raises(ValidationError, match="one of above and"):
         Sign(metric="train/entropy")
 
 

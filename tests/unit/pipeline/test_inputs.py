@@ -141,7 +141,7 @@ def test_failed_demonstrations_give_no_model(tmp_path: Path) -> None:
     shown = {"demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop"}
     tools = ["tests.unit.pipeline.test_playing:shop"]
     experiment = experiment_with(tmp_path, warm_start=shown, tools=tools)
-    with pytest.raises(GateClosed, match=r"512 of 512 episodes failed .*the shop is closed"):
+    with pytest.raises(GateClosed, match=r"512 of 512 episodes failed .*shop is closed"):
         inputs.base_model(experiment)
     assert experiment.store.names("artifacts/model") == []
 

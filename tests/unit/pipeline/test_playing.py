@@ -181,7 +181,7 @@ def test_an_evaluation_has_its_own_temperature() -> None:
 
 
 def test_a_shard_stops_if_the_tools_service_fails(tokenizer: Any, tmp_path: Path) -> None:
-    with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
+    with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*shop is closed"):
         played(settings_with(), tokenizer, CALL, tmp_path)
 
 
@@ -210,7 +210,7 @@ def player_of(experiment: Experiment, tokenizer: Any) -> DemonstrationPlayer:
 def test_demonstrations_stop_if_the_tools_service_fails(tokenizer: Any, tmp_path: Path) -> None:
     with (
         resources_for({}) as here,
-        pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
+        pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*shop is closed"),
     ):
         made = experiment_of(settings_with())
         shown = player_of(made, tokenizer)

@@ -102,9 +102,9 @@ def test_a_held_out_problem_is_not_imitated(stored):
 
 
 def test_a_missing_step_of_the_run_is_refused(stored):
-    with pytest.raises(ValueError, match=r"The run 'base' has not scored a step 4 in "):
+    with pytest.raises(ValueError, match=r"'base' .* step 4 in "):
         rejection_sampling.artifacts(stored.store, "base", 5)
-    with pytest.raises(ValueError, match=r"The run 'bass' has not scored a step 1 in "):
+    with pytest.raises(ValueError, match=r"'bass' .* step 1 in "):
         rejection_sampling.artifacts(stored.store, "bass", 2)
 
 
@@ -120,7 +120,7 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
 
 @pytest.mark.parametrize("where", ["run:base", "run:base@0", "run:base@last"])
 def test_a_source_without_a_step_is_refused(where, tmp_path):
-    with pytest.raises(ValueError, match="expected run:NAME@STEP with a step of 1 or more"):
+    with pytest.raises(ValueError, match=r"expected run:NAME@STEP .*1 or more"):
         experiment(tmp_path, warm_start={"demonstrations": where})
 
 

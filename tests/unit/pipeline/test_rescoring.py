@@ -145,12 +145,12 @@ def test_failed_judge_scores_are_not_stored_and_retried(
 
 
 def test_a_reward_that_is_named_twice_is_refused(store: Store, module: str) -> None:
-    with pytest.raises(ValueError, match=f"--reward {module}:long is given twice"):
+    with pytest.raises(ValueError, match=f"--reward {module}:long .*twice"):
         new_rewards([f"{module}:long", f"{module}:long=2"])
 
 
 def test_a_reward_of_an_environment_is_refused_with_a_reason(store: Store, module: str) -> None:
-    with pytest.raises(ValueError, match=r":stock needs Stock, which ended with the episode"):
+    with pytest.raises(ValueError, match=r":stock needs Stock, "):
         new_reward(f"{module}:stock")
     with pytest.raises(ValueError, match="got 'much', expected its weight"):
         new_reward(f"{module}:long=much")
@@ -165,7 +165,7 @@ def test_a_secret_in_the_settings_of_a_reward_is_refused(
         new_reward(f"{module}:AtMost={{api_key: sk-0123456789}}")
     assert "sk-" not in str(no.value)
     monkeypatch.setenv("JUDGE_TOKEN", "0123456789abcdef")
-    with pytest.raises(SecretGiven, match="holds the secret of the environment variable JUDGE_TOK"):
+    with pytest.raises(SecretGiven, match="environment variable JUDGE_TOK"):
         new_reward(f"{module}:AtMost={{name: 0123456789abcdef}}")
 
 

@@ -66,7 +66,7 @@ def test_an_episode_of_several_speakers_fails_once() -> None:
         lambda: stop_if_unobserved(observed, 0.05),
         lambda: stop_if_unscored(observed[3:], unscored[3:], 0.05),
     ):
-        with pytest.raises(GateClosed, match=r"(4 of 4|3 of 3) episodes have no reward"):
+        with pytest.raises(GateClosed, match=r"(4 of 4|3 of 3) .*no reward"):
             stop()
 
 
@@ -96,9 +96,7 @@ def test_two_episodes_may_always_be_unscored() -> None:
 
 def test_three_skipped_optimizer_steps_in_a_row_stop_a_run() -> None:
     stop_if_diverging(2)
-    with pytest.raises(
-        GateClosed, match=r"3 optimizer steps in a row had a gradient that is not finite"
-    ):
+    with pytest.raises(GateClosed, match=r"3 optimizer steps .* not finite"):
         stop_if_diverging(3)
 
 

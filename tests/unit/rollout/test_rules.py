@@ -72,17 +72,13 @@ def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
-    with pytest.raises(
-        ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."
-    ):
+    with pytest.raises(ValueError, match=r"evaluate is a function, .*@tool\."):
         experiment_of(settings_with(tools=["agentfly_core.tools.calculator:evaluate"]))
 
 
 def test_a_reward_among_the_tools_is_sent_to_the_rewards() -> None:
     path = "agentfly_core.rewards.exact:exact"
-    with pytest.raises(
-        ValueError, match=r"exact is a Reward, expected a Tool: name it in `rewards`\.$"
-    ):
+    with pytest.raises(ValueError, match=r"exact is a Reward, .*`rewards`\.$"):
         experiment_of(settings_with(tools=[path]))
 
 
@@ -115,9 +111,7 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
             TOKENIZER,
             problems,
         )
-    with pytest.raises(
-        PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"
-    ):
+    with pytest.raises(PromptTooLong, match=r" 55 tokens, 'longer' has 63\. .*more than 63"):
         require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems)
     require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems[:2])
 

@@ -160,7 +160,7 @@ async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
     async def hasty(episode: Episode) -> Ending:
         return Ending.TERMINAL
 
-    with pytest.raises(ValueError, match=r"agent hasty returned .* before there was any answer"):
+    with pytest.raises(ValueError, match=r"agent hasty returned .*any answer"):
         await play(["99"], spec=rollout_spec(agent=hasty))
 
 

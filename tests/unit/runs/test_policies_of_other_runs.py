@@ -77,7 +77,7 @@ def near_reference(tmp_path, reference):
 def test_the_reference_policy_is_recorded_by_its_digest(tmp_path):
     here = near_reference(tmp_path, "run:base@1")
     with (
-        pytest.raises(ValueError, match="The run 'base' has published no policy"),
+        pytest.raises(ValueError, match="'base' has published no"),
         opened(here, "demo"),
     ):
         pass
@@ -100,7 +100,7 @@ def test_a_reference_policy_without_weights_is_refused(tmp_path):
         (folder / "model.safetensors").write_text("weights")
     here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
     with (
-        pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"),
+        pytest.raises(ValueError, match=r"run:base@1 .*without its weights"),
         opened(here, "demo"),
     ):
         pass
@@ -124,7 +124,7 @@ def test_policies_with_different_tokenizers_are_refused(tmp_path):
     require_same_tokens(here.store, "run:base@2", same, one)
     for policy in (other, none):
         with pytest.raises(
-            ValueError, match=r"run:base@2 has tokens of artifacts/model/.*: the tokenizers differ"
+            ValueError, match=r"run:base@2 .* artifacts/model/.*: the tokenizers differ"
         ):
             require_same_tokens(here.store, "run:base@2", policy, one)
 

@@ -34,7 +34,7 @@ def test_a_damaged_lock_file_does_not_free_a_held_run(
     with local_lock(tmp_path):
         (tmp_path / "lock.json").write_bytes(damaged)
         assert holder_of(tmp_path) == "another process"
-        with pytest.raises(Locked, match="held by another process"), local_lock(tmp_path):
+        with pytest.raises(Locked, match="by another process"), local_lock(tmp_path):
             pass
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert f"{tmp_path / 'lock.json'} is damaged (" in caplog.text

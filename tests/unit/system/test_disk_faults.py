@@ -40,7 +40,7 @@ def test_an_error_of_a_text_file_has_its_path(
         raise FULL[0]
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(DiskFault, match=rf"^{tmp_path}/run.json: No space left on device"):
+    with pytest.raises(DiskFault, match=rf"^{tmp_path}/run.json: No space left"):
         files.write_text(tmp_path / "run.json", "{}")
 
 

@@ -217,14 +217,14 @@ def test_a_service_that_is_not_ready_in_time_is_an_error(folder: Path) -> None:
     text = "import signal; print('loading', flush=True); signal.pause()"
     with program(folder, text) as service:
         service.wait(lambda: "loading" in (folder / "program.log").read_text(), LIMIT)
-        with pytest.raises(ServiceLost, match=r"was not ready after 0.2 s. From (.|\n)*loading"):
+        with pytest.raises(ServiceLost, match=r"not ready after 0.2 s. From (.|\n)*loading"):
             service.wait(lambda: False, 0.2)
 
 
 def test_waiting_for_an_ended_service_is_an_error_at_once(folder: Path) -> None:
     with family(folder) as service:
         pass
-    with pytest.raises(ServiceLost, match=r"family.sock was ended, or never started"):
+    with pytest.raises(ServiceLost, match=r"family.sock .*never started"):
         service.wait(lambda: False)
 
 

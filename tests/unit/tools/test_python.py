@@ -69,7 +69,7 @@ async def test_the_model_never_reads_that_a_sandbox_is_missing(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(SANDBOX, "bubblewrap")
-    with pytest.raises(ServiceFailure, match="bubblewrap is not installed"):
+    with pytest.raises(ServiceFailure, match="bubblewrap"):
         await ask("print(1)")
 
 
@@ -79,5 +79,5 @@ def test_an_experiment_without_a_sandbox_is_refused(
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
     settings = loading.read(str(ROOT / "conf/python-tool.yaml")).settings
-    with pytest.raises(OSError, match=r"No sandbox .*bubblewrap is not installed"):
+    with pytest.raises(OSError, match=r"No sandbox .*bubblewrap"):
         checks.check(settings)

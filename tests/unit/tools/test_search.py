@@ -133,7 +133,7 @@ def test_a_file_of_another_format_is_refused(corpus: Path, text: str, message: s
 
 
 def test_a_missing_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"none.jsonl cannot be read: .*No such file"):
+    with pytest.raises(ValueError, match=r"none.jsonl .*No such file"):
         Search.with_settings(corpus=str(tmp_path / "none.jsonl"), sha256="0" * 16)
 
 

@@ -142,7 +142,7 @@ def test_a_greedy_episode_is_a_baseline_and_not_trained(tmp_path):
 
 
 def test_a_trajectory_without_any_score_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match=r"no score for 5 trajectories, the first is t0-1"):
+    with pytest.raises(ValueError, match=r" 5 trajectories, .* t0-1"):
         read_update_data(stored(tmp_path, {"t0-0": 1.0}))
 
 

@@ -30,14 +30,14 @@ def test_an_offload_moves_the_optimizer_or_the_weights_too() -> None:
 def test_a_state_with_another_label_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "learner.json").write_text(json.dumps({"label": "step/5", "optimizer_steps": 2}))
     engine: Any = None
-    with pytest.raises(ValueError, match="holds the learner state 'step/5', expected 'step/6'"):
+    with pytest.raises(ValueError, match="the learner state 'step/5', expected 'step/6'"):
         read_state(engine, "step/6", tmp_path)
 
 
 def test_tokens_of_a_larger_vocabulary_are_refused() -> None:
     batch = pack([trajectory(turn([1], {7: -0.5}))])
     require_known_tokens(with_vocabulary(8), batch)
-    with pytest.raises(ValueError, match="the token 7, but the policy has 7 tokens"):
+    with pytest.raises(ValueError, match=r"token 7, but .* 7 tokens"):
         require_known_tokens(with_vocabulary(7), batch)
 
 

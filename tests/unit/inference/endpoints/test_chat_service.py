@@ -94,7 +94,7 @@ def test_the_key_is_in_no_error_and_no_file(
     assert len(stored) == 1
     assert "secret" not in stored[0]
     monkeypatch.delenv("JUDGE_API_KEY")
-    with pytest.raises(ValueError, match="environment variable JUDGE_API_KEY is not set"):
+    with pytest.raises(ValueError, match="JUDGE_API_KEY is not set"):
         texts(client, 7)
 
 
@@ -120,10 +120,10 @@ def test_a_failed_attempt_is_repeated(refusal: HttpReply, tmp_path: Path) -> Non
 def test_the_error_after_three_attempts_has_the_last_answer(tmp_path: Path) -> None:
     with serving(lambda body, number: (500, {}, b"on fire")) as there:
         client = service(there.url, tmp_path, attempts=3)
-        with pytest.raises(EndpointLost, match="'judge' gave no answer in 3 attempts: 500 on fire"):
+        with pytest.raises(EndpointLost, match=r"'judge' .* 3 attempts: 500 on fire"):
             texts(client, 7)
         assert len(there.asked) == 3
-    with pytest.raises(EndpointLost, match="gave no answer in 3 attempts"):
+    with pytest.raises(EndpointLost, match="in 3 attempts"):
         texts(client, 7)
 
 

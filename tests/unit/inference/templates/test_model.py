@@ -205,7 +205,7 @@ def test_thinking_is_switched_off_for_a_reply():
     assert prompt.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
     encode = reply_encoder(tokenizer_of("qwen3"))
     assert bound.parse(encode("2")) == Message("assistant", "2")
-    with pytest.raises(ValueError, match="reads none of the variables"):
+    with pytest.raises(ValueError, match="none of the variables"):
         template_of("qwen2_5").bound(TOOLS, False)
 
 
@@ -267,7 +267,7 @@ def test_a_reply_that_the_template_cannot_write_has_no_calls():
 def test_a_tokenizer_whose_pieces_depend_on_their_neighbours_is_refused(make):
     tokenizer = make()
     tokenizer.chat_template = tokenizer_of("qwen2_5").chat_template
-    with pytest.raises(ValueError, match="depend on the text before them"):
+    with pytest.raises(ValueError, match="text before them"):
         ModelTemplate(tokenizer)
 
 

@@ -95,16 +95,16 @@ def test_served_and_trained_histories_are_equal(family: Any) -> None:
 
 def test_an_added_token_of_plain_text_is_refused() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters().backend_tokenizer, pad_token="!")
-    with pytest.raises(ValueError, match=r"added token '!' \(\d+\) is also a token of plain text"):
+    with pytest.raises(ValueError, match=r"added token '!' \(\d+\)"):
         TextEncoder(tokenizer)
 
 
 def test_a_tokenizer_with_other_served_tokens_is_refused() -> None:
     Hermes(letters())
-    with pytest.raises(ValueError, match=r"has \d+ tokens when served and \d+ in train"):
+    with pytest.raises(ValueError, match=r"\d+ tokens when served and \d+ in train"):
         Hermes(letters(single_word=True))
 
 
 def test_a_tokenizer_written_in_python_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"is a object, expected one of the tokenizers library"):
+    with pytest.raises(ValueError, match=r"a object, expected .*tokenizers library"):
         TextEncoder(object())

@@ -125,7 +125,7 @@ def test_another_goal_cannot_be_compared(store: Store) -> None:
 def test_the_same_setting_and_seed_twice_is_refused(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "again", "11110000")
-    with pytest.raises(ValueError, match=r"one@2 and again@2 have the same settings"):
+    with pytest.raises(ValueError, match=r"one@2 and again@2 .*same settings"):
         comparison(store, "one", "again")
 
 
@@ -149,7 +149,7 @@ def test_an_unevaluated_step_is_refused_with_its_command(
     )
     with pytest.raises(ValueError, match=message):
         tried(store, "one@1", "test")
-    with pytest.raises(ValueError, match=r"one@2 was not evaluated on the validation problems"):
+    with pytest.raises(ValueError, match=r"one@2 was not evaluated .*validation"):
         tried(store, "one", "validation")
 
 
@@ -158,7 +158,7 @@ def test_an_evaluation_with_other_rewards_is_refused(
 ) -> None:
     finished(store, "one", "11110000")
     scored_by_another(store, "one")
-    with pytest.raises(ValueError, match=r"one@2 was not evaluated on the test problems\. This"):
+    with pytest.raises(ValueError, match=r"one@2 was not evaluated .*test problems\. This"):
         tried(store, "one", "test")
 
 

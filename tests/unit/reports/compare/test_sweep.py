@@ -89,10 +89,10 @@ def test_an_own_data_seed_is_kept() -> None:
 
 
 def test_seed_and_seeds_together_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got seed= and --seeds: give one of them"):
+    with pytest.raises(ValueError, match=r"Got seed= and --seeds"):
         grid("tiny", ["seed=5"], 3)
 
 
 def test_a_repeated_key_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"steps is given twice: list its values, steps=VALUE,"):
+    with pytest.raises(ValueError, match=r"steps is given twice: .*steps=VALUE,"):
         grid("tiny", ["steps=2", "steps=3"], None)

@@ -120,7 +120,7 @@ def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
     file = f"{FOLDER}/000002.json"
     other = {**ledger.store.read_json(file), "night": "nightly-9"}
     ledger.store.write_json(file, other)
-    with pytest.raises(Damaged, match=r"000003\.json does not follow the entry before it"):
+    with pytest.raises(Damaged, match=r"000003\.json does not follow"):
         ledger.read()
 
 
@@ -158,5 +158,5 @@ def test_a_champion_outside_the_store_is_refused(ledger: NightLedger, uri: str) 
     value = ledger.store.read_json(f"{FOLDER}/000001.json")
     value["details"]["policy"]["uri"] = uri
     ledger.store.write_json(f"{FOLDER}/000001.json", value)
-    with pytest.raises(Damaged, match="Entry 1 of the ledger of shop cannot be read"):
+    with pytest.raises(Damaged, match=r"Entry 1 .* shop cannot be read"):
         ledger.read()

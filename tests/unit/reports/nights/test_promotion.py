@@ -92,7 +92,7 @@ def test_a_policy_that_loses_in_one_task_is_not_promoted() -> None:
 
 
 def test_a_task_of_one_problem_cannot_be_guarded() -> None:
-    with pytest.raises(ValueError, match=r"1 held-out problems have task/.*two"):
+    with pytest.raises(ValueError, match=r"1 held-out problems .*two"):
         judge(mixed(0, 0, 1), mixed(1, 1, 1), Promotion(rewards=None))
 
 
@@ -235,9 +235,7 @@ def test_without_scores_no_policy_is_judged() -> None:
 
 
 def test_a_margin_of_a_missing_reward_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"got 'polit', expected a reward .* such as exact, polite"
-    ):
+    with pytest.raises(ValueError, match=r"got 'polit', expected .* exact, polite"):
         judge(held(850), held(900), Promotion(reward_margins={"polit": 0.1}))
 
 

@@ -142,7 +142,7 @@ def test_an_evaluation_on_a_further_dataset_is_read_by_its_name(tmp_path: Path) 
 def test_an_unevaluated_step_is_refused_with_evaluated_ones(
     demo: Experiment,
 ) -> None:
-    with pytest.raises(ValueError, match=r"such an evaluation on 'test'.* Evaluated steps: 0, 2"):
+    with pytest.raises(ValueError, match=r"on 'test'.* Evaluated steps: 0, 2"):
         read(demo.store, reference("demo@1"), "test", False)
     with pytest.raises(ValueError, match=r"on 'validation'.* Evaluated steps: 1 to 2"):
         read(demo.store, reference("demo@0"), "validation", False)
@@ -158,11 +158,11 @@ def test_missing_episodes_of_a_run_are_refused_with_a_reason(demo: Experiment) -
     store = demo.store
     with pytest.raises(ValueError, match=r"no run 'dmo'.*Did you mean 'demo'"):
         read(store, reference("dmo"), "test", False)
-    with pytest.raises(ValueError, match="Step 0 of demo is its start"):
+    with pytest.raises(ValueError, match="Step 0 of demo"):
         read(store, reference("demo@0"), "", False)
     with opened(demo, "other") as run:
         run.remember_data(Pointer("", "da7a"), "none")
-    with pytest.raises(ValueError, match="lacks demonstrations, which a warm start makes"):
+    with pytest.raises(ValueError, match="demonstrations, which a warm"):
         read(store, reference("other"), "", True)
     with pytest.raises(ValueError, match="Evaluated steps: none"):
         read(store, reference("other"), "test", False)
@@ -179,7 +179,7 @@ def test_played_episodes_are_read_by_their_name(demo: Experiment) -> None:
     assert stored.pieces(GOOD)[-1].text == "The sum is 99.<|im_end|>"
     with pytest.raises(ValueError, match="Did you mean 'tiny-1'"):
         read(demo.store, reference("play:tiny-2"), "", False)
-    with pytest.raises(ValueError, match="neither evaluations nor demonstrations"):
+    with pytest.raises(ValueError, match="evaluations nor demonstrations"):
         read(demo.store, reference("play:tiny-1"), "test", False)
 
 

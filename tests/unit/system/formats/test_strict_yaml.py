@@ -34,7 +34,7 @@ def test_values_are_read_by_yaml_1_2(text: str, value: object) -> None:
 
 
 def test_a_time_instead_of_a_number_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"seed: Input should be a valid integer.*'1:30'"):
+    with pytest.raises(ValueError, match=r"seed: .*valid integer.*'1:30'"):
         loading.read(str(ROOT / "tests/conf/tiny.yaml"), ["seed=1:30"])
 
 
