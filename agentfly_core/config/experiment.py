@@ -167,7 +167,7 @@ class Settings(Section):
     model: str
     nano: Nano = Nano()
     dtype: Literal["float32", "bfloat16"] = "float32"
-    template: Annotated[TemplatePart, BY_NAME] = TemplatePart(use="hermes")
+    template: Annotated[TemplatePart, BY_NAME] = TemplatePart(use="default")
     data: Data
     agent: AgentPart = AgentPart()
     tools: tuple[ToolPart, ...] = ()

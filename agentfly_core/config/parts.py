@@ -32,6 +32,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
 TEMPLATES = {
+    "default": "agentfly_core.inference.templates.default:default_template",
     "hermes": "agentfly_core.inference.templates.chatml:Hermes",
     "model": "agentfly_core.inference.templates.model:ModelTemplate",
 }
@@ -82,16 +83,20 @@ class AlgorithmPart(Part):
 
 
 class TemplatePart(Part):
-    """A chat template by import path, `hermes` or `model`, which also takes the variables of the
-    model's own template: `{use: model, enable_thinking: false}`.
+    """A chat template by import path, `default`, `hermes` or `model`, which also takes variables of
+    the model's own template: `{use: model, enable_thinking: false}`.
+
+    With settings but without `use` it is `hermes` for `show_tools`, else `model`.
     """
 
     @model_validator(mode="before")
     @classmethod
     def _in_full(cls, value: T) -> T | dict[str, Any]:
-        if not isinstance(value, dict) or not isinstance(value.get("use"), str):
+        if not isinstance(value, dict) or not isinstance(use := value.get("use", "default"), str):
             return value
-        full = {**value, "use": TEMPLATES.get(value["use"], value["use"])}
+        full = {**value, "use": TEMPLATES.get(use, use)}
+        if full["use"] == TEMPLATES["default"] and {*full} != {"use"}:
+            full["use"] = TEMPLATES["hermes" if "show_tools" in full else "model"]
         if full["use"] != TEMPLATES["model"]:
             return full
         own = {"use", *parameters_of(load(full["use"]))}

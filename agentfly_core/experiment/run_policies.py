@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
-from agentfly_core.config.reference import LastPolicy, RunPolicy, SpeakerReference
+from agentfly_core.config.parts import TemplatePart
+from agentfly_core.config.reference import (
+    LastPolicy,
+    RunPolicy,
+    SpeakerReference,
+    policy_of_run,
+)
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, record_of
@@ -51,6 +58,16 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
                 "step, or keep all policies with update.keep_policies=0."
             )
     return Parent(where.run, policy)
+
+
+def with_parents_template(store: Store, settings: Settings) -> Settings:
+    """The settings with the chat template of the run that `model` names, unless they name one."""
+    own = settings.template == TemplatePart(use="default") and settings.model.startswith("run:")
+    parent = policy_of_run(settings.model) if own else None
+    if parent is None or (record := record_of(store, parent.run)) is None:
+        return settings  # a missing run is reported with its policy
+    template = TemplatePart.model_validate(record["settings"]["template"])
+    return settings.model_copy(update={"template": template})
 
 
 def last_policy(store: Store, name: str) -> Artifact | None:

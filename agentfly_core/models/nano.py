@@ -25,10 +25,11 @@ EVERYWHERE = 0.95
 """Words in this share of the conversations belong to their form, not to their content."""
 _ALPHABET = 256
 _WORD = r"[^\W\d]+"
-_CHATML = (
+CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
     "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+"""The chat template of nano models."""
 
 
 def shipped(recipe: str) -> PreTrainedTokenizerFast:
@@ -84,5 +85,5 @@ def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTok
 
 def _fast(bpe: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
+        tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=CHATML
     )

@@ -9,6 +9,7 @@ from agentfly_core.config import loading as experiments
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.run_policies import with_parents_template
 from agentfly_core.experiment.user_code import code_of, continued
 from agentfly_core.store.store import Store
 
@@ -37,11 +38,14 @@ def load(
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
-    settings = read.settings
+    settings = with_parents_template(opened, read.settings)
     code, fork = code_of(settings, tasks), settings.fork
     forked = record_of(opened, fork.run) if fork else None
     settings = settings.with_code(continued(code, forked) if forked else code)
     digests = experiments.flat({"code": settings.code})
     origin = {**read.origin, **dict.fromkeys(digests, "modules")}
+    if settings.template != read.settings.template:
+        inherited = experiments.flat({"template": settings.template.model_dump(mode="json")})
+        origin |= dict.fromkeys(inherited, settings.model)
     checked = Experiment.of(read.name, read.settings, origin, place, opened, tasks=tasks)
     return checked.on(settings)

@@ -1,14 +1,21 @@
 """Short names of chat templates, and variables of a model's own template."""
 
 import pytest
+from transformers import AutoTokenizer
 
 from agentfly_core.config.parts import TEMPLATES, TemplatePart
 from agentfly_core.experiment.checks import template_report
+from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.run_policies import with_parents_template
 from agentfly_core.experiment.task import template_of
+from agentfly_core.inference.templates.chatml import Hermes
+from agentfly_core.inference.templates.default import default_template
 from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.store.store import Store
 from agentfly_core.testing import check_template
 from tests.support.chat_templates import tokenizer_of
 from tests.support.experiments import experiment
+from tests.support.tokenizers import like_qwen
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -46,9 +53,52 @@ def test_the_report_of_a_model_names_its_tools_and_its_history(tmp_path):
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1"])
 def test_hermes_is_reported_where_the_model_has_another_format(family, tmp_path):
     tokenizer_of(family).save_pretrained(tmp_path)
-    settings = experiment(tmp_path, model=str(tmp_path)).settings
+    settings = experiment(tmp_path, model=str(tmp_path), template={"use": "hermes"}).settings
     (line,) = template_report(settings.model, settings.template)
     assert "set template=model" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "use"),
+    [
+        ({}, "default"),
+        ({"show_tools": False}, "hermes"),
+        ({"date": "2026-01-31"}, "model"),
+        ({"use": "default", "enable_thinking": False}, "model"),
+    ],
+)
+def test_settings_choose_the_template_that_takes_them(settings, use):
+    assert TemplatePart.model_validate(settings).use == TEMPLATES[use]
+
+
+def test_a_model_with_a_chat_template_is_played_in_it_by_default():
+    assert isinstance(default_template(tokenizer_of("qwen3")), ModelTemplate)
+
+
+def test_a_model_without_a_chat_template_is_played_in_hermes_by_default():
+    assert isinstance(default_template(like_qwen()), Hermes)
+
+
+@pytest.mark.parametrize("show_tools", [True, False])
+def test_nano_models_and_exports_of_hermes_are_played_in_hermes_by_default(nano, show_tools):
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    assert isinstance(default_template(tokenizer), Hermes)
+    exported = Hermes(tokenizer, show_tools)
+    tokenizer.chat_template = exported.jinja
+    again = default_template(tokenizer)
+    assert isinstance(again, Hermes) and again.jinja == exported.jinja
+
+
+@pytest.mark.parametrize("model", ["run:first", "run:first@2"])
+def test_a_run_of_another_run_is_played_in_that_runs_template(tmp_path, model):
+    store, first = Store.at(str(tmp_path), tmp_path), {"template": {"use": "hermes"}}
+    store.write_json(RunLayout("first").record, {"settings": first})
+    own = experiment(tmp_path, model=model).settings
+    assert with_parents_template(store, own).template == TemplatePart(use="hermes")
+    named = experiment(tmp_path, model=model, template={"use": "model"}).settings
+    assert with_parents_template(store, named) == named
+    missing = experiment(tmp_path, model="run:second").settings
+    assert with_parents_template(store, missing) == missing
 
 
 def test_hermes_is_not_reported_for_nano(nano):

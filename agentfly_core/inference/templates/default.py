@@ -1,0 +1,29 @@
+"""The chat template of an experiment that names none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentfly_core.authoring.chat_template import ChatTemplate
+from agentfly_core.inference.templates.chatml import TOOLS, Hermes
+from agentfly_core.inference.templates.chatml_jinja import jinja_text
+from agentfly_core.inference.templates.model import ModelTemplate
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
+    """The model's own chat template; Hermes without one, for nano models and exports of Hermes.
+
+    The choice depends on the tokenizer alone, so equal models are played alike. Raises ValueError
+    for a template that cannot be played.
+    """
+    from agentfly_core.models.nano import CHATML  # loads transformers, which takes seconds
+
+    own = tokenizer.chat_template
+    if not own or own in (CHATML, jinja_text(TOOLS)):
+        return Hermes(tokenizer)
+    if own == jinja_text(None):
+        return Hermes(tokenizer, show_tools=False)
+    return ModelTemplate(tokenizer)
