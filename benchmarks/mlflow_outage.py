@@ -31,7 +31,7 @@ from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.run_request import RunRequest
 from benchmarks import harness
 from flows.experiments import load_experiment
-from flows.reporting import report_again, reporting
+from flows.reporting import reported, reporting
 
 Way = Literal["database", "refuses", "hangs"]
 WAYS: tuple[Way, ...] = ("database", "refuses", "hangs")
@@ -72,7 +72,7 @@ def trained(experiment: str, overrides: list[str], way: Way, folder: Path) -> Re
                 ended = time.monotonic()
             waited = time.monotonic() - ended
     os.environ["MLFLOW_TRACKING_URI"] = later = f"sqlite:///{folder}/later.db"
-    report_again(RunRequest(loaded, "outage"))
+    reported(RunRequest(loaded, "outage"))
     run_id = links_of(loaded.store, "outage")["mlflow_run_ids"][-1]
     client = MlflowClient(later)
     points = Counter(

@@ -245,8 +245,8 @@ FAULTS = (
     Fault(
         "the best policy is chosen over other data",
         "tracking/mlflow_client.py",
-        "[number for number in tried if tried[number][DATASET] == tried[last][DATASET]]",
-        "[*tried]",
+        "[v for v in versions if v.tags[DATASET] == last.tags[DATASET]]",
+        "versions",
         "services/test_mlflow.py",
     ),
 )

@@ -5,12 +5,14 @@ It imports no Prefect: the command line uses it before Prefect's environment is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache
 from time import time
 
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import NONE_BEFORE, Run, StagesBefore, links_of, opened
 from agentfly_core.runs.run_request import RunRequest
@@ -20,13 +22,14 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault
+from agentfly_core.tracking import sync as syncs
 from agentfly_core.tracking.background import Background
 from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowRun
-from agentfly_core.tracking.sync import Sender, sync
 from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
+logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
 """Links of a run: digests of its states that an MLflow store has completely."""
 
@@ -37,32 +40,33 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
     Prints what MLflow lacks then. Raises Damaged for a finished run's lost files.
     """
-    place, current, state = mlflow_place(run.experiment.site), run, ""
-    ending: dict[str, str] = {}
+    place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")
-    page = flow_run_page(settle().api, flow_runs[-1]) if flow_runs else ""
+    tags = {FLOW_RUN: flow_run_page(settle().api, flow_runs[-1]) if flow_runs else ""}
 
-    def send(mlflow: MlflowRun) -> None:
-        mlflow.tags({FLOW_RUN: page} if page else {})
-        for status, failure in ending.items():
-            mlflow.tags({"agentfly.last_failure": failure})
-            mlflow.finish(status, _now())
-        sync(current, mlflow)
+    @cache
+    def connected() -> MlflowRun:
+        return MlflowRun(place, run.experiment.name, run.name, run.uid, run.created_ms)
+
+    def send() -> None:
+        connected().tags(tags)
+        if status:
+            connected().finish(status, _now())
+        syncs.sync(current, connected())
 
     def report(changed: Run) -> None:
         nonlocal current
         current = changed
         background.start()
 
-    connect = partial(MlflowRun, place, run.experiment.name, run.name, run.uid, run.created_ms)
-    command = f"`{continuing(run.store, run.name, run.record)}`"
-    background = Background(place, connect, send, command)
+    background = Background(place, send, f"`{continuing(run.store, run.name, run.record)}`")
     try:
         yield report
         # before the last sync: the next sync sends a tag added meanwhile
-        state = state_of(RunRequest(current.experiment, run.name)) if current.finished else ""
+        state = state_of(current) if current.finished else ""
     except BaseException as error:  # any end of the run is reported
-        ending = {"FAILED" if isinstance(error, Exception) else "KILLED": fault(error)}
+        status = "FAILED" if isinstance(error, Exception) else "KILLED"
+        tags["agentfly.last_failure"] = fault(error)
         raise
     finally:
         background.finish()
@@ -72,24 +76,28 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
         run.link(COMPLETE, state)
 
 
-def report_again(request: RunRequest) -> None:
-    """Sync a finished run, unless MLflow has all of it.
+def reported(request: RunRequest) -> Summary | None:
+    """The summary of a finished run, which MLflow has then; None for a run to continue.
 
-    Raises Damaged for lost files, and Locked while a process writes the run.
+    Raises Locked while a process writes the run.
     """
-    complete = links_of(request.experiment.store, request.name).get(COMPLETE, [])
-    if state_of(request) not in complete:
-        with opened(request.experiment, request.name) as run, reporting(run):
-            pass
+    summary, store = request.finished(), request.experiment.store
+    if summary and state_of(request) not in links_of(store, request.name).get(COMPLETE, []):
+        try:
+            with opened(request.experiment, request.name) as run, reporting(run):
+                pass
+        except Damaged as damage:
+            logger.warning("%s The run repeats the damaged stages.", damage)
+            return None
+    return summary
 
 
-def state_of(request: RunRequest) -> str:
+def state_of(run: Run | RunRequest) -> str:
     """A digest of the MLflow store and everything that may change in a finished run."""
-    experiment = request.experiment
+    experiment = run.experiment
     evaluate = experiment.settings.evaluate.model_dump(mode="json")
-    tags = tags_of(experiment.store, request.name)
-    steps = experiment.settings.steps
-    return hashing.digest([mlflow_place(experiment.site).uri, steps, evaluate, *tags])
+    tags, place = tags_of(experiment.store, run.name), mlflow_place(experiment.site)
+    return hashing.digest([place.uri, experiment.settings.steps, evaluate, *tags])
 
 
 def report_stage(
@@ -106,21 +114,20 @@ def report_stage(
 
     A stage (of a policy) of an experiment has one MLflow run. Prints what MLflow lacks.
     """
+    place = mlflow_place(experiment.site)
 
-    def send(mlflow: MlflowRun) -> None:
+    def send() -> None:
+        name, uid = f"{stage} {policy[:8]}".strip(), [stage, experiment.settings.digest, policy]
+        mlflow = MlflowRun(place, experiment.name, name, hashing.digest(uid), _now())
         mlflow.tags({"agentfly.stage": stage, "agentfly.policy": policy})
-        sender = Sender(experiment, mlflow)
-        sender.settings()
-        sender.dataset(data, version)
-        sender.stages(stages)
+        syncs.send_settings(experiment, mlflow)
+        syncs.send_dataset(experiment, data, version, mlflow)
+        syncs.send_stages(stages, experiment.store, mlflow)
         if evaluation:
-            sender.evaluation(evaluation, 0)
+            syncs.send_evaluation(evaluation, 0, mlflow)
         mlflow.finish("FINISHED", _now())
 
-    place, name = mlflow_place(experiment.site), f"{stage} {policy[:8]}".strip()
-    uid = hashing.digest([stage, experiment.settings.digest, policy])
-    connect = partial(MlflowRun, place, experiment.name, name, uid, _now())
-    Background(place, connect, send, "the same command").finish()
+    Background(place, send, "the same command").finish()
 
 
 def _now() -> int:

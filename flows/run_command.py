@@ -16,24 +16,11 @@ from agentfly_core.runs.listing import continuing, experiment_of, run_named
 from agentfly_core.runs.run import known_run, refuse_if_open
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault
 from flows.local.display import show_places
 from flows.orchestration import orchestrated
-from flows.reporting import report_again
 
 logger = logging.getLogger(__name__)
-
-
-def reported(request: RunRequest) -> Summary | None:
-    """The summary of a finished run, which MLflow has then; None for a run to continue."""
-    if summary := request.finished():
-        try:
-            report_again(request)
-        except Damaged as damage:
-            logger.warning("%s The run repeats the damaged stages.", damage)
-            return None
-    return summary
 
 
 def trained(

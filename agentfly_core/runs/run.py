@@ -149,9 +149,12 @@ class Run:
 
     @property
     def start(self) -> Pointer:
-        """Policy before the first step, as stored by `remember_start`."""
-        stored = self.store.read_json(self.layout.start)
-        assert stored is not None, f"{self.name} has not come to its first step"
+        """Policy before the first step, as stored by `remember_start`.
+
+        Raises FileNotFoundError before that.
+        """
+        if (stored := self.store.read_json(self.layout.start)) is None:
+            raise FileNotFoundError(f"{self.name} has come to no step yet.")
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:

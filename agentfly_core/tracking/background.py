@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from agentfly_core.system.formats.text import fault, redact
-from agentfly_core.tracking.mlflow_client import REFUSALS, MlflowRun, MlflowStore
+from agentfly_core.tracking.mlflow_client import REFUSALS, MlflowStore
 
 LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
 """Limits of the wait at the end of a run: seconds for a database without a server, seconds for a
@@ -18,17 +18,15 @@ server, and the share of the run's time for a server whose last answer was an er
 
 @dataclass
 class Background:
-    """Calls `send` with the MlflowRun that `connect` returns, in a daemon thread.
+    """Calls `send`, which sends everything to MLflow, in a daemon thread.
 
     `error` is the last call's error, None after a success. `command` sends the rest later.
     """
 
     place: MlflowStore
-    connect: Callable[[], MlflowRun]
-    send: Callable[[MlflowRun], None]
+    send: Callable[[], None]
     command: str
     error: Exception | None = None
-    _mlflow: MlflowRun | None = None
     _thread: threading.Thread = field(default_factory=threading.Thread)
     _began: float = field(default_factory=monotonic)
 
@@ -56,8 +54,7 @@ class Background:
 
     def _call(self) -> None:
         try:
-            self._mlflow = self._mlflow or self.connect()
-            self.send(self._mlflow)
+            self.send()
             self.error = None
         except Exception as error:  # MLflow and its client raise many types
             self.error = error

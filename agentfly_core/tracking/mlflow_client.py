@@ -7,25 +7,28 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.records.run_record import Summary
 from agentfly_core.system.formats import foreign_names
 from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import fault, redact, shown, warn_once
+from agentfly_core.system.formats.text import fault, redact, warn_once
 
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
 
 logger = logging.getLogger(__name__)
-DIGEST = "agentfly.policy_digest"
-TAGS = "agentfly.tags"
+RUN_UID = "agentfly.run_uid"
 FLOW_RUN = "agentfly.prefect_flow_run"
+DIGEST, SUCCESS, DATASET = "agentfly.policy_digest", "agentfly.success", "agentfly.dataset"
+TABLES, TABLES_LISTED = "mlflow.loggedArtifacts", 80
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+"""Codes of MLflow's errors that a repetition does not change."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -33,15 +36,6 @@ ENVIRONMENT = {
     "MLFLOW_LOGGING_LEVEL": "ERROR",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-RUN_UID = "agentfly.run_uid"
-SUCCESS = "agentfly.success"
-DATASET = "agentfly.dataset"
-TABLES = "mlflow.loggedArtifacts"
-TABLES_LISTED = 80
-REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-"""Codes of MLflow's errors that a repetition does not change."""
-EntryKind = Literal["metrics", "params", "tags"]
-LONGEST = {"params": foreign_names.LONGEST_PARAMETER, "tags": foreign_names.LONGEST_TAG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +107,7 @@ def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> N
         numbers = [int(v.version) for v in versions if v.tags.get(DIGEST) == digest]
         if numbers:
             client.set_registered_model_alias(model, alias, str(max(numbers)))
-        elif alias in client.get_registered_model(model).aliases:
+        else:
             client.delete_registered_model_alias(model, alias)
 
 
@@ -144,16 +138,13 @@ class MlflowRun:
 
         experiment, name = (mlflow_text(n, foreign_names.LONGEST_KEY) for n in (experiment, name))
         self.client = place.connect()
-        if self.client.get_experiment_by_name(experiment) is None:
-            artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
-            try:
-                self.client.create_experiment(experiment, artifacts)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
-                    raise
-        existing = self.client.get_experiment_by_name(experiment)
-        assert existing, f"{experiment} was created"
-        number = existing.experiment_id
+        artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
+        try:
+            number = self.client.create_experiment(experiment, artifacts)
+        except MlflowException:
+            if (existing := self.client.get_experiment_by_name(experiment)) is None:
+                raise
+            number = existing.experiment_id
         query = f"tags.`{RUN_UID}` = '{uid}'"
         run = next(iter(self.client.search_runs([number], query, max_results=1)), None)
         run = run or self.client.create_run(number, started_ms, {RUN_UID: uid}, name)
@@ -172,42 +163,43 @@ class MlflowRun:
         """
         from mlflow.entities import Param
 
-        params = {n: Param(mlflow_key(n), _cut(str(v), "params")) for n, v in values.items()}
-        self._log("params", {n: p for n, p in params.items() if p.key not in self._params})
-        self._params = {p.key: p.value for p in params.values()} | self._params
-        changed = [name for name, p in params.items() if self._params[p.key] != p.value]
-        self.tags({f"agentfly.continued.{name}": str(values[name]) for name in changed})
+        longest = foreign_names.LONGEST_PARAMETER
+        params = [Param(mlflow_key(n), _cut(str(v), longest)) for n, v in values.items()]
+        self._log("params", [p for p in params if p.key not in self._params])
+        self._params = {p.key: p.value for p in params} | self._params
+        changed = [p for p in params if self._params[p.key] != p.value]
+        self.tags({f"agentfly.continued.{p.key}": p.value for p in changed})
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags that MLflow lacks or has with another value."""
         from mlflow.entities import RunTag
 
-        tags = {n: RunTag(mlflow_key(n), _cut(value, "tags")) for n, value in values.items()}
-        new = {name: tag for name, tag in tags.items() if self._tags.get(tag.key, "") != tag.value}
-        self._log("tags", new)
-        self._tags |= {tag.key: tag.value for tag in new.values()}
+        longest = foreign_names.LONGEST_TAG
+        tags = [RunTag(mlflow_key(n), _cut(value, longest)) for n, value in values.items()]
+        self._log("tags", [tag for tag in tags if self._tags.get(tag.key, "") != tag.value])
+        self._tags |= {tag.key: tag.value for tag in tags}
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
         """Log metrics measured at `time_ms` (milliseconds since 1970)."""
         from mlflow.entities import Metric
 
-        points = {n: Metric(mlflow_key(n), value, time_ms, step) for n, value in metrics.items()}
-        self._log("metrics", points)
+        self._log("metrics", [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
 
-    def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
-        """Log a dataset as an input; MLflow keeps 36 digits of the digest, a tag all of them."""
+    def dataset(self, name: str, uri: str, digest: str) -> None:
+        """Log the dataset as an input; MLflow keeps 36 digits of the digest, a tag all of them."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         name = mlflow_text(name, foreign_names.LONGEST_KEY)
         dataset = Dataset(name, digest[:36], "agentfly", json.dumps({"uri": uri}))
-        tags = [InputTag("mlflow.data.context", context), InputTag("agentfly.digest", digest)]
-        inputs = [DatasetInput(dataset, tags)]
-        self._attempt(f"the dataset {name}", lambda: self.client.log_inputs(self.run_id, inputs))
+        tags = [InputTag("mlflow.data.context", "training"), InputTag("agentfly.digest", digest)]
+        with self._attempt(f"the dataset {name}"):
+            self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
 
     def table(self, name: str, step: int, frame: pd.DataFrame) -> None:
         """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
-        path, text = f"{name}/step-{step:06d}.json", frame.to_json(orient="split", index=False)
-        self._attempt(f"the table {path}", lambda: self.client.log_text(self.run_id, text, path))
+        path = f"{name}/step-{step:06d}.json"
+        with self._attempt(f"the table {path}"):
+            self.client.log_text(self.run_id, frame.to_json(orient="split", index=False), path)
         listed, entry = json.loads(self.tag(TABLES) or "[]"), {"path": path, "type": "table"}
         if entry not in listed:
             self.tags({TABLES: json.dumps([*listed, entry][-TABLES_LISTED:])})
@@ -219,26 +211,27 @@ class MlflowRun:
         """
         from mlflow.exceptions import MlflowException
 
-        model = foreign_names.mlflow_model(model)
-        tags = {mlflow_key(n): mlflow_text(text, LONGEST["tags"]) for n, text in lineage.items()}
-        versions = list(self.client.search_model_versions(f"name = '{model}'"))
-        if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags.get(DIGEST)) for v in versions]:
+        client, model = self.client, foreign_names.mlflow_model(model)
+        longest = foreign_names.LONGEST_TAG
+        tags = {mlflow_key(n): mlflow_text(text, longest) for n, text in lineage.items()}
+        newest_first = ["version_number DESC"]
+        all_versions = client.search_model_versions(f"name = '{model}'", order_by=newest_first)
+        versions = [version for version in all_versions if DATASET in version.tags]
+        if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags[DIGEST]) for v in versions]:
             with contextlib.suppress(MlflowException):  # it exists
-                self.client.create_registered_model(model)
+                client.create_registered_model(model)
             pointer = f"policy/{tags[DIGEST][:16]}"
-            self.client.log_dict(self.run_id, tags, f"{pointer}/policy.json")
-            source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
-            versions.append(
-                self.client.create_model_version(
-                    model, source, self.run_id, tags=tags, await_creation_for=0
-                )
+            client.log_dict(self.run_id, tags, f"{pointer}/policy.json")
+            source = f"{client.get_run(self.run_id).info.artifact_uri}/{pointer}"
+            new = client.create_model_version(
+                model, source, self.run_id, tags, await_creation_for=0
             )
-        tried = {int(v.version): v.tags for v in versions if {SUCCESS, DATASET} <= {*v.tags}}
-        last = max(tried)
-        alike = [number for number in tried if tried[number][DATASET] == tried[last][DATASET]]
-        best = max(alike, key=lambda number: (float(tried[number][SUCCESS]), number))
-        self.client.set_registered_model_alias(model, "last", str(last))
-        self.client.set_registered_model_alias(model, "best", str(best))
+            versions.insert(0, new)
+        last = versions[0]
+        alike = [v for v in versions if v.tags[DATASET] == last.tags[DATASET]]
+        best = max(alike, key=lambda version: float(version.tags[SUCCESS]))
+        client.set_registered_model_alias(model, "last", last.version)
+        client.set_registered_model_alias(model, "best", best.version)
 
     def finish(self, status: str, time_ms: int, summary: Summary | None = None) -> None:
         """End the run as FINISHED, FAILED or KILLED; log its summary as summary.json."""
@@ -246,42 +239,42 @@ class MlflowRun:
             self.client.log_dict(self.run_id, dict(summary), "summary.json")
         self.client.set_terminated(self.run_id, status, time_ms)
 
-    def _attempt(self, name: str, call: Callable[[], object]) -> None:
-        """Call; a failure while MLflow answers is logged, and the rest is sent.
+    @contextlib.contextmanager
+    def _attempt(self, name: str) -> Iterator[None]:
+        """Log a failure of the block while MLflow answers; the rest is sent.
 
         For files and datasets: a full or forbidden artifact store must not hold back metrics.
         """
         try:
-            call()
+            yield
         except Exception as error:  # clients of artifact stores raise many types
             self.client.get_run(self.run_id)  # raises during an outage
             _refused(name, error)
 
-    def _log(self, kind: EntryKind, entries: Mapping[str, Any]) -> None:
-        """Log entries by name. A refused batch is halved until each refused entry is alone, also
-        one above MLflow's limit of 100 parameters or tags and 1,000 metrics.
+    def _log(self, kind: str, entries: Sequence[Any]) -> None:
+        """Log metrics, params or tags. A refused batch is halved until each refused entry is alone,
+        also one above MLflow's limit of 100 parameters or tags and 1,000 metrics.
         """
         from mlflow.exceptions import MlflowException
 
-        if not entries:
-            return
-        try:
-            batch: dict[str, Any] = {kind: [*entries.values()]}
-            self.client.log_batch(self.run_id, **batch)
-        except MlflowException as error:
-            if error.error_code not in REFUSALS:
-                raise
-            if len(entries) == 1:
-                _refused(f"{shown(*entries)} of the {kind}", error)
-                return
-            names, middle = [*entries], len(entries) // 2
-            self._log(kind, {name: entries[name] for name in names[:middle]})
-            self._log(kind, {name: entries[name] for name in names[middle:]})
+        batches = [entries] if entries else []
+        for batch in batches:
+            named: dict[str, Any] = {kind: batch}
+            try:
+                self.client.log_batch(self.run_id, **named)
+            except MlflowException as error:
+                if error.error_code not in REFUSALS:
+                    raise
+                if len(batch) == 1:
+                    _refused(f"{batch[0].key!r} of the {kind}", error)
+                else:
+                    middle = len(batch) // 2
+                    batches += [batch[:middle], batch[middle:]]
 
 
 def _refused(name: str, error: Exception) -> None:
     warn_once(logger, f"MLflow refused {name} ({fault(error, 200)}).")
 
 
-def _cut(value: str, kind: Literal["params", "tags"]) -> str:
-    return mlflow_text(redact(value), LONGEST[kind])
+def _cut(value: str, longest: int) -> str:
+    return mlflow_text(redact(value), longest)

@@ -14,17 +14,50 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats import hashing
-from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, TAGS, MlflowRun
+from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, MlflowRun
 
 SYNCED = "agentfly.synced_step"
 EVALUATE = "agentfly.synced_evaluate"
+
+
+def send_settings(experiment: Experiment, mlflow: MlflowRun) -> None:
+    """Send the settings of an experiment and its site, and their digests."""
+    settings, site = experiment.settings, experiment.site.model_dump(mode="json")
+    mlflow.settings({**flat(settings.model_dump(mode="json")), **flat(site, "site.")})
+    code = hashing.digest(settings.code) if settings.code else ""
+    mlflow.tags({"agentfly.settings_digest": settings.digest, "agentfly.code_digest": code})
+
+
+def send_dataset(experiment: Experiment, data: Pointer, version: str, mlflow: MlflowRun) -> None:
+    """Send the dataset, and DVC's version of it."""
+    mlflow.dataset(experiment.name, f"{experiment.store.uri}/{data.uri}", data.digest)
+    mlflow.tags({"agentfly.dvc_dataset": version})
+
+
+def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
+    """Send the seconds of stages, and what their rounds measured: `warm_start/train/loss`."""
+    for stage, artifacts in stages.items():
+        measures = [measured(store, artifact) for artifact in artifacts]
+        seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
+        mlflow.points(seconds, 0, measures[-1].time_ms)
+        for number, each in enumerate(measures):
+            metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
+            mlflow.points(metrics, number, each.time_ms)
+
+
+def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> None:
+    """Send the evaluation of a step's policy, and those on further datasets."""
+    for each in (evaluation, *evaluation.datasets.values()):
+        mlflow.points(each.metrics, step, each.time_ms)
 
 
 def sync(run: Run, mlflow: MlflowRun) -> None:
@@ -33,79 +66,37 @@ def sync(run: Run, mlflow: MlflowRun) -> None:
     Raises Damaged for a lost metrics.json of a finished run, and the errors of MLflow's client.
     """
     run.link("mlflow_run_ids", mlflow.run_id)
-    _RunSender(run.experiment, mlflow, run).send()
+    sender, finished = _Sender(run, mlflow), run.finished
+    evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
+    if mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
+        mlflow.tags({SYNCED: "", EVALUATE: evaluate})
+    send_settings(run.experiment, mlflow)
+    folder = {"agentfly.run_folder": f"{run.store.uri}/{run.layout.uri}"}
+    tags = {"agentfly.tags": " ".join(tags_of(run.store, run.name))}
+    mlflow.tags({**folder, **tags, **sender.parents})
+    with nullcontext() if finished else suppress(FileNotFoundError):  # a stage is at work
+        if not mlflow.tag(SYNCED):
+            sender.start()
+        for step in run.settings.own_steps:
+            if step > int(mlflow.tag(SYNCED)):
+                sender.step(step)
+    if finished:
+        sender.end(finished)
 
 
 @dataclass(frozen=True)
-class Sender:
-    """Sends results of an experiment: `Sender(experiment, mlflow).dataset(data, version)`."""
-
-    experiment: Experiment
-    mlflow: MlflowRun
-
-    def settings(self) -> None:
-        """Send the settings of the experiment and its site, and the digests."""
-        settings, site = self.experiment.settings, self.experiment.site.model_dump(mode="json")
-        self.mlflow.settings({**flat(settings.model_dump(mode="json")), **flat(site, "site.")})
-        code = {"agentfly.code_digest": hashing.digest(settings.code)} if settings.code else {}
-        self.mlflow.tags({"agentfly.settings_digest": settings.digest, **code})
-
-    def dataset(self, data: Pointer, version: str) -> None:
-        """Send the dataset, and DVC's version of it."""
-        self.mlflow.dataset(self.experiment.name, self.address(data.uri), data.digest, "training")
-        self.mlflow.tags({"agentfly.dvc_dataset": version})
-
-    def stages(self, stages: StagesBefore) -> None:
-        """Send the seconds of stages, and what their rounds measured: `warm_start/train/loss`."""
-        for stage, artifacts in stages.items():
-            measures = [measured(self.experiment.store, artifact) for artifact in artifacts]
-            seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
-            self.mlflow.points(seconds, 0, measures[-1].time_ms)
-            for number, each in enumerate(measures):
-                metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
-                self.mlflow.points(metrics, number, each.time_ms)
-
-    def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        """Send the evaluation of a step's policy, and those on further datasets."""
-        for each in (evaluation, *evaluation.datasets.values()):
-            self.mlflow.points(each.metrics, step, each.time_ms)
-
-    def address(self, uri: str) -> str:
-        """The address of an artifact of the store."""
-        return f"{self.experiment.store.uri}/{uri}"
-
-
-@dataclass(frozen=True)
-class _RunSender(Sender):
+class _Sender:
     run: Run
-
-    def send(self) -> None:
-        run = self.run
-        evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
-        self.settings()
-        tags = {TAGS: " ".join(tags_of(run.store, run.name))}
-        if self.mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
-            tags |= {SYNCED: "", EVALUATE: evaluate}
-        folder = {"agentfly.run_folder": self.address(run.layout.uri)}
-        self.mlflow.tags({**tags, **folder, **self.parents})
-        with nullcontext() if run.finished else suppress(FileNotFoundError):  # a stage is at work
-            if not self.mlflow.tag(SYNCED):
-                self.start()
-            for step in run.settings.own_steps:
-                if step > int(self.mlflow.tag(SYNCED)):
-                    self.step(step)
-        if run.finished:
-            self.end()
+    mlflow: MlflowRun
 
     def start(self) -> None:
         """Send the stages before the first step; raises FileNotFoundError until all have ended."""
-        run = self.run
-        self.dataset(self.data, run.record["dataset_version"])
-        if run.store.read_json(run.layout.start) is None:
-            raise FileNotFoundError(f"{run.name} has come to no step yet.")
-        self.stages(stages_before(run.store, run.name))
-        self.judged(run.start, "test", run.settings.start_step)
-        self.mlflow.tags({SYNCED: str(run.settings.start_step)})
+        run, data, step = self.run, self.data, self.run.settings.start_step
+        send_dataset(run.experiment, data, run.record["dataset_version"], self.mlflow)
+        start = run.start
+        send_stages(stages_before(run.store, run.name), run.store, self.mlflow)
+        self.judged(start, "test", step)
+        self.mlflow.tags({SYNCED: str(step)})
 
     def step(self, step: int) -> None:
         """Send a step's metrics, its evaluation and, each few steps, a table of its episodes.
@@ -128,35 +119,35 @@ class _RunSender(Sender):
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
         """Send an evaluation; raises FileNotFoundError before all of it is done."""
-        run, evaluations = self.run, Evaluations(self.experiment)
+        run, evaluations = self.run, Evaluations(self.run.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
             evaluation = evaluations.with_datasets(policy, evaluation)
             if len(evaluation.datasets) < len(run.settings.evaluate.datasets) and not run.finished:
                 raise FileNotFoundError(f"{policy.uri} is not evaluated on all datasets yet.")
-        self.evaluation(evaluation, step)
+        send_evaluation(evaluation, step, self.mlflow)
         return evaluation
 
-    def end(self) -> None:
+    def end(self, summary: Summary) -> None:
         """Send the last evaluation, end the run, and register its policy as a model version."""
         run, policy = self.run, final_policy(self.run.store, self.run.name)
         after = self.judged(policy, "test", run.settings.steps)
-        self.mlflow.finish("FINISHED", after.time_ms, run.finished)
+        self.mlflow.finish("FINISHED", after.time_ms, summary)
         lineage = {
             "agentfly.run": run.name,
-            "agentfly.experiment": self.experiment.name,
+            "agentfly.experiment": run.experiment.name,
             "agentfly.settings_digest": run.settings.digest,
             "agentfly.start_policy": run.start.digest,
-            "agentfly.policy_uri": self.address(policy.uri),
+            "agentfly.policy_uri": f"{run.store.uri}/{policy.uri}",
             DIGEST: policy.digest,
             SUCCESS: f"{after.success:.4f}",
             DATASET: self.data.digest,
             **self.parents,
         }
         if base := base_of(run.store, policy):
-            lineage["agentfly.base_uri"] = self.address(base.uri)
+            lineage["agentfly.base_uri"] = f"{run.store.uri}/{base.uri}"
             lineage["agentfly.base_digest"] = base.digest
-        self.mlflow.register(f"agentfly-{self.experiment.name}", lineage)
+        self.mlflow.register(f"agentfly-{run.experiment.name}", lineage)
 
     @property
     def data(self) -> Pointer:

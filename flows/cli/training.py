@@ -30,7 +30,8 @@ from flows.cli.arguments import (
 from flows.experiments import load_experiment
 from flows.local.display import show_summary
 from flows.local.mlflow_ui import Ui, open_page
-from flows.run_command import forked_run, reported, trained
+from flows.reporting import reported
+from flows.run_command import forked_run, trained
 from flows.store import store_at
 
 

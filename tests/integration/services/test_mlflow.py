@@ -49,7 +49,7 @@ def version(digest: str, success: float, data: str = "ab") -> dict[str, str]:
 def send_a_run(mlflow: MlflowRun) -> None:
     mlflow.settings({"update.learning_rate": 3e-4, "steps": 2})
     mlflow.tags({"agentfly.settings_digest": "1f2e3d4c"})
-    mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
+    mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32)
     for step in (1, 2):
         mlflow.points({"rollout/reward": step / 10}, step, TIME + step)
         frame = pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]})
@@ -256,8 +256,8 @@ def test_missed_entries_arrive_once_after_an_outage(
     place = MlflowStore.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
     runs, points = list[MlflowRun](), list[int]()
 
-    def send(mlflow: MlflowRun) -> None:
-        runs[:] = [mlflow]
+    def send() -> None:
+        runs[:] = [mlflow := opened(place)]
         send_a_run(mlflow)
         for number in points:
             mlflow.points({"rollout/reward": number / 10}, number, TIME + number)
@@ -266,7 +266,7 @@ def test_missed_entries_arrive_once_after_an_outage(
         by.finish()
         return capsys.readouterr().out.rstrip()
 
-    sending, again = (Background(place, lambda: opened(place), send, COMMAND) for _ in range(2))
+    sending, again = (Background(place, send, COMMAND) for _ in range(2))
     assert "Connection refused" in missing(sending)
     with served(tmp_path, port, service_address("mlflow")):
         assert missing(sending) == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,29 +20,20 @@ OWN = MlflowStore("sqlite:///mlflow.db", Path("."), "for a test")
 Output = pytest.CaptureFixture[str]
 
 
-def connected() -> Any:
-    """A run at an MLflow that accepts every call."""
-    return SimpleNamespace()
-
-
-def unreachable() -> Any:
+def unreachable() -> None:
     raise RuntimeError("cannot send") from ConnectionRefusedError(111, "Connection refused")
-
-
-def nothing(mlflow: Any) -> None:
-    """A call that sends nothing."""
 
 
 def test_calls_are_skipped_during_a_call_except_the_last_one(capsys: Output) -> None:
     at_work, released = threading.Event(), threading.Event()
     got: list[int] = []
 
-    def slow(mlflow: Any) -> None:
+    def slow() -> None:
         at_work.set()
         released.wait(LIMIT)
         got.append(len(got))
 
-    sending = Background(OWN, connected, slow, COMMAND)
+    sending = Background(OWN, slow, COMMAND)
     sending.start()
     assert at_work.wait(LIMIT)
     sending.start()
@@ -59,7 +49,7 @@ def test_the_end_does_not_wait_for_a_server_that_hangs(
 ) -> None:
     monkeypatch.setattr(background, "SERVER", 0.01)
     released = threading.Event()
-    sending = Background(SERVED, connected, lambda _: released.wait(LIMIT) and None, COMMAND)
+    sending = Background(SERVED, lambda: released.wait(LIMIT) and None, COMMAND)
     sending.error = before
     sending.finish()
     released.set()
@@ -69,14 +59,14 @@ def test_the_end_does_not_wait_for_a_server_that_hangs(
 
 
 def test_the_reason_is_the_first_error_of_the_chain(capsys: Output) -> None:
-    Background(SERVED, unreachable, nothing, COMMAND).finish()
+    Background(SERVED, unreachable, COMMAND).finish()
     reason = "lacks data: ConnectionRefusedError: [Errno 111] Connection refused."
     assert reason in capsys.readouterr().out
 
 
-def test_a_call_after_an_outage_connects_and_clears_the_error(capsys: Output) -> None:
-    ways = iter([unreachable, connected])
-    sending = Background(SERVED, lambda: next(ways)(), nothing, COMMAND)
+def test_a_call_after_an_outage_clears_the_error(capsys: Output) -> None:
+    ways = iter([unreachable, lambda: None])
+    sending = Background(SERVED, lambda: next(ways)(), COMMAND)
     sending.finish()
     assert "lacks data" in capsys.readouterr().out
     sending.finish()
@@ -85,23 +75,23 @@ def test_a_call_after_an_outage_connects_and_clears_the_error(capsys: Output) ->
 
 
 def test_a_refused_call_is_not_promised(capsys: Output) -> None:
-    def refuse(mlflow: Any) -> None:
+    def refuse() -> None:
         error: Any = ValueError("No such model")
         error.error_code = "INVALID_PARAMETER_VALUE"
         raise error
 
-    Background(OWN, connected, refuse, COMMAND).finish()
+    Background(OWN, refuse, COMMAND).finish()
     missing = capsys.readouterr().out
     assert "No such model" in missing
     assert COMMAND not in missing
 
 
 def test_a_damaged_file_of_the_run_is_named(capsys: Output) -> None:
-    def damaged(mlflow: Any) -> None:
+    def damaged() -> None:
         raise Damaged("runs/a/metrics.json is damaged.")
 
     store = MlflowStore("https://me:a-password@mlflow.example", Path("."), "for a test")
-    Background(store, connected, damaged, COMMAND).finish()
+    Background(store, damaged, COMMAND).finish()
     assert capsys.readouterr().out == (
         "MLflow (https://me:[password]@mlflow.example) lacks data: "
         "Damaged: runs/a/metrics.json is damaged.\n"

@@ -57,7 +57,7 @@ class Sent:
     def settings(self, values: object) -> None:
         pass
 
-    def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
+    def dataset(self, name: str, uri: str, digest: str) -> None:
         pass
 
     def steps_of(self, name: str) -> list[int]:
@@ -183,8 +183,8 @@ def test_a_refusing_artifact_store_holds_back_no_metric(caplog: pytest.LogCaptur
     mlflow: Any = MlflowRun.__new__(MlflowRun)
     mlflow.run_id = "5f0e"
     mlflow.client = SimpleNamespace(log_inputs=refuse, get_run=lambda _: None)
-    mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "training")
+    mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c")
     assert caplog.messages == ["MLflow refused the dataset shop (PermissionError: 403)."]
     mlflow.client.get_run = gone
     with pytest.raises(ConnectionRefusedError):
-        mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "training")
+        mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c")
