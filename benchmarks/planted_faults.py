@@ -198,7 +198,7 @@ FAULTS = (
         "sandbox/guest/seccomp.py",
         "_step(_EQUAL, _SOCK_SEQPACKET, 1, 0)",
         "_step(_AT_LEAST, 0, 1, 0)",
-        "services/test_sandbox.py",
+        "integration/services/test_sandbox.py",
     ),
     Fault(
         "a grader that a program broke gives no reward",
@@ -247,7 +247,7 @@ FAULTS = (
         "tracking/mlflow_client.py",
         "[v for v in versions if v.tags[DATASET] == last.tags[DATASET]]",
         "versions",
-        "services/test_mlflow.py",
+        "integration/services/test_mlflow.py",
     ),
 )
 
