@@ -1,14 +1,21 @@
-"""Ready-made agents from which something is taken away that they should need: agents.py evaluates
-with them what was trained with the whole agent.
+"""Agents and templates that lack something that a policy should need: agents.py evaluates with them
+what was trained with the whole agent.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 from agentfly_core.agents.folding import Folding
 from agentfly_core.agents.planner_executor import PlannerExecutor
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.recipes.folding.dataset import ENTRIES, NUMBERS
+from agentfly_core.recipes.last_digit.dataset import calculation_of, digits, drawn
+from agentfly_core.recipes.last_digit.demonstrations import thought
 from agentfly_core.records.trajectory import Message, Observation
 from agentfly_core.rollout.speaker import Context, Speaker
 
@@ -41,3 +48,36 @@ class BlankResults(PlannerExecutor):
         """Nothing, after the step was carried out."""
         await super().carried_out(executor, step)
         return ""
+
+
+class OwnThought(ModelTemplate):
+    """Ends the prompts of `last-digit` with the right reasoning; only the answer is sampled."""
+
+    def __init__(self, tokenizer: Any, **settings: Any) -> None:
+        self._encode = None  # the template is checked without the reasoning
+        super().__init__(tokenizer, **settings)
+        self._encode = reply_encoder(tokenizer)
+
+    def open(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> tuple[int, ...]:
+        """The prompt with the reasoning about its calculation."""
+        prompt = super().open(messages, tools)
+        if self._encode is None:
+            return prompt
+        calculation = self.calculation(messages[-1].content)
+        reasoning = self.markup.marks.joined(thought(calculation, digits(calculation)), "", False)
+        return (*prompt, *self._encode(reasoning))
+
+    def calculation(self, question: str) -> str:
+        """What the reasoning is about."""
+        return calculation_of(question)
+
+
+class ForeignThought(OwnThought):
+    """The reasoning is about another calculation, which depends on the question alone."""
+
+    def calculation(self, question: str) -> str:
+        """Another calculation of as many steps."""
+        steps = len(digits(calculation_of(question)))
+        return drawn(random.Random(question), steps)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.agents [--experiment folding planner-executor] [--seeds 1 2 3]
 
-For each experiment the table of learning.py; for folding and planner-executor then the first seed's
-policy on the same test problems with an agent that lacks something (ablations.py). All are ordinary
-runs and evaluations: the same command continues after an interruption.
+For each experiment the table of learning.py; for some then the first seed's policy on the same test
+problems with an agent or a template that lacks something (ablations.py). All are ordinary runs and
+evaluations: the same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentfly_core.reports.compare.seed_intervals import difference
 from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness, learning
 
-EXPERIMENTS = ["react-calculator", "code-block", "folding", "planner-executor"]
+EXPERIMENTS = ["react-calculator", "code-block", "folding", "planner-executor", "last-digit"]
 ABLATIONS = {
     "folding": {
         "no folding": "agent.budget=1000000",
@@ -25,6 +25,13 @@ ABLATIONS = {
         "steps blanked": "agent.use=benchmarks.ablations:BlankSteps",
         "results blanked": "agent.use=benchmarks.ablations:BlankResults",
     },
+    "last-digit": {
+        "right reasoning given": "template.use=benchmarks.ablations:OwnThought",
+        "another problem's given": "template.use=benchmarks.ablations:ForeignThought",
+    },
+}
+TRAINED_WITHOUT = {
+    "last-digit": {"without reasoning": "warm_start.settings.reasoning=false"},
 }
 WIDTH = 110
 COLUMNS = ("agent", "problems", "whole", "ablated", "ablated - whole", "95 % interval, paired")
@@ -35,6 +42,11 @@ def main() -> None:
     options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
     for experiment in options.experiment:
         results = learning.learned(experiment, options.seeds)
+        for name, override in TRAINED_WITHOUT.get(experiment, {}).items():
+            for seed in options.seeds:
+                results[row := f"{name}, seed {seed}"] = harness.trained(
+                    experiment, [f"seed={seed}", override], learning.run_of(experiment, row)
+                )
         harness.show(learning.COLUMNS, learning.rows(results), experiment, width=WIDTH)
         first = f"seed {options.seeds[0]}"
         ablated = {

@@ -1,0 +1,1 @@
+"""The last digit of a calculation in steps, which needs reasoning."""

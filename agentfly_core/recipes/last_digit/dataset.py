@@ -1,0 +1,56 @@
+"""Calculations in steps, of which the last digit is asked."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from agentfly_core import Problem, generated
+
+SUMMANDS, FACTORS = range(1, 10), (3, 7, 9)
+"""With these factors every digit is as frequent after a step as before it."""
+STEP = re.compile(r"([+*])(\d)")
+
+
+@generated
+def calculations(
+    seed: int, train: int, validation: int, test: int, steps: int = 4
+) -> dict[str, list[Problem]]:
+    """Problems for each split, such as
+
+        Problem("3+4*7+1", "What is the last digit of 3 +4 *7 +1, step by step?", {"answer": "0"})
+
+    No calculation is in two splits. Raises ValueError for fewer than one step.
+    """
+    if steps < 1:
+        raise ValueError(f"Got {steps} steps, expected at least 1.")
+    draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
+    made: dict[str, Problem] = {}
+    while len(made) < sum(sizes.values()):
+        calculation = drawn(draw, steps)
+        spaced = STEP.sub(r" \1\2", calculation)
+        prompt = f"What is the last digit of {spaced}, step by step?"
+        made[calculation] = Problem(calculation, prompt, {"answer": digits(calculation)[-1]})
+    problems = iter(made.values())
+    return {split: [next(problems) for _ in range(size)] for split, size in sizes.items()}
+
+
+def drawn(draw: random.Random, steps: int) -> str:
+    """A calculation such as `3+4*7+1`."""
+    signs = draw.choices("+*", k=steps)
+    numbers = (draw.choice(SUMMANDS if sign == "+" else FACTORS) for sign in signs)
+    return str(draw.randrange(10)) + "".join(map("{}{}".format, signs, numbers))
+
+
+def calculation_of(question: str) -> str:
+    """The calculation that a prompt asks for."""
+    return question.removeprefix("What is the last digit of ").partition(",")[0].replace(" ", "")
+
+
+def digits(calculation: str) -> list[str]:
+    """The last digit after each step, from left to right: `["7", "9", "0"]` of `3+4*7+1`."""
+    digit, results = int(calculation[0]), []
+    for sign, number in STEP.findall(calculation):
+        digit = (digit + int(number) if sign == "+" else digit * int(number)) % 10
+        results.append(str(digit))
+    return results
