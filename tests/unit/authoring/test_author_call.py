@@ -51,7 +51,7 @@ async def ignores_its_cancellation(end: Signal, result: Any = "late") -> Any:
             continue
 
 
-async def test_a_call_deaf_to_cancellation_ends_at_its_limit_and_a_late_answer_is_dropped() -> None:
+async def test_a_call_deaf_to_cancellation_ends_at_its_limit() -> None:
     end, place = Signal(), Environment()
 
     async def deaf(place: Environment) -> str:
@@ -114,7 +114,7 @@ async def test_a_call_that_was_given_up_stays_in_the_table_until_it_ends() -> No
 
 
 @pytest.mark.slow
-def test_threads_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> None:
+def test_asyncio_threads_of_a_tool_block_neither_calls_nor_exit() -> None:
     program = """
 import asyncio, threading
 from agentfly_core.authoring.calling import Overdue, call
@@ -136,7 +136,7 @@ run(main())
 
 
 @pytest.mark.parametrize("method", ["start", "reset", "healthy", "close"])
-async def test_an_environment_that_does_not_listen_is_given_up_after_its_time(
+async def test_an_environment_deaf_to_cancellation_is_abandoned(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentfly_core.rollout.pool.CLOSE_SECONDS", 0.05)
@@ -193,7 +193,7 @@ def site() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_client_that_is_made_once_serves_tools_and_rewards_from_step_to_step(site: str) -> None:
+def test_a_cached_client_serves_tools_and_rewards_of_later_steps(site: str) -> None:
     client = httpx.AsyncClient()  # as at the top of a module
 
     @reward

@@ -43,7 +43,7 @@ async def deaf(episode: Episode) -> Ending:
             return Ending.NO_TOOL_CALLS
 
 
-async def test_a_deaf_agent_fails_at_the_deadline_and_is_given_no_more_replies() -> None:
+async def test_a_deaf_agent_gets_no_replies_after_its_deadline() -> None:
     trajectory = await play(["99"], spec=rollout_spec(agent=deaf, deadline=0.1))
     assert (trajectory.ending, trajectory.turns) == (Ending.FAILED, ())
     assert trajectory.error == "LeaseExpired: no ending within 0.1 s, the agent's deadline"
@@ -135,7 +135,7 @@ def blocking_callback(released: threading.Event) -> Work:
         (blocking_callback, "Code outside of calls"),
     ],
 )
-def test_code_that_holds_the_loop_is_named_and_later_work_has_another_loop(
+def test_blocking_code_is_named_and_later_work_has_another_loop(
     made: Callable[[threading.Event], Work],
     name: str,
     released: threading.Event,
@@ -168,7 +168,7 @@ def test_an_interrupt_between_two_pieces_of_work_is_not_lost() -> None:
     assert run(play(["99"])).ending is Ending.NO_TOOL_CALLS
 
 
-def test_a_reward_that_holds_the_loop_is_unscored_and_others_are_scored(
+def test_a_reward_that_blocks_the_loop_leaves_others_scored(
     released: threading.Event,
 ) -> None:
     @reward(timeout=0.05)

@@ -25,7 +25,7 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
     )
 
 
-async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on() -> None:
+async def test_a_synchronous_function_does_not_block_the_loop() -> None:
     opened = threading.Event()
     waiting = asyncio.create_task(call(lambda: opened.wait(LIMIT), {}, LIMIT))
 
@@ -65,14 +65,14 @@ async def test_what_would_end_the_program_arrives_as_an_exception() -> None:
             await call(function, {}, LIMIT)
 
 
-async def test_a_function_that_hangs_is_overdue_and_does_not_keep_the_loop_from_ending() -> None:
+async def test_a_hanging_function_is_overdue_and_the_loop_can_end() -> None:
     opened = threading.Event()
     with pytest.raises(Overdue, match=r"no result within 0\.01 s"):
         await call(lambda: opened.wait(LIMIT), {}, 0.01)
     opened.set()
 
 
-def test_a_function_that_hangs_for_ever_does_not_keep_the_program_from_ending() -> None:
+def test_a_function_that_hangs_forever_lets_the_program_end() -> None:
     program = """
 import asyncio, threading
 from agentfly_core.authoring.calling import Overdue, call
@@ -124,7 +124,7 @@ async def test_whatever_a_function_raises_arrives_as_an_exception(error: BaseExc
             await call(function, {}, LIMIT)
 
 
-async def test_a_function_cancelled_from_within_is_an_error_and_not_the_end_of_its_caller() -> None:
+async def test_a_function_that_cancels_itself_is_an_error_to_its_caller() -> None:
     async def cancels() -> None:
         raise asyncio.CancelledError
 
@@ -146,7 +146,7 @@ async def test_a_caller_who_is_cancelled_stays_cancelled() -> None:
         await task
 
 
-async def test_a_synchronous_function_may_return_a_coroutine_and_sees_the_callers_context() -> None:
+async def test_a_coroutine_of_a_synchronous_function_has_its_context() -> None:
     language: contextvars.ContextVar[str] = contextvars.ContextVar("language")
     language.set("fr")
 

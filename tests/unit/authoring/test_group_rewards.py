@@ -65,7 +65,7 @@ async def rewards_of(
     return [one.reward for one in await score(trajectories, dict.fromkeys(rewards, 1.0))]
 
 
-async def test_the_episodes_of_a_problem_are_compared_whatever_lies_between_them() -> None:
+async def test_interleaved_episodes_are_compared_by_problem() -> None:
     assert await rewards_of([LONG, OTHER, SHORT, LONGEST], shortest) == [0.0, 1.0, 1.0, 0.0]
     (scored, *_) = await score([SHORT, LONG], {shortest: 0.5, right: 2.0})
     assert (scored.rewards, scored.reward) == ({"shortest": 1.0, "right": 1.0}, 2.5)
@@ -100,7 +100,7 @@ async def test_a_greedy_episode_is_compared_with_no_sampled_one() -> None:
     assert await rewards_of([SHORT, LONG, greedy], shortest) == [1.0, 0.0, 1.0]
 
 
-async def test_an_episode_of_several_speakers_is_there_by_the_one_who_answered() -> None:
+async def test_a_group_has_the_answering_speaker_of_each_episode() -> None:
     team = [
         said("a", 0, "What?", agent="planner", episode="e0"),
         replace(said("a", 0, "9", agent="searcher", episode="e0", answered="9"), id="s0"),

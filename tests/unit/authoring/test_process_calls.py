@@ -44,7 +44,7 @@ async def ask(asked: Tool, **arguments: Any) -> Observation:
     return await asked.answer(ToolCall(asked.name, arguments), {Problem: ADD})
 
 
-async def test_a_tool_runs_in_another_process_that_is_kept_and_is_lent_the_problem() -> None:
+async def test_a_process_is_kept_and_gets_the_problem_with_each_call() -> None:
     first, second = [
         json.loads((await ask(crunchers.where, what=what)).content) for what in ("a", "b")
     ]
@@ -66,7 +66,7 @@ async def test_a_process_whose_parent_hangs_ends_with_it(monkeypatch: pytest.Mon
     assert not process.alive
 
 
-def test_what_is_called_there_may_wait_for_nothing_but_what_the_call_itself_awaits() -> None:
+def test_a_process_call_has_no_event_loop_to_wait_on() -> None:
     async def returns() -> str:
         return "99"
 
@@ -109,15 +109,13 @@ async def test_what_goes_wrong_there_is_told_to_the_model(how: str, told: str) -
     assert not (await ask(crunchers.where, what="next")).error
 
 
-async def test_wrong_arguments_are_told_with_the_schema_and_a_lost_service_ends_the_episode() -> (
-    None
-):
+async def test_a_process_call_reports_bad_arguments_and_lost_services() -> None:
     assert "there is no argument 'waht'" in (await ask(crunchers.where, waht="a")).content
     with pytest.raises(ServiceFailure, match=r"^the shop is closed$"):
         await ask(crunchers.wrong, how="service")
 
 
-async def test_what_holds_the_interpreter_is_killed_at_the_limit_with_all_that_it_started(
+async def test_a_blocked_interpreter_is_killed_with_its_children(
     tmp_path: Path,
 ) -> None:
     found = await ask(crunchers.explode, text="a" * 50, pids=str(tmp_path / "pids"))
@@ -126,7 +124,7 @@ async def test_what_holds_the_interpreter_is_killed_at_the_limit_with_all_that_i
     assert [psutil.pid_exists(int(pid)) for pid in pids] == [False, False]
 
 
-async def test_a_call_that_is_cancelled_is_killed_at_once_and_no_other_is_harmed() -> None:
+async def test_a_cancelled_call_is_killed_and_others_continue() -> None:
     exploding = asyncio.create_task(ask(crunchers.explode, text="a" * 50, pids="/dev/null"))
     others = [asyncio.create_task(ask(crunchers.again, number=n)) for n in range(20)]
     await asyncio.sleep(0)
@@ -157,7 +155,7 @@ async def test_a_process_killed_just_after_its_answer_serves_no_other(
     assert used[0] not in process_calls._idle
 
 
-async def test_a_call_that_is_cancelled_while_it_waits_for_a_process_is_never_made(
+async def test_a_call_cancelled_before_it_has_a_process_is_never_made(
     tmp_path: Path,
 ) -> None:
     def held(name: str) -> asyncio.Task[Observation]:
@@ -181,14 +179,14 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_a_process_is_never_ma
     assert not (tmp_path / "cancelled begun").exists()
 
 
-async def test_as_many_processes_as_there_are_cores_serve_any_number_of_calls() -> None:
+async def test_one_process_a_core_serves_any_number_of_calls() -> None:
     found = await asyncio.gather(*(ask(crunchers.where, what=str(n)) for n in range(50)))
     answers = [json.loads(one.content) for one in found]
     assert [answer["what"] for answer in answers] == [str(n) for n in range(50)]
     assert len({answer["pid"] for answer in answers}) <= process_calls.AT_ONCE
 
 
-async def test_a_reward_sees_the_very_trajectory_and_its_score_comes_back_whole() -> None:
+async def test_a_process_reward_gets_the_trajectory_and_returns_a_score() -> None:
     trajectory = await play(["<where what=a><nothing><where", "99"], crunchers.where)
     assert (
         TypeAdapter(Trajectory).validate_python(json.loads(json.dumps(asdict(trajectory))))
@@ -200,7 +198,7 @@ async def test_a_reward_sees_the_very_trajectory_and_its_score_comes_back_whole(
     assert found.parts["pid"] != os.getpid()
 
 
-async def test_a_reward_that_dies_or_finds_nothing_leaves_its_trajectory_unscored() -> None:
+async def test_a_process_reward_that_dies_leaves_a_trajectory_unscored() -> None:
     trajectory = await play(["99"])
     crash, none = (replace(trajectory, problem=Problem(name, "?")) for name in ("crash", "none"))
     scores = await score([crash, none, trajectory], {crunchers.length: 1.0})

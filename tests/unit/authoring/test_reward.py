@@ -209,7 +209,7 @@ def test_turn_rewards_are_weighted_and_added_turn_by_turn() -> None:
         },
     ],
 )
-def test_a_sum_of_no_usable_size_is_unscored_and_names_weights_and_rewards(
+def test_an_infinite_sum_is_unscored_and_names_weights_and_rewards(
     found: dict[str, Any],
 ) -> None:
     scored = combined("t1", found)
@@ -244,7 +244,7 @@ async def test_a_failed_episode_is_unscored_whatever_its_last_reply_says() -> No
     assert scored == Scored("t1", {}, (), Unscored("episode failed: shop died"))
 
 
-async def test_a_reward_observed_during_the_episode_is_taken_from_the_record() -> None:
+async def test_a_reward_observed_in_the_episode_comes_from_the_record() -> None:
     (scored,) = await score([played(sees=Score(0.75))], {sees: 2.0})
     assert scored == Scored("t1", {"sees": 0.75}, (), 1.5)
 
@@ -258,7 +258,7 @@ async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
     assert failed.reward == Unscored("sees: KeyError: 'x'")
 
 
-async def test_a_lost_service_behind_a_reward_of_the_record_is_that_trajectorys_loss_only() -> None:
+async def test_a_reward_with_a_lost_service_fails_one_trajectory() -> None:
     (scored,) = await score([played()], {raising(ServiceFailure("judge is down")): 1.0})
     assert scored.reward == Unscored("raises: ServiceFailure: judge is down")
 
@@ -294,7 +294,7 @@ def flaky(failures: int, **limits: Any) -> tuple[Reward, list[str]]:
     return judge, asked
 
 
-async def test_a_reward_whose_service_fails_is_asked_again_as_often_as_it_says() -> None:
+async def test_a_reward_with_a_failing_service_is_retried_to_its_limit() -> None:
     patient, asked = flaky(2, retries=2)
     assert [one.reward for one in await score([played()], {patient: 1.0})] == [0.5]
     assert len(asked) == 3
@@ -318,7 +318,7 @@ async def test_the_waits_between_retries_double_up_to_a_bound(
     assert waited == [1, 2, 4, 8, 16, 30, 30]
 
 
-async def test_a_mistake_of_a_reward_and_one_that_is_late_are_not_asked_again() -> None:
+async def test_a_wrong_or_late_reward_is_not_retried() -> None:
     calls: list[str] = []
 
     @reward(retries=3, timeout=0.01, backoff=0.0)

@@ -39,7 +39,7 @@ def exact(trajectory: Trajectory) -> float:
     return float(trajectory.answer == "99")
 
 
-async def test_the_trajectory_of_the_agent_itself_is_scored_once_for_all_speakers() -> None:
+async def test_the_agents_own_trajectory_is_scored_once_for_all_speakers() -> None:
     gives, seen = giving(Score(0.5))
     found = await score(TEAM, {gives: 2.0}, "planner")
     assert seen == ["planner"]

@@ -184,7 +184,7 @@ async def test_a_tool_may_return_almost_anything(result: Any, text: str) -> None
     assert await answer(give) == Observation("give", text)
 
 
-async def test_bytes_that_are_no_text_are_an_error_and_their_author_is_told_once(
+async def test_bytes_that_are_no_text_are_reported_to_the_author_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @tool
@@ -199,7 +199,7 @@ async def test_bytes_that_are_no_text_are_an_error_and_their_author_is_told_once
 
 
 @pytest.mark.parametrize("wrap", [lambda data: {"img": data}, lambda data: [Box(1, [data])]])
-async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
+async def test_nested_bytes_that_are_no_text_are_reported_like_bare_ones(
     wrap: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(name=f"shot_{type(wrap(b'')).__name__}")
@@ -314,7 +314,7 @@ async def test_a_tool_that_takes_too_long_is_told_so() -> None:
     assert await answer(hangs) == Observation("hangs", "no result within 0.01 s", error=True)
 
 
-async def test_a_failed_service_is_tried_again_and_then_not_told_to_the_model() -> None:
+async def test_a_failed_service_is_retried_and_hidden_from_the_model() -> None:
     calls = []
 
     def flaky() -> str:
@@ -356,7 +356,7 @@ async def picky(word: Annotated[str, AfterValidator(_refused)]) -> str:
     return word
 
 
-async def test_whatever_an_authors_type_raises_of_what_a_model_sent_is_told_to_the_model() -> None:
+async def test_errors_of_argument_types_are_reported_to_the_model() -> None:
     assert await picky.answer(ToolCall("picky", {"word": "x"}), {}) == Observation(
         "picky", "KeyError: 'x'", error=True
     )

@@ -233,7 +233,7 @@ def test_a_type_that_holds_itself_is_refused(kind: Any) -> None:
         _ = tool(grow).schema
 
 
-def test_what_an_author_forgot_to_tell_the_model_is_told_to_the_author() -> None:
+def test_missing_descriptions_are_reported_to_the_author() -> None:
     @tool
     def find(key: str, count: int, problem: Problem) -> None:
         """Find a product.

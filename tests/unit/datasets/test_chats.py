@@ -48,7 +48,7 @@ def test_a_single_message_of_the_user_is_a_prompt(field: str, path: Path) -> Non
         assert row == row_of({"question": "1+1?", "answer": "2"}, path)
 
 
-def test_the_prompt_of_messages_is_the_last_question_without_the_last_reply(path: Path) -> None:
+def test_the_prompt_of_messages_ends_before_the_last_reply(path: Path) -> None:
     row = row_of({"messages": [SYSTEM, USER, SAID, {"role": "user", "content": "+1?"}, SAID]}, path)
     assert isinstance(row, Problem)
     assert (row.prompt, row.facts) == ("+1?", {})

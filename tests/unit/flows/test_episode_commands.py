@@ -63,7 +63,7 @@ def test_steps_of_a_run_are_shown_instead_of_episodes(
     assert "There is no run 'mine@2'" in errors
 
 
-def test_a_missing_step_tool_or_ending_is_an_error_with_those_that_exist(
+def test_a_missing_step_tool_or_ending_lists_the_existing_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["show", "demo@9"]) == 2

@@ -69,7 +69,7 @@ def test_the_script_for_zsh_has_no_syntax_error(project: Path) -> None:
     assert printed(project, "zsh", "-n") == []
 
 
-def test_the_script_for_zsh_asks_for_completions_and_lets_a_value_follow_a_setting() -> None:
+def test_zsh_completes_values_directly_after_a_setting() -> None:
     script = without_space(agentfly([]).generate_completion(shell="zsh"))
     assert "_cyc_cmd __complete" in script
     assert """[[ "${_cyc_vals[1]}" == *= ]] && _cyc_end=(-S '')""" in script

@@ -129,7 +129,7 @@ def test_tools_of_a_row_are_shown_as_it_lists_them(imitating: Imitated) -> None:
     assert '"name": "answer"' not in shown
 
 
-def test_a_file_of_played_demonstrations_gives_their_tokens_in_their_order(
+def test_a_file_of_played_demonstrations_keeps_tokens_and_order(
     imitating: Imitated, tmp_path: Path
 ) -> None:
     script = {

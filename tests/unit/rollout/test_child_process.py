@@ -70,7 +70,7 @@ async def running(**env: str) -> AsyncIterator[Child]:
         await found.end()
 
 
-async def test_questions_are_answered_one_at_a_time_each_with_its_own_answer() -> None:
+async def test_each_question_to_a_child_process_gets_its_own_answer() -> None:
     async with running() as found:
         answers = await asyncio.gather(*(found.ask({"number": n}, LIMIT) for n in range(5)))
     assert answers == [{"number": n} for n in range(5)]
@@ -85,7 +85,7 @@ async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
     assert not found.folder.exists()
 
 
-async def test_one_that_dies_is_the_services_failure_and_its_last_words_are_told() -> None:
+async def test_a_dead_child_process_is_a_service_failure_with_its_output() -> None:
     async with running() as found:
         with pytest.raises(
             ServiceFailure,
@@ -108,7 +108,7 @@ async def test_one_that_gives_no_answer_or_nonsense_is_killed(question: str, fau
             await found.ask("hello", LIMIT)
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_never_taken_for_another() -> None:
+async def test_a_late_answer_is_never_used_for_another_question() -> None:
     async with running() as found:
         asking = asyncio.create_task(found.ask("first", LIMIT))
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ async def test_a_program_that_is_not_there_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_run_left_is_ended_when_the_next_one_starts_and_no_sooner(
+def test_child_processes_of_a_killed_run_end_at_the_next_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command = [sys.executable, "-c", OWNER, PROGRAM]

@@ -163,7 +163,7 @@ async def test_an_agent_says_the_answer_and_may_go_on() -> None:
     assert (await played(agent)).answer == "99"
 
 
-async def test_the_seeds_of_a_lone_conversation_are_those_of_its_replies_numbers() -> None:
+async def test_seeds_of_a_single_conversation_follow_its_reply_numbers() -> None:
     seeds: list[int] = []
 
     async def policy(conversation: Conversation) -> str:
@@ -195,7 +195,7 @@ async def test_replies_at_the_same_time_within_a_branch_are_refused() -> None:
         await played(agent)
 
 
-async def test_branches_of_an_agent_have_the_same_time_and_an_order_of_their_own() -> None:
+async def test_branches_share_a_time_and_have_an_order() -> None:
     async def agent(episode: Episode) -> Ending:
         async def think(text: str) -> str:
             thought = episode.context(user(text))
@@ -231,7 +231,7 @@ async def test_an_error_in_a_branch_is_raised_when_all_have_ended() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["one speaker", "a speaker each"])
-async def test_branches_whose_tools_end_in_another_order_make_the_same_record(
+async def test_the_order_of_tool_results_leaves_the_record_unchanged(
     nano: Path, tmp_path: Path, apart: bool
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano)

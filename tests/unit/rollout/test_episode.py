@@ -80,12 +80,12 @@ async def test_a_reward_sees_the_environment_that_the_tools_used() -> None:
     assert scored.reward == 1.5
 
 
-async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() -> None:
+async def test_two_environment_kinds_in_one_episode_are_not_mixed_up() -> None:
     trajectory = await play(["<book>", "ok"], book)
     assert trajectory.observations[0].content == '["Ledger", "Counter"]'
 
 
-async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
+async def test_a_lost_environment_or_failed_reward_costs_one_episode() -> None:
     sampler = scripted(chained(lambda chain: (f"<up lost={chain == 2}>", "<up>", "ok")))
     rules = rollout_spec(up, rewards=[counted], limits={Counter: 8})
     trajectories, timings, _ = await play_all(episode_specs(ADD, chains=8), rules, sampler)
@@ -104,7 +104,7 @@ async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each
     assert [t.observed for t in trajectories] == [{"counted": Score(2.0)}] * 6
 
 
-async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one() -> None:
+async def test_a_lost_environment_is_closed_and_replaced() -> None:
     made: list[str] = []
 
     class Traced(Counter):
@@ -133,7 +133,7 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
     ]
 
 
-async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again() -> None:
+async def test_an_environment_used_by_a_hanging_tool_is_not_lent_again() -> None:
     users: list[Counter] = []
     opened = threading.Event()
 
@@ -152,7 +152,7 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
     ] * 2
 
 
-async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean_one() -> None:
+async def test_episodes_take_turns_and_each_gets_a_clean_environment() -> None:
     seats: list[int] = []
     left: list[int] = []
 
@@ -187,7 +187,7 @@ async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
         await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(policy))
 
 
-async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
+async def test_an_internal_error_is_reported_before_a_lost_sampler() -> None:
     both = asyncio.Barrier(2)
 
     class Failing(Scripted):
@@ -203,7 +203,7 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
         )
 
 
-async def test_an_agent_that_breaks_before_the_first_reply_fails_its_episode_with_the_line(
+async def test_an_agent_error_before_the_first_reply_names_its_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def looked_up(episode: Episode) -> str:
@@ -224,7 +224,7 @@ async def test_an_agent_that_breaks_before_the_first_reply_fails_its_episode_wit
     assert '    return str(episode.problem.facts["hint"])' in logged
 
 
-async def test_an_agent_that_breaks_after_a_reply_is_scored_for_what_the_model_did() -> None:
+async def test_an_agent_that_fails_after_a_reply_is_still_scored() -> None:
     async def parses(episode: Episode) -> Ending:
         reply = await episode.reply(*episode.opening)
         await episode.call(ToolCall("up", {}))
@@ -249,7 +249,7 @@ async def test_whoever_tests_an_agent_gets_its_error() -> None:
         await play(["ok"], spec=rollout_spec(agent=hinted))
 
 
-async def test_a_service_that_an_agent_lost_fails_the_episode_however_it_tells_that() -> None:
+async def test_a_service_lost_by_an_agent_fails_the_episode() -> None:
     async def careless(episode: Episode) -> Ending:
         await episode.reply(*episode.opening)
         try:
@@ -285,7 +285,7 @@ async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str)
     assert str(trajectory.error).startswith(f"The agent raising raised {told}, at {__file__}:")
 
 
-async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_written() -> None:
+async def test_an_agent_without_an_ending_is_named_with_its_line() -> None:
     async def forgetful(episode: Episode) -> Any:
         await episode.reply(*episode.opening)
 
@@ -307,9 +307,7 @@ async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
         await play_all(episode_specs(ADD), rollout_spec(template=Broken()), scripted(saying("ok")))
 
 
-async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> (
-    None
-):
+async def test_an_environment_that_cannot_start_fails_its_episode_only() -> None:
     class Unmade(Counter):
         def __init__(self) -> None:
             raise Mute

@@ -39,7 +39,7 @@ class Desk(Environment):
         self.closed.append(self.problem)
 
 
-async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_closed() -> None:
+async def test_an_episode_past_its_deadline_closes_its_environment() -> None:
     @tool
     async def look(*, desk: Desk) -> str:
         return "a desk"

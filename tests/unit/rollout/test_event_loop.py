@@ -104,7 +104,7 @@ async def visit(resources: ResourceManager) -> Room:
         return room
 
 
-def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_is() -> None:
+def test_an_environment_starts_once_for_two_shards() -> None:
     rules = rollout_spec(enter, limits={Room: 2})
     with resources_for(rules.limits) as here:
         for shard in (1, 2):
@@ -133,7 +133,7 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
             assert events() == [["start", "reset add-41-58", "close"]] * shard + [["start"]]
 
 
-def test_an_environment_whose_process_died_while_idle_is_replaced_and_no_episode_fails() -> None:
+def test_an_environment_that_died_while_idle_is_replaced() -> None:
     Engine.made = []
     rules = rollout_spec(ask, limits={Engine: 2})
     with resources_for(rules.limits) as here:
@@ -147,7 +147,7 @@ def test_an_environment_whose_process_died_while_idle_is_replaced_and_no_episode
     assert [measured[f"resources/Engine/{name}"] for name in ("started", "closed")] == [1, 1]
 
 
-def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> None:
+def test_a_shard_is_replayed_on_the_same_loop_after_a_lost_sampler() -> None:
     lost = [SamplerLost("the server died")]
 
     async def policy(conversation: Conversation) -> str:
@@ -195,7 +195,7 @@ def test_work_sees_the_context_of_who_has_it_done() -> None:
     assert run(named()) == "quickstart-1f2e3d4c"
 
 
-def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_happens() -> None:
+def test_interrupted_work_ends_before_other_work_starts() -> None:
     story: list[str] = []
 
     async def stuck(resources: ResourceManager) -> None:
@@ -216,7 +216,7 @@ def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_hap
         assert run(visit(here)).events == ["start", "reset one"]
 
 
-def test_work_that_wants_to_end_the_program_says_so_to_who_waits_and_the_home_goes_on() -> None:
+def test_system_exit_in_work_reaches_its_caller() -> None:
     async def leave() -> None:
         raise SystemExit(3)
 
@@ -241,7 +241,7 @@ def test_closing_waits_for_no_start() -> None:
     assert events() == [["start", "close"]]
 
 
-def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard_needs(
+def test_as_many_environments_start_as_a_shard_needs(
     tmp_path: Path,
 ) -> None:
     settings = {

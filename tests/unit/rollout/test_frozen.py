@@ -69,7 +69,7 @@ async def played(
     return (await play_all(specs, spec, scripted(agents)))[0]
 
 
-async def test_a_frozen_policy_replies_in_its_own_tokens_and_is_named_and_never_trained() -> None:
+async def test_replies_of_a_frozen_policy_are_named_and_not_trained() -> None:
     found = await played({"critic": FrozenPolicy("run:demo@7", scripted(frozens))})
     critic, agent = found
     assert as_letters(critic) == "^sBe strict.$^ucriticised 0$^afrozen 1$"
@@ -79,7 +79,7 @@ async def test_a_frozen_policy_replies_in_its_own_tokens_and_is_named_and_never_
     assert pack(found).trajectory.tolist() == [1]
 
 
-async def test_the_tokens_of_a_frozen_policy_count_against_the_limit_of_an_episode() -> None:
+async def test_tokens_of_a_frozen_policy_count_toward_the_episode_limit() -> None:
     frozen: dict[str, Frozen] = {"critic": FrozenPolicy("run:demo@7", scripted(frozens))}
     whole = len("criticised 0$frozen 1$")
     critic, agent = await played(frozen, max_sampled_tokens=whole)
@@ -119,7 +119,7 @@ def slowly(slow: str) -> Agent:
     return agent
 
 
-async def test_no_sampler_waits_for_who_waits_for_another_and_batches_are_the_same_whoever_is_late(
+async def test_batches_do_not_depend_on_the_slower_sampler(
     nano: Path,
 ) -> None:
     policy, critics, referees = Noted(nano), Noted(nano), Noted(nano)
@@ -141,7 +141,7 @@ async def test_no_sampler_waits_for_who_waits_for_another_and_batches_are_the_sa
     assert critics.batches == ["a b", "c"] * 3
 
 
-async def test_branches_of_an_episode_may_ask_different_samplers_at_the_same_time(
+async def test_branches_of_an_episode_may_use_several_samplers_at_once(
     nano: Path,
 ) -> None:
     policy, critics = Noted(nano), Noted(nano)
@@ -176,7 +176,7 @@ def strict(body: dict[str, Any], number: int) -> HttpReply:
     return completion(f"{body['messages'][-1]['content']}? Asked as number {number}.")
 
 
-async def test_a_service_replies_in_text_without_tokens_and_is_not_asked_a_second_time(
+async def test_a_chat_service_replies_in_text_and_is_called_once(
     tmp_path: Path,
 ) -> None:
     with serving(strict) as there:
@@ -197,7 +197,7 @@ async def test_a_service_replies_in_text_without_tokens_and_is_not_asked_a_secon
     assert read_trajectories(tmp_path / "t.parquet") == found
 
 
-async def test_a_service_is_told_how_a_reply_is_sampled_and_calls_the_speakers_tools(
+async def test_a_chat_service_gets_sampling_settings_and_tools(
     tmp_path: Path,
 ) -> None:
     async def agent(episode: Episode) -> Ending:
@@ -266,7 +266,7 @@ async def test_a_service_that_is_lost_fails_the_episode_and_no_other(tmp_path: P
     ],
     ids=["refused", "budget"],
 )
-async def test_a_service_that_may_not_be_asked_ends_the_stage_with_what_to_do(
+async def test_a_service_that_refuses_access_ends_the_stage_with_advice(
     answer: HttpReply, settings: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     with (

@@ -109,7 +109,7 @@ async def test_an_environment_without_a_reset_says_what_to_define() -> None:
                 pass
 
 
-async def test_a_reset_that_cancels_itself_is_the_services_fault_and_nobodys_cancellation() -> None:
+async def test_a_reset_that_cancels_itself_is_a_service_failure() -> None:
     async def reset(self: Room, problem: Problem) -> None:
         raise asyncio.CancelledError
 
@@ -149,7 +149,7 @@ async def test_a_spoilt_instance_is_closed_and_never_lent_again() -> None:
             assert room.events[-1] == "close"
 
 
-async def test_an_episode_that_raises_leaves_its_instance_closed_and_its_slot_free() -> None:
+async def test_an_episode_that_raises_closes_its_instance() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(KeyError):
             async with lease(resources, Room, ONE, LIMIT):
@@ -159,7 +159,7 @@ async def test_an_episode_that_raises_leaves_its_instance_closed_and_its_slot_fr
             pass
 
 
-async def test_an_episode_cancelled_while_it_closes_its_instance_still_frees_the_slot() -> None:
+async def test_an_episode_cancelled_during_close_frees_its_slot() -> None:
     closing, go_on = Signal(), Signal()
 
     async def close(self: Room) -> None:
@@ -197,7 +197,7 @@ async def test_a_close_that_raises_harms_nobody_else(caplog: pytest.LogCaptureFi
     assert "in close: BrokenPipeError: already dead" in caplog.text
 
 
-async def test_a_warm_pool_starts_its_environments_together_and_before_the_first_lease() -> None:
+async def test_a_warm_pool_starts_all_environments_before_the_first_lease() -> None:
     together = asyncio.Barrier(3)  # opens only when three stand at it
 
     async def start(self: Room) -> None:
@@ -239,9 +239,7 @@ async def test_no_more_are_warmed_than_are_asked_for() -> None:
     assert events() == [["start", "close"]] * 2
 
 
-async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_is_replaced() -> (
-    None
-):
+async def test_warming_replaces_only_unhealthy_instances() -> None:
     ill: list[Room] = []
 
     async def healthy(self: Room) -> bool:
@@ -260,7 +258,7 @@ async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_
     assert sorted(len(room.events) for room in Room.made) == [3, 3, 4]
 
 
-async def test_an_idle_instance_that_has_grown_too_old_is_replaced_before_it_is_asked_for() -> None:
+async def test_an_idle_instance_past_its_age_is_replaced_before_its_lease() -> None:
     started = Signal()
 
     async def start(self: Room) -> None:
@@ -278,7 +276,7 @@ async def test_an_idle_instance_that_has_grown_too_old_is_replaced_before_it_is_
 
 
 @pytest.mark.parametrize("fails", ["start", "__init__"])
-async def test_what_could_not_be_warmed_is_started_by_the_lease_that_needs_it(fails: str) -> None:
+async def test_an_instance_that_failed_to_warm_starts_at_its_lease(fails: str) -> None:
     attempts: list[Room] = []
 
     async def start(self: Room) -> None:
@@ -317,7 +315,7 @@ async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(
     assert events() == [["start", *["reset one"] * count, "close"] for count in uses]
 
 
-async def test_a_kind_that_says_so_is_lent_once_whatever_the_experiment_allows() -> None:
+async def test_a_kind_with_a_limit_of_its_own_is_lent_once() -> None:
     async with ResourceManager({Once: Limit(1, max_uses=100)}) as resources:
         for problem in (ONE, TWO):
             async with lease(resources, Once, problem, LIMIT):

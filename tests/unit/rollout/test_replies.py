@@ -49,7 +49,7 @@ async def played(agent: Agent, *replies: str, stop: tuple[str, ...] = ()) -> Tra
     return await play(replies, spec=rollout_spec(agent=agent, stop=stop))
 
 
-async def test_a_reply_ends_at_a_stop_string_and_the_model_reads_on_behind_it() -> None:
+async def test_a_reply_ends_at_a_stop_string() -> None:
     trajectory = await played(react, "1+1|2", "a|b|c", "end", stop=("|",))
     assert [as_letters(trajectory), loss_mask(trajectory)] == [
         "^u41+58?$^a1+1|$^u1+1=0$^aa|$^ua=1$^aend$",
@@ -68,7 +68,7 @@ async def test_a_call_behind_a_stop_string_is_not_made() -> None:
     assert [len(turn.reply.calls) for turn in trajectory.turns] == [0, 1, 0]
 
 
-async def test_each_reply_may_have_its_own_stop_strings_temperature_and_length() -> None:
+async def test_each_reply_may_have_its_own_sampling_settings() -> None:
     async def agent(episode: Episode) -> Ending:
         first = await episode.reply(*episode.opening, stop=["|"], temperature=0.25)
         second = await episode.reply(first, stop=(), temperature=0.0)

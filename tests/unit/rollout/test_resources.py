@@ -17,9 +17,7 @@ def _nothing_made() -> None:
     Room.made.clear()
 
 
-async def test_an_environment_is_started_once_reset_before_each_lease_and_closed_at_the_end() -> (
-    None
-):
+async def test_an_environment_starts_once_and_is_reset_before_each_lease() -> None:
     async with ResourceManager({Room: 1}) as resources:
         for problem in (ONE, TWO):
             async with lease(resources, Room, problem, LIMIT) as room:
@@ -27,9 +25,7 @@ async def test_an_environment_is_started_once_reset_before_each_lease_and_closed
     assert events() == [["start", "reset one", "reset two", "close"]]
 
 
-async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_first_served() -> (
-    None
-):
+async def test_leases_stay_within_the_limit_in_order_of_arrival() -> None:
     order: list[int] = []
     arrived, leave = [asyncio.Event() for _ in range(5)], [asyncio.Event() for _ in range(5)]
 
@@ -131,7 +127,7 @@ def test_each_event_loop_may_have_its_own() -> None:
     assert events() == [["start", "reset one", "close"]] * 2
 
 
-async def test_at_its_deadline_a_holder_is_cancelled_and_all_that_it_held_is_closed() -> None:
+async def test_at_its_deadline_a_holder_loses_all_environments() -> None:
     async with ResourceManager({Room: 1, Hall: 1}) as resources:
         with pytest.raises(LeaseExpired, match=r"no ending within 0\.01 s, the agent's deadline"):
             async with resources.leases([Room, Hall], ONE, LIMIT, deadline=0.01):
@@ -144,7 +140,7 @@ async def test_at_its_deadline_a_holder_is_cancelled_and_all_that_it_held_is_clo
     assert [found[f"resources/{kind}/closed"] for kind in ("Room", "Hall")] == [2, 2]
 
 
-async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_waiting() -> None:
+async def test_a_holder_deaf_to_cancellation_blocks_no_other_lease() -> None:
     served = asyncio.Event()
 
     async def deaf() -> str:
@@ -174,7 +170,7 @@ async def test_a_timeout_of_the_episodes_own_is_no_expired_lease() -> None:
     assert resources.metrics()["resources/Room/expired"] == 0
 
 
-async def test_episodes_that_need_the_same_kinds_in_any_order_never_wait_for_each_other() -> None:
+async def test_episodes_that_lease_kinds_in_any_order_never_deadlock() -> None:
     async def visit(number: int) -> None:
         kinds = [Room, Hall, Once][:: 1 if number % 2 else -1]
         async with resources.leases(kinds, Problem(str(number), "?"), LIMIT) as lent:

@@ -92,7 +92,7 @@ async def mute() -> str:
     return ""
 
 
-def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None:
+def test_a_tool_without_a_description_is_refused_before_any_work() -> None:
     with pytest.raises(
         ValueError,
         match="'mute' lacks a description",
@@ -100,7 +100,7 @@ def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None
         check(settings_with(tools=["tests.unit.rollout.test_rules:mute"]))
 
 
-def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() -> None:
+def test_prompts_without_room_for_a_reply_are_named_before_play() -> None:
     problems = [Problem("short", "1?"), Problem("long", "1" * 40), Problem("longer", "1" * 50)]
     agent = {"system": "Shop.", "max_model_len": 55}
     with pytest.raises(
@@ -117,7 +117,7 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
 
 
 @pytest.mark.parametrize("agent", [{}, {"use": "tests.unit.rollout.test_rules:curt"}])
-def test_a_problem_that_does_not_fit_the_experiment_is_refused_before_anything_is_played(
+def test_a_problem_that_does_not_fit_is_refused_before_play(
     agent: dict[str, str],
 ) -> None:
     settings = settings_with(agent={"system": "Shop.", **agent})

@@ -38,7 +38,7 @@ from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 
 
-async def test_two_turns_are_kept_token_by_token_and_only_replies_are_sampled() -> None:
+async def test_only_replies_of_two_turns_are_sampled_tokens() -> None:
     trajectory = await play(["<calculator expression=41+58>", "99"], calculator)
     assert [as_letters(trajectory), loss_mask(trajectory)] == [
         "^u41+58?$^a<calculator expression=41+58>$^t99$^a99$",
@@ -76,7 +76,7 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
     assert asked[0].params.stop_tokens == (STOP,)
 
 
-async def test_the_sampler_gets_the_conversation_so_far_and_another_seed_each_turn() -> None:
+async def test_each_turn_samples_the_whole_prompt_with_another_seed() -> None:
     asked: list[Conversation] = []
 
     async def policy(conversation: Conversation) -> str:
@@ -93,7 +93,7 @@ async def test_the_sampler_gets_the_conversation_so_far_and_another_seed_each_tu
     assert first.seed != second.seed
 
 
-async def test_an_end_of_turn_that_was_not_sampled_is_given_and_never_trained() -> None:
+async def test_an_end_of_turn_that_was_not_sampled_is_not_trained() -> None:
     trajectory = await play(
         ["<calculator expression=1>...", "1"], spec=rollout_spec(calculator, max_tokens=27)
     )
@@ -126,7 +126,7 @@ async def test_a_tool_that_ends_the_episode_leaves_its_output_as_the_answer() ->
     assert trajectory.closing == (Observation("calculator", "99"), Observation("answer", "99"))
 
 
-async def test_a_call_that_a_tool_answered_with_is_text_that_is_read_and_never_made() -> None:
+async def test_a_call_in_a_tool_result_is_not_executed() -> None:
     made: list[str] = []
 
     @tool
@@ -213,7 +213,7 @@ async def test_an_ending_of_the_wrong_type_names_every_return() -> None:
     assert len((found.error or "").rpartition(":")[2].split(", ")) == 3
 
 
-async def test_a_failed_call_of_a_tool_that_ends_the_episode_does_not_end_it() -> None:
+async def test_a_failed_call_of_an_ending_tool_does_not_end_the_episode() -> None:
     trajectory = await play(["<answer anwser=99>", "<answer answer=99>"], answer)
     assert trajectory.ending is Ending.TERMINAL
     assert trajectory.observations[0].error
@@ -252,7 +252,7 @@ async def test_an_answer_that_does_not_fit_is_not_read_but_kept() -> None:
     assert trajectory.closing == (Observation("calculator", "1"),)
 
 
-async def test_a_prompt_that_leaves_no_room_for_a_reply_stops_the_stage_and_is_named() -> None:
+async def test_a_prompt_without_room_for_a_reply_stops_the_stage() -> None:
     assert (
         len((await play(["99"], spec=rollout_spec(max_model_len=12))).turns[0].sampled[0].tokens)
         == 1
@@ -284,9 +284,7 @@ async def test_a_too_long_first_prompt_of_an_agent_fails_its_episode() -> None:
     )
 
 
-async def test_what_an_agent_of_ones_own_asks_first_may_be_short_where_the_problem_is_long() -> (
-    None
-):
+async def test_an_own_agent_may_shorten_a_problem_too_long_for_a_prompt() -> None:
     async def brief(episode: Episode) -> Ending:
         await episode.reply(Message("user", episode.problem.prompt[:2]))
         return Ending.NO_TOOL_CALLS
@@ -320,9 +318,7 @@ async def test_what_the_model_got_wrong_is_answered_and_the_episode_goes_on() ->
     assert trajectory.turns[0].reply.calls[-1] == BadCall("calculator", "> is missing")
 
 
-async def test_calls_of_one_reply_are_answered_in_order_and_parallel_ones_at_the_same_time() -> (
-    None
-):
+async def test_calls_of_one_reply_run_in_order_unless_parallel() -> None:
     together = asyncio.Barrier(2)  # opens only when two calls stand at it
     done: list[str] = []
 

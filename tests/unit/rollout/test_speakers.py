@@ -170,7 +170,7 @@ async def test_a_further_speaker_changes_no_seed_of_what_was_said_before_it() ->
     assert watched[:2] == alone and len({*watched}) == 3
 
 
-async def test_a_seed_is_of_who_speaks_what_is_read_and_how_often_that_was_read_before() -> None:
+async def test_a_seed_follows_from_speaker_prompt_and_repetition() -> None:
     seeds: list[int] = []
 
     async def policy(conversation: Conversation) -> str:

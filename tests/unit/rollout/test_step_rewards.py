@@ -54,7 +54,7 @@ async def opened() -> Trajectory:
     return await play(["<dial by=3>", "<look>", "<dial by=-2><dial by=1><pull>"], dial, look, pull)
 
 
-async def test_a_turn_has_the_sum_of_what_its_calls_gave_and_none_where_they_gave_nothing() -> None:
+async def test_a_turns_reward_is_the_sum_of_its_calls_or_none() -> None:
     trajectory = await opened()
     assert [turn.reward for turn in trajectory.turns] == [0.25, None, 0.0 + 0.25 + 1.0]
     assert trajectory.ending is Ending.TERMINAL
@@ -104,7 +104,7 @@ async def test_an_agent_sees_what_each_call_was_given() -> None:
 
 
 @pytest.mark.parametrize("amount", ["nan", "-inf", "1e16"])
-async def test_a_step_that_would_be_given_no_number_is_an_error_that_gives_nothing(
+async def test_a_step_reward_that_is_no_number_is_an_error(
     amount: str,
 ) -> None:
     trajectory = await play([f"<pay amount={amount}>", "Thanks."], pay)

@@ -30,7 +30,7 @@ async def enter(*, room: Room) -> str:
     return "It is dark."
 
 
-async def test_an_episode_sees_the_tools_of_its_task_and_leases_its_environments() -> None:
+async def test_an_episode_has_the_tools_and_environments_of_its_task() -> None:
     sums = rollout_spec(calculator, max_turns=1, limits={Room: 1})
     rooms = rollout_spec(enter, system="You visit.", limits={Room: 1})
     spec = replace(rooms, tasks={"sums": sums, "rooms": rooms})

@@ -153,7 +153,7 @@ async def test_another_setting_of_thinking_opens_a_context():
     assert QWEN3.decode(second.given.tokens).endswith(ends)
 
 
-async def test_thinking_cannot_be_switched_where_the_template_has_no_reasoning():
+async def test_a_template_without_reasoning_refuses_a_thinking_switch():
     with pytest.raises(EpisodeBroken, match=r"reply\(thinking=False\) needs the template `model`"):
         await trajectory_of(switches, Message("assistant", "99"), Hermes(QWEN3))
 

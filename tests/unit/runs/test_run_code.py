@@ -226,7 +226,7 @@ def test_a_run_recorded_without_functions_names_its_modules(project):
     assert edited(record) == ["own_tools"]
 
 
-def test_modules_that_are_missing_in_this_folder_are_not_called_edited(project):
+def test_modules_missing_in_this_folder_are_not_reported_as_edited(project):
     with opened(here(project), "demo") as run:
         record = run.record
     for name in PROJECT:

@@ -68,7 +68,7 @@ def test_a_failed_deployment_is_printed_and_repeated_at_the_next_look(
     assert capsys.readouterr().out == "The deployments stay as they are. The server is busy.\n"
 
 
-def test_a_deployment_that_stays_refused_is_repeated_ever_more_rarely_until_a_change(
+def test_a_refused_deployment_is_retried_less_often_until_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = Inputs(monkeypatch, *["prefect.yaml is invalid."] * 5)

@@ -75,7 +75,7 @@ def test_prompts_have_the_tokens_of_the_chat_server(family, count):
 
 @pytest.mark.parametrize("count", CONVERSATIONS)
 @pytest.mark.parametrize("family", NATIVE)
-def test_a_conversation_that_continues_has_the_tokens_of_its_whole_prompt(family, count):
+def test_a_continued_conversation_has_the_tokens_of_its_prompt(family, count):
     """Prompt, reply and the tokens behind it, if none is None."""
     template, continued = template_of(family), 0
     encode = reply_encoder(tokenizer_of(family))
@@ -264,7 +264,7 @@ def test_a_reply_that_the_template_cannot_write_has_no_calls():
 
 
 @pytest.mark.parametrize("make", [like_mistral, like_phi])
-def test_a_tokenizer_whose_pieces_depend_on_their_neighbours_is_refused(make):
+def test_a_tokenizer_with_context_dependent_pieces_is_refused(make):
     tokenizer = make()
     tokenizer.chat_template = tokenizer_of("qwen2_5").chat_template
     with pytest.raises(ValueError, match="text before them"):
