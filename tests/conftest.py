@@ -18,8 +18,8 @@ from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
-from tests.support.learning import KILLED, site, stored
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import KILLED, site, stored
 from tests.support.servers import prefect_server
 from tests.support.tiers import mark_by_fixtures
 

@@ -25,14 +25,14 @@ _call: contextvars.ContextVar[AuthorCall | None] = contextvars.ContextVar("call"
 
 
 class Overdue(Exception):
-    """A function gave no result in time: `Overdue("no result within 30 s")`."""
+    """A function exceeded its time limit: `Overdue("no result within 30 s")`."""
 
 
 class AuthorCall:
-    """A call under way: `AuthorCall("The tool 'search'", 30.0)`.
+    """A running call: `AuthorCall("The tool 'search'", 30.0)`.
 
-    Its clock excludes the time for which other calls hold the event loop. It lasts until its thread
-    ends, or its task and all tasks started by it.
+    Its clock stops while other calls block the event loop. It ends with its thread, or with its
+    task and all tasks that the task started.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
@@ -44,51 +44,51 @@ class AuthorCall:
 
     @property
     def left(self) -> float:
-        """The seconds that it has left."""
+        """Seconds left."""
         others = self._table.held - self._held_before - self._held
         return self._seconds - (time.monotonic() - self._begun - others)
 
     def require_time(self) -> None:
-        """Raise Overdue if it has had its time; a later result is not looked at."""
+        """Raise Overdue after the time limit; a late result is discarded."""
         if self.left <= 0:
             raise Overdue(f"no result within {self._seconds:g} s")
 
     async def wait(self, ended: asyncio.Future[R]) -> None:
-        """Wait until it has ended; raises Overdue."""
+        """Wait for the end of the call; raises Overdue."""
         while not ended.done():
             self.require_time()
             await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
 
     def begin(self) -> None:
-        """Count its thread, or a task of it."""
+        """Count a started thread or task."""
         self._open += 1
 
     def end(self, _: object = None) -> None:
-        """Count the end of its thread or of a task."""
+        """Count an ended thread or task; after the last one the call is over."""
         self._open -= 1
         if not self._open:
             self._table.free(self._row)
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Record that no caller waits for the result any more."""
         if self._open:
             self._table.given_up.add(self._row)
 
     def strike(self) -> None:
-        """Its thread has ended; callable from there."""
+        """Record that the thread has ended; called from that thread."""
         self._table.strike(self._row)
 
     def hold(self) -> None:
-        """Go on on the event loop."""
+        """Record that code of this call runs on the event loop."""
         self._table.hold(self._row)
 
     def release(self) -> None:
-        """Pause."""
+        """Record that it returned control to the event loop."""
         self._held += self._table.release()
 
 
 def is_cancelled() -> bool:
-    """Whether the call from within which code runs was cancelled."""
+    """Whether the surrounding call was cancelled."""
     call = _call.get()
     return call is not None and call.cancelled
 
@@ -188,7 +188,8 @@ def harmless(error: BaseException) -> Exception:
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
     """The outcome of a function: a function with the same result or error."""
-    # a task that raises SystemExit or KeyboardInterrupt would end the loop
+    # asyncio re-raises SystemExit and KeyboardInterrupt of a task out of the loop, which would end
+    # all other episodes; the error travels as a result instead
     try:
         result = await function()
         call.require_time()

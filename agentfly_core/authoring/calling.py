@@ -35,9 +35,10 @@ class AuthorPart(ABC):
     """An author's Tool or Reward, still callable as its function.
 
     It is `made_of` a function, a method, an object with `__call__`, or a class of such objects with
-    `settings`. `timeout` is in seconds of a call, `retries` follow a ServiceFailure. `ready` raises
-    for missing requirements of this machine. With `process` it runs in a killable process.
-    `declared` is the unchanged part of its module.
+    `settings`. `timeout` is the limit of a call in seconds. A ServiceFailure is retried `retries`
+    times. `ready` raises an error if this machine lacks a requirement. With `process` the part runs
+    in a process that can be killed. `declared` is the part as its module defines it, without
+    settings of an experiment.
     """
 
     kind: ClassVar[str]
@@ -59,19 +60,19 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def function(self) -> AuthorFunction:
-        """What a call calls, of a class one object; raises ValueError where it lacks a setting."""
+        """The function, or one object of the class; raises ValueError for a missing setting."""
         made_of = self.made_of
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
     def with_settings(self, **settings: JSON) -> Self:
-        """This part with settings of its class: `Search.with_settings(index="wiki")`.
+        """A copy with settings for its class: `Search.with_settings(index="wiki")`.
 
-        Raises ValueError for wrong or missing settings, and for a part that is no class.
+        Raises ValueError for wrong or missing settings, and if the part was not made of a class.
         """
         if not isinstance(self.made_of, type):
             raise ValueError(
-                f"{self.what} has no settings of its own, got {', '.join(settings)}: decorate a "
-                "class whose __init__ takes them and whose __call__ does what the function does."
+                f"{self.what} takes no settings, got {', '.join(settings)}: to add settings, "
+                "decorate a class with these parameters of __init__ and the function as __call__."
             )
         made = replace(self, settings=settings, declared=self.declared or self)
         _ = made.function
@@ -84,7 +85,7 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """What it takes; raises ValueError for what it cannot be given."""
+        """Its parameters; raises ValueError for parameters that cannot be provided."""
         signature = read(self.function)
         self.check(signature)
         if not self.process:
@@ -93,35 +94,34 @@ class AuthorPart(ABC):
         importable = name.isidentifier() and module != "__main__"
         if not importable or load(self._path) is not (self.declared or self):
             raise ValueError(
-                f"{self.what} is to run in a process of its own (process=True), which has to "
-                "import it: got one that is not found by its name at the top of its module, "
-                "expected a `def` or `class` there, decorated where it stands."
+                f"{self.what} has process=True but cannot be imported by another process as "
+                f"{self._path}: expected a decorated `def` or `class` at the top of a module."
             )
         if kinds := [kind.__name__ for kind in signature.environments.values()]:
             raise ValueError(
-                f"{self.what} asks for {', '.join(kinds)} and is to run in a process of its own "
-                "(process=True), where no environment can be: drop one of the two."
+                f"{self.what} needs {', '.join(kinds)} and has process=True, but environments "
+                "cannot leave this process: drop one of the two."
             )
         return signature
 
     @abstractmethod
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for what a part of this kind cannot take or return."""
+        """Raise ValueError for parameters or results that this kind of part does not allow."""
 
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """The result of its function with all arguments, in this process; raises as `call`."""
+        """Call `function` in this process, with the part's limit and name; raises as `call`."""
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
-        """What it answers in a process of its own; raises as `process_calls.ask`."""
+        """Call the part in a process of its own; raises as `process_calls.ask`."""
         part = process_calls.Named(self._path, self.settings)
         return await process_calls.ask(part, question, self.timeout)
 
     @property
     def _path(self) -> str:
-        """The import path by which another process finds it: "my_quiz:look_up"."""
+        """Its import path for another process: "my_quiz:look_up"."""
         return f"{self.made_of.__module__}:{getattr(self.made_of, '__qualname__', '')}"
 
 
@@ -134,8 +134,8 @@ async def call(
     """Call `function()` with lent objects, named `what` ("The tool 'search'") in errors.
 
     Asynchronous functions run on the running event loop, others in a thread of their own. Raises
-    Overdue after `seconds` of its own time, and marks lent environments as spoilt, because the call
-    may still run. Other errors, SystemExit included, arrive as an Exception.
+    Overdue after `seconds` of the call's own time, and marks lent environments as spoilt, because
+    the call may still run. Any other error is raised as an Exception, also SystemExit.
     """
     try:
         if _is_asynchronous(function):
@@ -160,7 +160,7 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
 
 
 def _shared_defaults(kind: type[Environment]) -> dict[str, Any]:
-    """The defaults of a class that its instances would share, by parameter."""
+    """Mutable defaults of a class by parameter; without a copy its instances would share them."""
     return {
         key: parameter.default
         for key, parameter in inspect.signature(kind).parameters.items()
@@ -183,10 +183,10 @@ def _is_asynchronous(
 
 
 def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:
-    """Whether a result has to be waited for."""
+    """Whether a result must be awaited."""
     return inspect.isawaitable(result)
 
 
 async def awaited(result: Awaitable[R]) -> R:
-    """A coroutine, as event loops run them, of anything that can be waited for."""
+    """Await any awaitable in a coroutine, because event loops accept only coroutines as tasks."""
     return await result

@@ -38,10 +38,10 @@ MAX_RESET_BYTES = 65_536
 class Episode(Speaker):
     """A problem played by an agent: `async def agent(episode: Episode) -> Ending`.
 
-    The episode is its main speaker, with the agent's `name` and the experiment's
-    tools. `opening` has the system message, the problem and the texts of environments' `reset`.
-    `turns` is the record, `closing` unread answers. `speakers` are all speakers, the main one
-    first; `session` replies for them, except for roles in `makes`.
+    The episode itself is the main speaker, with the agent's `name` and the experiment's tools.
+    `opening` holds the system message, the problem and the texts of environments' `reset`.
+    `turns` is the record. `closing` holds tool results that the model did not read. `speakers`
+    starts with the main one. `session` samples their replies, except for roles in `makes`.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Episode(Speaker):
 
     @property
     def spans(self) -> list[Span]:
-        """Its activities with their times."""
+        """Timed activities of the episode."""
         return self._stage.spans
 
     @property
     def fault(self) -> Exception | None:
-        """What went wrong last in what its agent asked for."""
+        """The last error of a reply, a tool call or a lease, or None."""
         return self._stage.fault
 
     @property
     def standstill(self) -> ServiceFailure | None:
-        """The error of parts that waited for each other."""
+        """The error of a deadlock between parts of `gather`, or None."""
         return self._stage.parts.failure
 
     @property
@@ -102,23 +102,23 @@ class Episode(Speaker):
     ) -> Speaker:
         """Another speaker with its own system message, tools and limits.
 
-        It has its own trajectory, compared with those of the same role in other episodes. The
-        second of a role is `searcher/2`, the `instance` 2. Roles of `agent.frozen` are not trained.
-        Raises ValueError for a taken name, a tool without its environment, and within `gather`
-        without an `instance`.
+        It has its own trajectory. Advantages compare trajectories of the same role across episodes.
+        The second speaker of a role is `searcher/2` (`instance` 2). Roles of `agent.frozen` are not
+        trained. Raises ValueError for a taken name, for a tool without its environment, and for a
+        missing `instance` within `gather`.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
         if instance is None and self.branch.number:
             raise ValueError(
-                f"The speaker {role!r} was made within episode.gather, where it depends on chance "
-                "which is the first: make it before, or number it, `instance=1`."
+                f"The speaker {role!r} was made within episode.gather, where the order of speakers "
+                "varies: make it before gather, or number it, `instance=1`."
             )
         if lacking := [kind for kind in kinds_needed(tools) if kind not in self.lent]:
             raise ValueError(
-                f"A tool of the speaker {name!r} asks for a {lacking[0].__name__}, which is not "
-                "there: environments are made for what the experiment lists under `tools`; list "
-                "that tool there, too."
+                f"A tool of the speaker {name!r} needs the environment {lacking[0].__name__}, "
+                "which the episode does not have: list this tool under `tools` of the experiment, "
+                "too."
             )
         rules = replace(
             self.rules,
@@ -135,9 +135,9 @@ class Episode(Speaker):
     async def gather(self, *work: Coroutine[Any, Any, R]) -> list[R]:
         """Run parts of the agent concurrently, and return their results in order.
 
-        Seeds do not depend on timing. Limits count the history of each part. After the end of all
-        parts the first error is raised, EpisodeOver last. Raises ServiceFailure for parts that wait
-        for each other.
+        Seeds do not depend on timing. Limits apply to each part with its history. Once all parts
+        have ended, the first error is raised; EpisodeOver only if there is no other error. Raises
+        ServiceFailure for a deadlock between parts.
         """
         branch = self.branch
         branches = branch.fork(len(work))
@@ -153,7 +153,7 @@ class Episode(Speaker):
         errors = [result for result in results if isinstance(result, BaseException)]
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
-            # what ended the episode is the last that was done in it
+            # joined last, so that the record ends with the branch that ended the episode
             branches.append(branches.pop(results.index(errors[0])))
         branch.join(branches)
         if errors:
@@ -161,7 +161,7 @@ class Episode(Speaker):
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def leave(self) -> None:
-        """Cancel what the agent still waits for, and refuse what it asks from now on."""
+        """Cancel the agent's pending work and refuse further requests."""
         await self._stage.end()
         while self._opened:
             await self._close()
@@ -191,12 +191,12 @@ class Episode(Speaker):
     def _name(self, role: str, instance: int) -> str:
         if not role or "/" in role or instance < 1:
             raise ValueError(
-                f"A speaker is named by a role, without a slash, and an instance from 1; got "
+                f"A speaker needs a role without a slash and an instance of 1 or more; got "
                 f"{role!r} and {instance}."
             )
         name = role if instance == 1 else f"{role}/{instance}"
         if name in (one.name for one in self.speakers):
-            raise ValueError(f"There is a speaker {name!r} in this episode already; keep that one.")
+            raise ValueError(f"This episode already has a speaker {name!r}; reuse that one.")
         return name
 
 
@@ -205,11 +205,11 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSpec(EpisodeRules):
-    """Rules, agent and time limit in seconds of an experiment's episodes.
+    """Rules, agent and time limit (`deadline`, in seconds) of an experiment's episodes.
 
-    `rewards` are those that need an environment, `limits` those of environment kinds, `frozen`
-    untrained speakers by role. In a mixture `tasks` have their own rules, and these have the tools
-    and rewards of all.
+    `rewards` holds only rewards with an environment; the others are computed after the rollout.
+    `limits` bounds the instances of each environment kind. `frozen` maps roles to untrained
+    policies. In a mixture `tasks` holds a spec by task, and this one has all tools and rewards.
     """
 
     rewards: tuple[Reward, ...]
@@ -220,7 +220,7 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """The rules of the task that a problem belongs to, with the tools that it selects.
+        """The rules of a problem's task, with the problem's own selection of tools.
 
         Raises ValueError for a tool that the experiment does not have.
         """
@@ -228,7 +228,7 @@ class RolloutSpec(EpisodeRules):
         return own if problem.tools is None else own.selecting(problem.id, problem.tools)
 
     def selecting(self, problem: str, names: Sequence[str]) -> RolloutSpec:
-        """The same rules with these tools; raises ValueError for unknown ones."""
+        """The same rules with only the named tools; raises ValueError for unknown names."""
         tools = {tool.name: tool for tool in self.tools}
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
@@ -239,7 +239,7 @@ class RolloutSpec(EpisodeRules):
         return replace(self, tools=tuple(tool for tool in self.tools if tool.name in names))
 
     def require_room(self, problems: Iterable[Problem]) -> None:
-        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
+        """Raise PromptTooLong if a problem's opening leaves no token for a reply."""
         tokens = {
             p.id: len(self.template.open(self.opening(p), self.of(p).schemas)) for p in problems
         }

@@ -30,17 +30,17 @@ _log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """An error of a template or sampler that must not end an episode; the message has the line."""
+    """An error of a template or sampler, which ends the stage; the message names the line."""
 
     @classmethod
     def by(
         cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec
     ) -> EpisodeBroken:
-        """What ended the playing of an episode spec."""
+        """The error for this episode, with its traceback."""
         return cls(
             f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
-            f"agent {injection.name(spec.agent)!r}) broke off. It is an error in code, not the "
-            f"model's, so the stage stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at "
+            f"agent {injection.name(spec.agent)!r}) broke off. The error is in code, not in a "
+            f"reply, so the stage stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at "
             f"{_place(error, spec)}."
         )
 
@@ -51,10 +51,10 @@ async def play(
     cast: Cast,
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], Timing]:
-    """Play an episode; the trajectory with the answer comes first, for rewards.
+    """Play an episode and return its trajectories and times; the one with the answer comes first.
 
-    A lost service, a deadline and an error before the first reply end it FAILED; a later error ends
-    it with its record. Errors of sampler and template are raised.
+    A lost service, a deadline and an error before the first reply end the episode FAILED. After a
+    later error of the agent the replies so far are kept. Raises errors of sampler and template.
     """
     episode_played.set(episode_spec.id)
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
@@ -69,7 +69,7 @@ async def play(
             for kind, environment in lent.items():
                 episode.lend(kind, environment)
             seen, *others = _record(episode_spec, spec, episode, *await _ending(spec, episode))
-            # rewards are not in the key of demonstrations
+            # a reward is not part of a demonstration's cache key, so its score must not be stored
             rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
                 observed = {one.name: await one.score(seen, episode.lent) for one in rewards}
@@ -92,15 +92,16 @@ async def collect(
     """Play a shard of episodes concurrently; `watch` gets each trajectory with an answer.
 
     Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
-    and metrics of `resources`. At most `min(episodes, environments)` episodes run at once, so that
-    a running one never waits for an environment; tasks without environments run separately. Raises
-    SamplerLost for a replay, PromptTooLong, NoReply, EpisodeBroken, and errors of `watch`.
+    and metrics of `resources`. At most `min(episodes, environments)` episodes run at once: a
+    running episode never waits for an environment. Tasks without environments run separately.
+    Raises SamplerLost (the shard can be replayed), PromptTooLong, NoReply, EpisodeBroken, and
+    errors of `watch`.
     """
     failure: BaseException | None = None
     try:
         played, measured = await _play_all(episode_specs, spec, sampler, watch, resources)
     except BaseExceptionGroup as failures:
-        # the shard of a lost sampler can be played again, but not after another mistake
+        # a lost sampler is retried by replaying the shard; any other error must not be hidden by it
         failure = failures.split(SamplerLost)[1] or failures
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
@@ -133,7 +134,7 @@ async def _play_all(
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
-                # it is not one episode's: the stage ends, with the place
+                # errors of agents are handled in `play`; this one would hit every episode
                 raise EpisodeBroken.by(error, episode_spec, rules) from error
             played.append((episode, timing))
             watch(episode[0])
@@ -164,7 +165,7 @@ async def _play_all(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Seats, and the episodes that take them in order, with environments of these kinds."""
+    """Episodes that run in order on `seats` concurrent tasks, and their environment kinds."""
 
     episodes: Sequence[EpisodeSpec]
     kinds: tuple[type[Environment], ...]
@@ -172,7 +173,7 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """The episodes that need no environment, and those that do: who sits has what he needs."""
+    """Split episodes by whether they need environments; environments limit only the latter."""
     rows = []
     for needs in (False, True):
         some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]
@@ -183,7 +184,7 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
-    """The agent's result or error; cancelled at the episode's deadline."""
+    """The agent's ending and error. The lease cancels it at the episode's deadline."""
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await on_loop(partial(spec.agent, episode), math.inf, agent)
@@ -213,14 +214,14 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
 
 
 def _broken(episode: Episode) -> Ending:
-    """The ending of an episode whose agent made a mistake."""
-    # a model must not escape its reward by replies that break the agent
+    """The ending of an episode after an error of its agent."""
+    # a failed episode is not scored: a model must not avoid a low reward by breaking the agent
     begun = any(speaker.turns for speaker in episode.speakers)
     return Ending.AGENT_ERROR if begun else Ending.FAILED
 
 
 def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | None:
-    """The error of an episode that its agent itself ended as failed."""
+    """The error text if the agent returned a failed ending, or None."""
     if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
         return None
     name = f"Ending.{ending.name}"
@@ -228,7 +229,7 @@ def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | No
 
 
 class BadEnding(ValueError):
-    """An agent returned no Ending, or one of episodes that have an answer without any answer."""
+    """An agent returned no Ending, or an ending with an answer before there was any answer."""
 
     def __init__(self, text: str, ending: str) -> None:
         super().__init__(text)
@@ -236,7 +237,7 @@ class BadEnding(ValueError):
 
 
 def require_answer(agent: str, ending: object, episode: Episode) -> None:
-    """Raise BadEnding for a wrong type, and for an ending that needs an answer without any."""
+    """Raise BadEnding for a wrong type, and for a missing answer if the ending needs one."""
     if not isinstance(ending, Ending):
         raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
     cut = any(turn.cut for speaker in episode.speakers for turn in speaker.turns[-1:])
@@ -254,7 +255,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:
-    """Whether an error is this one, or was raised on its account."""
+    """Whether an error is `fault`, or was raised while `fault` was handled."""
     if error is None or error is fault:
         return error is fault
     grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
@@ -272,7 +273,7 @@ def _record(
     ending: Ending,
     error: str | None = None,
 ) -> list[Trajectory]:
-    """The trajectory with the answer, then the trajectories of other speakers."""
+    """The trajectory with the answer, then those of other speakers."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
     policies = {role: frozen.name for role, frozen in spec.frozen.items()}

@@ -24,7 +24,7 @@ from agentfly_core.recipes.babyai.rewards import mission
 from agentfly_core.recipes.babyai.tools import act
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem, Trajectory
-from tests.support import tasks
+from tests.support import task_checks
 
 pytestmark = pytest.mark.slow
 
@@ -46,14 +46,14 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 async def played(
     problems: Sequence[Problem], policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> list[Trajectory]:
-    return await tasks.played(problems, policy, [act], tokenizer, [BabyAI], [mission], 12)
+    return await task_checks.played(problems, policy, [act], tokenizer, [BabyAI], [mission], 12)
 
 
 async def test_the_oracle_completes_missions_from_its_observations(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     trajectories = await played(hundred, oracle(hundred, 0, 0.0), tokenizer)
-    assert tasks.observed_success(trajectories, mission) == 1.0
+    assert task_checks.observed_success(trajectories, mission) == 1.0
     assert not any(o.error for trajectory in trajectories for o in trajectory.observations)
 
 
@@ -96,14 +96,17 @@ def test_missions_of_several_rooms_are_kept() -> None:
 async def test_random_calls_complete_almost_no_mission(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    assert tasks.observed_success(await played(hundred, random_policy, tokenizer), mission) <= 0.1
+    assert (
+        task_checks.observed_success(await played(hundred, random_policy, tokenizer), mission)
+        <= 0.1
+    )
 
 
 async def test_spoilt_episodes_complete_almost_no_mission(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     spoilt = await played(hundred[:40], oracle(hundred, 0, 1.0), tokenizer)
-    assert tasks.observed_success(spoilt, mission) <= 0.1
+    assert task_checks.observed_success(spoilt, mission) <= 0.1
 
 
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 4), marks=pytest.mark.long)])
@@ -121,7 +124,9 @@ async def test_fixed_calls_complete_almost_no_mission(
             action, times = calls[len(observed(conversation))]
             return call_text("act", action=action, times=times)
 
-        best = max(best, tasks.observed_success(await played(hundred, unread, tokenizer), mission))
+        best = max(
+            best, task_checks.observed_success(await played(hundred, unread, tokenizer), mission)
+        )
     assert best <= 0.15
 
 

@@ -11,7 +11,7 @@ from agentfly_core.agents.folding import Folding
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.rl.batch import pack
-from tests.support.demonstrated import Played, scores
+from tests.support.shipped_demonstrations import Played, scores
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from agentfly_core.records.trajectory import Observation, Problem, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.sql import sql
-from tests.support import tasks
+from tests.support import task_checks
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 
 async def answered(policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
-    return await tasks.played(HUNDRED, policy, ASK, tokenizer, [Office])
+    return await task_checks.played(HUNDRED, policy, ASK, tokenizer, [Office])
 
 
 @pytest.mark.parametrize("problem", HUNDRED[::7], ids=lambda problem: problem.prompt)
@@ -83,35 +83,35 @@ async def test_the_oracle_answers_from_its_observations(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(demonstrations.office(HUNDRED, 0, 0.0), tokenizer)
-    assert await tasks.success(played, exact) == 1.0
+    assert await task_checks.success(played, exact) == 1.0
     assert not any(o.error for trajectory in played for o in trajectory.observations)
     for trajectory in played:
         assert len(trajectory.turns) == trajectory.problem.facts["steps"] + 1
 
 
 async def test_random_calls_answer_almost_no_question(tokenizer: PreTrainedTokenizerBase) -> None:
-    assert await tasks.success(await answered(random_policy, tokenizer), exact) <= 0.02
-    assert await tasks.success(await answered(tasks.wanderer, tokenizer), exact) <= 0.1
+    assert await task_checks.success(await answered(random_policy, tokenizer), exact) <= 0.02
+    assert await task_checks.success(await answered(task_checks.wanderer, tokenizer), exact) <= 0.1
 
 
 def test_an_answer_without_a_row_is_rarely_right() -> None:
     seen = office(1000, 1400, 0, 0)["train"]
-    assert tasks.best_constant(HUNDRED) <= 0.1
-    assert tasks.best_unread(seen, HUNDRED, "kind") <= 0.1
+    assert task_checks.best_constant(HUNDRED) <= 0.1
+    assert task_checks.best_unread(seen, HUNDRED, "kind") <= 0.1
 
 
 async def test_spoilt_episodes_have_valid_calls_and_are_all_wrong(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(demonstrations.office(HUNDRED, 0, 1.0), tokenizer)
-    assert await tasks.success(played, exact) == 0.0
+    assert await task_checks.success(played, exact) == 0.0
     assert not any(o.error for trajectory in played for o in trajectory.observations)
     assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3, 4, 5}
 
 
 async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await answered(demonstrations.office(HUNDRED, 0, 0.4), tokenizer)
-    assert await tasks.success(played, exact) == pytest.approx(0.6, abs=0.12)
+    assert await task_checks.success(played, exact) == pytest.approx(0.6, abs=0.12)
 
 
 @pytest.mark.usefixtures("sandbox")
@@ -120,8 +120,8 @@ async def test_one_unspoilt_query_answers_each_question(
     spoilt: float, solved: float, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     policy = demonstrations.sql(HUNDRED[:7], 0, spoilt)
-    played = await tasks.played(HUNDRED[:7], policy, [sql, answer], tokenizer, [Database])
-    assert await tasks.success(played, exact) == solved
+    played = await task_checks.played(HUNDRED[:7], policy, [sql, answer], tokenizer, [Database])
+    assert await task_checks.success(played, exact) == solved
     assert not any(o.error for trajectory in played for o in trajectory.observations)
 
 

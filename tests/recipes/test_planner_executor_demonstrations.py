@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.records.trajectory import Ending, ToolCall
-from tests.support.demonstrated import Played, scores
+from tests.support.shipped_demonstrations import Played, scores
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.python import python
-from tests.support import tasks
+from tests.support import task_checks
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 async def programmed(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
     policy = demonstrations.python(POWERS, 0, spoilt)
-    return await tasks.played(POWERS, policy, (python, answer), tokenizer)
+    return await task_checks.played(POWERS, policy, (python, answer), tokenizer)
 
 
 @pytest.mark.usefixtures("sandbox")

@@ -22,9 +22,9 @@ from agentfly_core.rewards.qa import qa_em
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.search import rows
 from benchmarks.tasks import shuffled
-from tests.support import tasks
+from tests.support import task_checks
 from tests.support.project import ROOT
-from tests.support.shipped import search_of
+from tests.support.ready_made_parts import search_of
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 async def answered(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, search: Tool = SEARCH
 ) -> list[Trajectory]:
-    return await tasks.played(HUNDRED, policy, [search, answer], tokenizer)
+    return await task_checks.played(HUNDRED, policy, [search, answer], tokenizer)
 
 
 def test_the_file_can_be_generated_again() -> None:
@@ -92,18 +92,18 @@ async def test_the_oracle_answers_each_question_with_two_searches(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(demonstrations.search(HUNDRED, 0, 0.0), tokenizer)
-    assert await tasks.success(played, qa_em) == 1.0
+    assert await task_checks.success(played, qa_em) == 1.0
     assert {len(trajectory.turns) for trajectory in played} == {3}
 
 
 async def test_random_calls_answer_almost_no_question(tokenizer: PreTrainedTokenizerBase) -> None:
-    assert await tasks.success(await answered(random_policy, tokenizer), qa_em) <= 0.02
-    assert await tasks.success(await answered(tasks.wanderer, tokenizer), qa_em) <= 0.1
+    assert await task_checks.success(await answered(random_policy, tokenizer), qa_em) <= 0.02
+    assert await task_checks.success(await answered(task_checks.wanderer, tokenizer), qa_em) <= 0.1
 
 
 def test_an_answer_without_a_page_is_rarely_right() -> None:
-    assert tasks.best_constant(HUNDRED) <= 0.1
-    assert tasks.best_unread(SPLITS["train"], HUNDRED, "kind") <= 0.1
+    assert task_checks.best_constant(HUNDRED) <= 0.1
+    assert task_checks.best_unread(SPLITS["train"], HUNDRED, "kind") <= 0.1
 
 
 async def test_the_oracle_is_wrong_with_shuffled_pages(
@@ -114,7 +114,7 @@ async def test_the_oracle_is_wrong_with_shuffled_pages(
     search = search_of(corpus, results=2)
     oracle = demonstrations.search(HUNDRED, 0, 0.0)
     played = await answered(oracle, tokenizer, search)
-    assert await tasks.success(played, qa_em) <= 0.15
+    assert await task_checks.success(played, qa_em) <= 0.15
     answers = [trajectory.answer for trajectory in played]
     assert "unknown" not in answers
 
@@ -123,14 +123,14 @@ async def test_spoilt_episodes_have_valid_calls_and_are_all_wrong(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await answered(demonstrations.search(HUNDRED, 0, 1.0), tokenizer)
-    assert await tasks.success(played, qa_em) == 0.0
+    assert await task_checks.success(played, qa_em) == 0.0
     assert not any(o.error for trajectory in played for o in trajectory.observations)
     assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3}
 
 
 async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await answered(demonstrations.search(HUNDRED, 0, 0.4), tokenizer)
-    assert await tasks.success(played, qa_em) == pytest.approx(0.6, abs=0.12)
+    assert await task_checks.success(played, qa_em) == pytest.approx(0.6, abs=0.12)
 
 
 async def test_an_unknown_question_is_refused() -> None:

@@ -13,7 +13,7 @@ from agentfly_core.recipes.shop.environment import Shop
 from agentfly_core.recipes.shop.rewards import bought
 from agentfly_core.recipes.shop.tools import add_to_cart, checkout, search
 from agentfly_core.records.trajectory import Ending, Score, Trajectory
-from tests.support import tasks
+from tests.support import task_checks
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 async def wishes(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
     policy = demonstrations.shop(WISHES, 0, spoilt)
     tools = (search, add_to_cart, checkout)
-    return await tasks.played(WISHES, policy, tools, tokenizer, [Shop], [bought])
+    return await task_checks.played(WISHES, policy, tools, tokenizer, [Shop], [bought])
 
 
 async def test_unspoilt_wishes_are_bought_in_five_turns(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -23,7 +23,7 @@ from agentfly_core.recipes.terminal.dataset import FAMILIES, HELD_OUT, LEARNED, 
 from agentfly_core.records.trajectory import Message, Observation, Problem, Trajectory
 from agentfly_core.rewards.folder import expected_files
 from agentfly_core.tools.shell import shell
-from tests.support import tasks
+from tests.support import task_checks
 
 ALL = tuple(FAMILIES)
 HUNDRED = [terminal(seed, 0, 0, 10, ALL)["test"][seed % 10] for seed in range(100)]
@@ -39,7 +39,9 @@ async def done(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, problems: int = 100
 ) -> list[Trajectory]:
     chosen = HUNDRED[:problems]
-    return await tasks.played(chosen, policy, [shell], tokenizer, [Workspace], [expected_files])
+    return await task_checks.played(
+        chosen, policy, [shell], tokenizer, [Workspace], [expected_files]
+    )
 
 
 def changes(problem: Problem) -> Problem:
@@ -95,8 +97,8 @@ def test_the_seed_decides_the_problems() -> None:
 def test_a_change_without_looking_is_rarely_right() -> None:
     seen = [changes(problem) for problem in terminal(1000, 1000, 0, 0, ALL)["train"]]
     wanted = [changes(problem) for problem in HUNDRED]
-    assert tasks.best_constant(wanted) <= 0.02
-    assert tasks.best_unread(seen, wanted, "family") <= 0.02
+    assert task_checks.best_constant(wanted) <= 0.02
+    assert task_checks.best_unread(seen, wanted, "family") <= 0.02
 
 
 @pytest.mark.usefixtures("sandbox")
@@ -109,7 +111,7 @@ async def test_two_or_three_commands_solve_each_family(
 ) -> None:
     policy = demonstrations.terminal(HUNDRED, 0, spoilt)
     played = await done(policy, tokenizer, 10)
-    assert tasks.observed_success(played, expected_files) == solved
+    assert task_checks.observed_success(played, expected_files) == solved
     assert {len(trajectory.turns) for trajectory in played} <= {2, 3, 4}
 
 
@@ -119,10 +121,10 @@ async def test_the_oracle_solves_problems_from_their_own_folder_only(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     played = await done(ORACLE, tokenizer)
-    assert tasks.observed_success(played, expected_files) == 1.0
+    assert task_checks.observed_success(played, expected_files) == 1.0
     assert not any(o.error for trajectory in played for o in trajectory.observations)
     blind = await done(reading_others(played), tokenizer)
-    assert tasks.observed_success(blind, expected_files) <= 0.1
+    assert task_checks.observed_success(blind, expected_files) <= 0.1
 
 
 def reading_others(played: list[Trajectory]) -> ScriptedPolicy:
@@ -142,18 +144,18 @@ def reading_others(played: list[Trajectory]) -> ScriptedPolicy:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("sandbox")
-@pytest.mark.parametrize("policy", [random_policy, tasks.wanderer])
+@pytest.mark.parametrize("policy", [random_policy, task_checks.wanderer])
 async def test_random_commands_solve_no_problem(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    assert tasks.observed_success(await done(policy, tokenizer), expected_files) == 0.0
+    assert task_checks.observed_success(await done(policy, tokenizer), expected_files) == 0.0
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("sandbox")
 async def test_the_given_share_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
     played = await done(demonstrations.terminal(HUNDRED, 0, 0.4), tokenizer)
-    assert tasks.observed_success(played, expected_files) == pytest.approx(0.6, abs=0.12)
+    assert task_checks.observed_success(played, expected_files) == pytest.approx(0.6, abs=0.12)
 
 
 @pytest.mark.parametrize("printed", ["", "ls: No such file or directory", "plan.txt"])

@@ -20,7 +20,7 @@ from agentfly_core.recipes.text_shop.environment import Purchase, TextShop, cata
 from agentfly_core.recipes.text_shop.rewards import Wish, fit, purchase
 from agentfly_core.recipes.text_shop.tools import browse, buy, view
 from agentfly_core.records.trajectory import Observation, Problem, Score, Trajectory
-from tests.support import tasks
+from tests.support import task_checks
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ async def shopped(
     problems: Sequence[Problem], policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase
 ) -> list[Trajectory]:
     tools = (browse, view, buy)
-    return await tasks.played(problems, policy, tools, tokenizer, [TextShop], [purchase])
+    return await task_checks.played(problems, policy, tools, tokenizer, [TextShop], [purchase])
 
 
 def rewards(trajectories: Sequence[Trajectory]) -> list[float]:

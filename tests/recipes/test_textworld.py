@@ -25,7 +25,7 @@ from agentfly_core.recipes.textworld.environment import TextWorld, World, _textw
 from agentfly_core.recipes.textworld.tools import OVER, do
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.environment_return import environment_return
-from tests.support import tasks
+from tests.support import task_checks
 from tests.support.project import ROOT
 
 pytest.importorskip("textworld")
@@ -54,8 +54,10 @@ def few(games: None) -> dict[str, list[Problem]]:
 async def solved(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]
 ) -> float:
-    played = await tasks.played(problems, policy, [do], tokenizer, [TextWorld], max_turns=TURNS)
-    return await tasks.success(played, environment_return)
+    played = await task_checks.played(
+        problems, policy, [do], tokenizer, [TextWorld], max_turns=TURNS
+    )
+    return await task_checks.success(played, environment_return)
 
 
 async def test_the_oracle_solves_each_split(

@@ -19,8 +19,8 @@ from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import sealed
+from tests.support.evaluated_runs import BASE, finished
 from tests.support.stored_run import GOOD, SCORES, TOKENIZER, WRONG
-from tests.support.tried_runs import BASE, finished
 
 RUN = "slow"
 POLICY = f"runs/{RUN}/steps/000002/policy"

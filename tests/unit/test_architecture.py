@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.code_figures import Repository, definitions, vague_names
-from tests.support.loaded import HEAVY, loaded
+from tests.support.imported_packages import HEAVY, loaded
 from tests.support.project import ROOT
 
 LAYERS = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.installed_wheel import installed
 from tests.support.project import ROOT
-from tests.support.wheel import installed
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from agentfly_core.experiment import checks
 from agentfly_core.rl.batch import pack
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import TINY
-from tests.support.played import earned
+from tests.support.generated_trajectories import earned
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/reference/algorithms.md").read_text()

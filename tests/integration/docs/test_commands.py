@@ -18,7 +18,7 @@ import yaml
 
 from flows.__main__ import main
 from flows.cli.app import agentfly
-from tests.support.lives import Lives
+from tests.support.killed_commands import Lives
 from tests.support.mlflow_store import new_store
 from tests.support.project import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import RUN, TRAIN, Lives, Whole
+from tests.support.killed_commands import RUN, TRAIN, Lives, Whole
 from tests.support.mlflow_store import new_store
 
 

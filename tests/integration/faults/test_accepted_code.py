@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests
+from tests.support.killed_commands import KILLED, RUN, TRAIN, Lives, digests
 
 EVEN = """
 from agentfly_core import Trajectory, reward

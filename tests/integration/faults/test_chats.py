@@ -7,7 +7,7 @@ from torch import equal
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from tests.support.chats import chat_of_episode, json_lines
-from tests.support.lives import TINY, TRAIN, summary
+from tests.support.killed_commands import TINY, TRAIN, summary
 
 
 def test_a_file_of_the_demonstrations_gives_their_weights(lives, tmp_path):

@@ -28,7 +28,7 @@ from agentfly_core.runs.summary import run_ledger, steps_frame
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
 from tests.support.damage import check, damage, listen, printed, records, suffered
-from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import TINY, TRAIN, Lives, Whole, digests
 from tests.support.problems import schedule_of
 
 SEED = 15

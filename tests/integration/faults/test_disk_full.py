@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.lives import RUN, TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import RUN, TRAIN, Lives, Whole, digests
 
 
 def test_a_full_disk_leaves_no_half_artifact(at_step_2: Path, lives: Lives, whole: Whole) -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.support.lives import KILLED, RUN, Lives, Whole, digests
+from tests.support.killed_commands import KILLED, RUN, Lives, Whole, digests
 
 
 def test_a_killed_fork_ends_with_the_bytes_of_its_origin(

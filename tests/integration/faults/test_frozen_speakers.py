@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
-from tests.support.lives import KILLED, TINY, Lives, Whole, digests, survivors
+from tests.support.killed_commands import KILLED, TINY, Lives, Whole, digests, survivors
 from tests.support.waiting import until
 
 SECOND = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import (
+from tests.support.killed_commands import (
     KILLED,
     RUN,
     TRAIN,

@@ -9,7 +9,7 @@ import pytest
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import Trajectory
-from tests.support.lives import (
+from tests.support.killed_commands import (
     KILLED,
     RUN,
     TRAIN,
@@ -24,9 +24,9 @@ from tests.support.waiting import until
 
 LIMITS = "max_turns: 4, max_tokens: 16, max_model_len: 256"
 COMMON = (
-    "template={use: 'tests.support.teams:Eager', show_tools: false}",
-    "rewards={'tests.support.teams:lot': 1.0}",
-    "evaluate.goal=tests.support.teams:lot",
+    "template={use: 'tests.support.eager_speakers:Eager', show_tools: false}",
+    "rewards={'tests.support.eager_speakers:lot': 1.0}",
+    "evaluate.goal=tests.support.eager_speakers:lot",
     "warm_start=null",
     "steps=2",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import KILLED, RUN, TRAIN, Lives, Whole, digests
 
 
 def without_states(folder: Path) -> dict[str, str]:

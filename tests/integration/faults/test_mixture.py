@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import KILLED, RUN, Lives, digests, ledger, survivors
+from tests.support.killed_commands import KILLED, RUN, Lives, digests, ledger, survivors
 from tests.support.project import ROOT
 from tests.support.waiting import until
 

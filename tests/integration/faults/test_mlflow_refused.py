@@ -16,7 +16,7 @@ from mlflow.entities import Run
 from agentfly_core.config.loading import read
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.store.store import Store
-from tests.support.lives import KILLED, RUN, TINY, TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import KILLED, RUN, TINY, TRAIN, Lives, Whole, digests
 from tests.support.mlflow_store import new_store
 
 ELSEWHERE = (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from agentfly_core.store.store import Store
-from tests.support.lives import RUN, TINY, Lives, Whole
+from tests.support.killed_commands import RUN, TINY, Lives, Whole
 
 
 def test_a_runs_own_episodes_are_chosen_once_and_imitated(

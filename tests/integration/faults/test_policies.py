@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.support.lives import RUN, TINY, Lives, Whole
+from tests.support.killed_commands import RUN, TINY, Lives, Whole
 
 
 def test_success_does_not_depend_on_the_name_of_a_policy(

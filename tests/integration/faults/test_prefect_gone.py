@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flows.local.prefect_server import answers
-from tests.support.held import serving
-from tests.support.lives import TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import TRAIN, Lives, Whole, digests
+from tests.support.owned_programs import serving
 from tests.support.waiting import until
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.lives import RUN, TINY, TRAIN, Lives
+from tests.support.killed_commands import RUN, TINY, TRAIN, Lives
 from tests.support.servers import request
 
 HOLD = """

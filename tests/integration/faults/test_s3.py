@@ -31,8 +31,8 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from flows.cli import sharing
 from tests.support import experiments
 from tests.support.clocks import set_clock
-from tests.support.held import serving
-from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import KILLED, RUN, TRAIN, Lives, Whole, digests
+from tests.support.owned_programs import serving
 from tests.support.project import Project
 from tests.support.waiting import until
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.records.parquet import read_trajectories
 from agentfly_core.store.store import Store
-from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests, survivors
+from tests.support.killed_commands import KILLED, RUN, TRAIN, Lives, digests, survivors
 from tests.support.waiting import until
 
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from agentfly_core.config.health_signs import SIGNS
-from tests.support.lives import RUN, TRAIN, Lives, Whole
+from tests.support.killed_commands import RUN, TRAIN, Lives, Whole
 from tests.support.mlflow_store import new_store
 
 

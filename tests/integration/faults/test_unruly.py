@@ -32,12 +32,12 @@ from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.progress import Progress
 from agentfly_core.system.service import RUN
-from tests.support.hasty_worker import SECONDS
 from tests.support.processes import processes_of
-from tests.support.unruly import LATE, WAITING
+from tests.support.short_limit_worker import SECONDS
+from tests.support.unruly_agent import LATE, WAITING
 from tests.support.waiting import until
 
-HERE = "tests.support.unruly"
+HERE = "tests.support.unruly_agent"
 SHARD, AFFECTED = 6, 2
 WITHOUT_ENVIRONMENT = {
     "model": "nano:calculator",
@@ -105,7 +105,7 @@ def read(trajectory: Trajectory) -> list[str]:
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Play]]:
     """Start sessions; they leave no process behind."""
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setattr(connection, "PROGRAM", "tests.support.hasty_worker")
+        patch.setattr(connection, "PROGRAM", "tests.support.short_limit_worker")
         patch.setattr(connection, "MARGIN", 3.0)
         patch.setattr(connection, "LONGEST", SECONDS)
         folders = list[Path]()

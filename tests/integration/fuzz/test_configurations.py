@@ -20,7 +20,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
 from tests.support.project import ROOT
-from tests.support.values import Values
+from tests.support.random_values import Values
 
 SEED = 15
 FILES = [*sorted((ROOT / "conf").glob("*.yaml")), ROOT / "tests/conf/tiny.yaml"]

@@ -18,7 +18,7 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Settings
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
-from tests.support.values import Values
+from tests.support.random_values import Values
 
 SEED = 15
 WORDS = ("", " ", "What is 2+2?", "é💥", "\0", "\ud800", "\u202e", "x" * 3000, "null", "NaN", "1")

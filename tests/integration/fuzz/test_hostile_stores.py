@@ -20,8 +20,8 @@ from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.local import verification
 from tests.support.buckets import Objects
+from tests.support.evaluated_runs import project
 from tests.support.hostile_stores import HOSTILE, POLICY, RUN, SECRET, plant, shared_run, tree
-from tests.support.tried_runs import project
 
 SEED = 27
 INTERRUPTED = 130

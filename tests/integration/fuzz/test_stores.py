@@ -25,7 +25,7 @@ from agentfly_core.store.store import Store
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
 from tests.support.damage import check, damage, listen, printed, records, suffered
-from tests.support.tried_runs import finished, project
+from tests.support.evaluated_runs import finished, project
 
 SEED = 15
 PARTS = ("artifacts", "plays", "runs")

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 from agentfly_core.authoring import tool as tools
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import Observation, ToolCall
-from tests.support.values import Values
+from tests.support.random_values import Values
 
 SEED = 15
 

@@ -15,8 +15,8 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed
 from agentfly_core.training.policy import load_policy
-from tests.support.learning import GRPO, PPO, after, digests, going_on, saved, settings, stored
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import GRPO, PPO, after, digests, going_on, saved, settings, stored
 
 ADAPTER = {"rank": 4, "alpha": 8, "targets": "all-linear"}
 LAYERS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]

@@ -14,7 +14,7 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
 from tests.support.experiments import experiment
-from tests.support.learning import after, digests, kill_worker, saved
+from tests.support.learner_jobs import after, digests, kill_worker, saved
 from tests.support.waiting import LIMIT
 
 SLOT = ArtifactKey("runs/demo/steps/000001/learner", "update", "1", {})

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.client import DeepSpeedLearner
-from tests.support.learning import PPO, after, digests, going_on, saved, settings, stored
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import PPO, after, digests, going_on, saved, settings, stored
 
 
 @pytest.fixture(params=["head", "model"])

@@ -21,9 +21,9 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.training.client import DeepSpeedLearner
 from flows.__main__ import main
-from tests.support import families, learning
-from tests.support.families import FAMILIES, HYBRIDS
-from tests.support.played import crowd
+from tests.support import learner_jobs, model_families
+from tests.support.generated_trajectories import crowd
+from tests.support.model_families import FAMILIES, HYBRIDS
 
 pytestmark = pytest.mark.long
 PROMPT = tuple(range(60, 90))
@@ -33,18 +33,18 @@ PROMPT = tuple(range(60, 90))
 def test_training_resumes_with_equal_bytes(
     family: str, workers: Callable[..., Service], nano: Path, tmp_path: Path
 ) -> None:
-    policy = families.stored(family, tmp_path, nano)
-    job = learning.stored(tmp_path, policy, crowd(6, 4))
-    update = learning.settings(mini_batches=2, share_prefixes=family not in HYBRIDS)
+    policy = model_families.stored(family, tmp_path, nano)
+    job = learner_jobs.stored(tmp_path, policy, crowd(6, 4))
+    update = learner_jobs.settings(mini_batches=2, share_prefixes=family not in HYBRIDS)
     learner = DeepSpeedLearner(workers(1))
-    learning.going_on(learner, replace(job, update=update), tmp_path)
+    learner_jobs.going_on(learner, replace(job, update=update), tmp_path)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in HYBRIDS])
 def test_vllm_equals_transformers(
     family: str, service_address: Callable[[str], Path], nano: Path, tmp_path: Path
 ) -> None:
-    policy = families.stored(family, tmp_path, nano)
+    policy = model_families.stored(family, tmp_path, nano)
     settings = Settings.model_validate(
         {
             "model": str(policy),

@@ -14,10 +14,10 @@ import pytest
 from agentfly_core.runs.run import links_of
 from agentfly_core.store.store import Store
 from flows.local.up import keeper
+from tests.support.installed_wheel import installed
 from tests.support.servers import free_port
-from tests.support.up import Up
+from tests.support.up_servers import Up
 from tests.support.waiting import LIMIT
-from tests.support.wheel import installed
 
 NAME = "my markets, früh"
 

@@ -32,9 +32,9 @@ from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.runs.episodes import Episodes, pieces, table
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying
 from agentfly_core.tools.python import python
-from tests.support.hostile import TEXTS
+from tests.support.hostile_texts import TEXTS
 from tests.support.project import ROOT
-from tests.support.shipped import shipped_rewards, shipped_tools
+from tests.support.ready_made_parts import shipped_rewards, shipped_tools
 
 FACTS: dict[str, Any] = {
     "answer": "99",
@@ -69,7 +69,7 @@ LIMITS: dict[type[Environment], int] = dict.fromkeys(
 READ = """
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
-from tests.support.hostile import LENGTHY
+from tests.support.hostile_texts import LENGTHY
 from agentfly_core.system.formats import strict_json, text as plaintext
 from agentfly_core.runs import episodes
 from agentfly_core.rewards.code_tests import program

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from tests.support.installed_wheel import BESIDE, BUILT
 from tests.support.project import ROOT
-from tests.support.wheel import BESIDE, BUILT
 
 
 def engine_runs() -> bool:

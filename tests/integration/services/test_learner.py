@@ -14,7 +14,8 @@ from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
-from tests.support.learning import (
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import (
     GRPO,
     after,
     digests,
@@ -25,7 +26,6 @@ from tests.support.learning import (
     settings,
     stored,
 )
-from tests.support.played import crowd
 
 
 @pytest.fixture(

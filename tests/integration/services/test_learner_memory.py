@@ -20,7 +20,7 @@ from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
-from tests.support.learning import (
+from tests.support.learner_jobs import (
     DEVICE,
     PPO,
     after,

@@ -8,7 +8,8 @@ from transformers import AutoModelForCausalLM
 
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
-from tests.support.learning import (
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import (
     GRPO,
     SFT,
     after,
@@ -18,7 +19,6 @@ from tests.support.learning import (
     settings,
     stored,
 )
-from tests.support.played import crowd
 
 
 def test_rewarded_tokens_become_likely(learner, nano, tmp_path):

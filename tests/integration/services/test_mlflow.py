@@ -23,8 +23,8 @@ from agentfly_core.tracking.mlflow_client import (
     MlflowStore,
     page,
 )
-from tests.support.held import serving
 from tests.support.mlflow_store import new_store
+from tests.support.owned_programs import serving
 from tests.support.servers import free_port
 from tests.support.waiting import LIMIT, until
 

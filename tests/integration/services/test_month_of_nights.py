@@ -30,7 +30,7 @@ from flows.nights.deployment_schedule import record_missed
 from flows.run_pages import report_aliases
 from tests.support.experiments import experiment as experiment_in
 from tests.support.mlflow_store import new_store
-from tests.support.nights import Played, published, scripted_run
+from tests.support.scored_nights import Played, published, scripted_run
 
 FIRST = datetime.date(2026, 11, 1)
 NIGHTS = [FIRST + datetime.timedelta(days=day) for day in range(30)]

@@ -23,9 +23,9 @@ from agentfly_core.system.supervisor import ChildState
 from agentfly_core.training import multinode, remote_watchdog
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import LearnerLost
-from tests.support.learning import digests, saved, stored
-from tests.support.nodes import HERE, THERE, second_node
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import digests, saved, stored
+from tests.support.second_node import HERE, THERE, second_node
 from tests.support.waiting import LIMIT
 
 TETHERED = """

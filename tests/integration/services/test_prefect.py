@@ -21,7 +21,7 @@ from agentfly_core.system.devices import held, slot
 from flows.experiments import load_experiment
 from flows.local.prefect_server import answers
 from flows.nights.deployment_schedule import SCHEDULED
-from tests.support.held import serving
+from tests.support.owned_programs import serving
 from tests.support.processes import command, is_to_end, process_of, processes_of
 from tests.support.project import PROGRAMS, Project
 from tests.support.servers import client

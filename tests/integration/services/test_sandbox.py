@@ -24,8 +24,8 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
-from tests.support.boxes import GUARD, IDLE, children, groups, processes, until
 from tests.support.project import ROOT
+from tests.support.sandbox_processes import GUARD, IDLE, children, groups, processes, until
 
 pytestmark = pytest.mark.service
 MAKES_NAMESPACES = [

@@ -15,8 +15,8 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
-from tests.support.boxes import IDLE, groups, until
 from tests.support.project import ROOT
+from tests.support.sandbox_processes import IDLE, groups, until
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("sandbox")]
 

@@ -21,7 +21,7 @@ from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
-from tests.support.boxes import IDLE, children, groups, processes, until
+from tests.support.sandbox_processes import IDLE, children, groups, processes, until
 from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.service

@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 
 from agentfly_core.testing.learning import update_job
-from tests.support.learning import digests, saved, settings
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
+from tests.support.learner_jobs import digests, saved, settings
 
 NAN = float("nan")
 

@@ -17,7 +17,7 @@ from flows.local.up import keeper, show_status
 from tests.support.processes import command
 from tests.support.project import PROGRAMS, Project
 from tests.support.servers import free_port
-from tests.support.up import Up
+from tests.support.up_servers import Up
 from tests.support.waiting import LIMIT, until
 
 SMALL = ["data.test=2", "warm_start.episodes=16", "rollout.problems=2", "steps=9"]

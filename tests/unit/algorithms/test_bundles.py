@@ -17,7 +17,7 @@ from agentfly_core.rl.interface import Needs
 from agentfly_core.rl.kl import AdaptiveKL, LossKL, RewardKL
 from agentfly_core.rl.policy_loss import Reinforce
 from tests.support import reference
-from tests.support.ragged import WEIGHTS, by_trajectory, now, ragged, tokens
+from tests.support.random_updates import WEIGHTS, by_trajectory, now, ragged, tokens
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
 MADE = {name: load(algorithm_path(name))() for name in NAMES}

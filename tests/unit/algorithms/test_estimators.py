@@ -26,8 +26,8 @@ from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
 from tests.support import reference
-from tests.support.played import earned
-from tests.support.ragged import WEIGHTS, by_trajectory, ragged
+from tests.support.generated_trajectories import earned
+from tests.support.random_updates import WEIGHTS, by_trajectory, ragged
 
 SHORT = played(turn([1], {3: -1.0}))
 LONG = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))

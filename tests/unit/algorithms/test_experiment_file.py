@@ -109,7 +109,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
             "refills is 1, but .*PPO learns from episodes of equal reward, too",
         ),
         (
-            ["algorithm=remax", 'rewards={"tests.support.crunchers:rank": 1.0}'],
+            ["algorithm=remax", 'rewards={"tests.support.process_parts:rank": 1.0}'],
             "The reward 'rank' compares the sampled episodes .* also needs the reward of a greedy",
         ),
         (

@@ -13,7 +13,7 @@ from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.kl import LossKL
 from agentfly_core.rl.policy_loss import Clip
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.played import crowd, earned
+from tests.support.generated_trajectories import crowd, earned
 
 REPLY = turn([1], {3: -1.0})
 AGAIN = turn([1], {3: -1.0}, context=1)

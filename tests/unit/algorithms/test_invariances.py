@@ -26,8 +26,8 @@ from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceT
 from agentfly_core.rl.kl import LossKL, RewardKL
 from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.played import earned
-from tests.support.ragged import by_trajectory, now, ragged
+from tests.support.generated_trajectories import earned
+from tests.support.random_updates import by_trajectory, now, ragged
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
 MADE = {name: load(algorithm_path(name))() for name in NAMES}

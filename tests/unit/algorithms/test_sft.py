@@ -10,7 +10,7 @@ from agentfly_core.algorithms.sft import SFT
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support.played import earned
+from tests.support.generated_trajectories import earned
 
 
 def test_the_loss_is_the_mean_surprise_at_replies():

@@ -17,8 +17,8 @@ from agentfly_core.algorithms.rloo import RLOO
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, TokenMean
 from agentfly_core.rl.batch import pack
 from agentfly_core.testing import advantages_of, trajectory, turn
-from tests.support.played import earned
-from tests.support.ragged import by_trajectory
+from tests.support.generated_trajectories import earned
+from tests.support.random_updates import by_trajectory
 
 REPLY = turn([1], {3: -1.0})
 

@@ -21,7 +21,7 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 from agentfly_core.testing.trajectories import trajectory, turn
-from tests.support import crunchers
+from tests.support import process_parts
 
 
 def said(group: str, chain: int, reply: str, **more: Any) -> Trajectory:
@@ -135,7 +135,7 @@ async def test_a_score_that_is_no_number_leaves_its_own_episode_unscored() -> No
 
 
 async def test_a_reward_in_a_process_of_its_own_compares_too() -> None:
-    assert await rewards_of([LONG, SHORT], crunchers.rank) == [1.0, 0.0]
+    assert await rewards_of([LONG, SHORT], process_parts.rank) == [1.0, 0.0]
 
 
 def test_a_group_is_lent_alone_and_to_rewards_only() -> None:

@@ -31,7 +31,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.system import guarded
 from agentfly_core.testing.episodes import play
-from tests.support import crunchers
+from tests.support import process_parts
 from tests.support.project import ROOT
 from tests.support.waiting import LIMIT
 
@@ -46,7 +46,7 @@ async def ask(asked: Tool, **arguments: Any) -> Observation:
 
 async def test_a_process_is_kept_and_gets_the_problem_with_each_call() -> None:
     first, second = [
-        json.loads((await ask(crunchers.where, what=what)).content) for what in ("a", "b")
+        json.loads((await ask(process_parts.where, what=what)).content) for what in ("a", "b")
     ]
     assert first == {"pid": first["pid"], "what": "a", "answer": "2", "main": True}
     assert second == {**first, "what": "b"}
@@ -54,7 +54,7 @@ async def test_a_process_is_kept_and_gets_the_problem_with_each_call() -> None:
 
 
 async def test_a_process_whose_parent_hangs_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = json.loads((await ask(crunchers.where, what="a")).content)["pid"]
+    pid = json.loads((await ask(process_parts.where, what="a")).content)["pid"]
     asked = psutil.Process(pid)
     parent = asked.parent()
     assert parent is not None
@@ -76,12 +76,12 @@ def test_a_process_call_has_no_event_loop_to_wait_on() -> None:
 
 
 async def test_a_process_that_died_while_nobody_asked_it_is_replaced() -> None:
-    pid = json.loads((await ask(crunchers.where, what="a")).content)["pid"]
+    pid = json.loads((await ask(process_parts.where, what="a")).content)["pid"]
     parent = psutil.Process(pid).parent()
     assert parent is not None
     psutil.Process(pid).kill()
     parent.wait(LIMIT)
-    assert json.loads((await ask(crunchers.where, what="b")).content)["pid"] != pid
+    assert json.loads((await ask(process_parts.where, what="b")).content)["pid"] != pid
 
 
 async def test_what_the_process_cannot_import_is_a_lost_service() -> None:
@@ -91,7 +91,7 @@ async def test_what_the_process_cannot_import_is_a_lost_service() -> None:
 
 
 async def test_an_asynchronous_tool_finds_its_event_loop_again() -> None:
-    assert [(await ask(crunchers.again, number=n)).content for n in (1, 2)] == ["2", "3"]
+    assert [(await ask(process_parts.again, number=n)).content for n in (1, 2)] == ["2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -105,28 +105,28 @@ async def test_an_asynchronous_tool_finds_its_event_loop_again() -> None:
     ],
 )
 async def test_what_goes_wrong_there_is_told_to_the_model(how: str, told: str) -> None:
-    assert await ask(crunchers.wrong, how=how) == Observation("wrong", told, error=True)
-    assert not (await ask(crunchers.where, what="next")).error
+    assert await ask(process_parts.wrong, how=how) == Observation("wrong", told, error=True)
+    assert not (await ask(process_parts.where, what="next")).error
 
 
 async def test_a_process_call_reports_bad_arguments_and_lost_services() -> None:
-    assert "there is no argument 'waht'" in (await ask(crunchers.where, waht="a")).content
+    assert "there is no argument 'waht'" in (await ask(process_parts.where, waht="a")).content
     with pytest.raises(ServiceFailure, match=r"^the shop is closed$"):
-        await ask(crunchers.wrong, how="service")
+        await ask(process_parts.wrong, how="service")
 
 
 async def test_a_blocked_interpreter_is_killed_with_its_children(
     tmp_path: Path,
 ) -> None:
-    found = await ask(crunchers.explode, text="a" * 50, pids=str(tmp_path / "pids"))
+    found = await ask(process_parts.explode, text="a" * 50, pids=str(tmp_path / "pids"))
     assert found == Observation("explode", "no result within 2 s", error=True)
     pids = (tmp_path / "pids").read_text().split()
     assert [psutil.pid_exists(int(pid)) for pid in pids] == [False, False]
 
 
 async def test_a_cancelled_call_is_killed_and_others_continue() -> None:
-    exploding = asyncio.create_task(ask(crunchers.explode, text="a" * 50, pids="/dev/null"))
-    others = [asyncio.create_task(ask(crunchers.again, number=n)) for n in range(20)]
+    exploding = asyncio.create_task(ask(process_parts.explode, text="a" * 50, pids="/dev/null"))
+    others = [asyncio.create_task(ask(process_parts.again, number=n)) for n in range(20)]
     await asyncio.sleep(0)
     exploding.cancel()
     assert [(await other).content for other in others] == [str(n + 1) for n in range(20)]
@@ -137,7 +137,9 @@ async def test_a_cancelled_call_is_killed_and_others_continue() -> None:
 async def test_a_process_killed_just_after_its_answer_serves_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = process_calls._Asking(process_calls.Named("tests.support.crunchers:again", {}), "[]", 9)
+    call = process_calls._Asking(
+        process_calls.Named("tests.support.process_parts:again", {}), "[]", 9
+    )
     asking = process_calls._Process.ask
     used = []
 
@@ -161,7 +163,7 @@ async def test_a_call_cancelled_before_it_has_a_process_is_never_made(
     def held(name: str) -> asyncio.Task[Observation]:
         os.mkfifo(tmp_path / name)
         begun = str(tmp_path / f"{name} begun")
-        return asyncio.create_task(ask(crunchers.hold, begun=begun, fifo=str(tmp_path / name)))
+        return asyncio.create_task(ask(process_parts.hold, begun=begun, fifo=str(tmp_path / name)))
 
     names = [f"at work {number}" for number in range(process_calls.AT_ONCE)]
     working = [held(name) for name in names]
@@ -175,24 +177,24 @@ async def test_a_call_cancelled_before_it_has_a_process_is_never_made(
         with fifo:
             fifo.write("done")
     assert [(await one).content for one in working] == ["done"] * len(names)
-    assert (await ask(crunchers.again, number=1)).content == "2"
+    assert (await ask(process_parts.again, number=1)).content == "2"
     assert not (tmp_path / "cancelled begun").exists()
 
 
 async def test_one_process_a_core_serves_any_number_of_calls() -> None:
-    found = await asyncio.gather(*(ask(crunchers.where, what=str(n)) for n in range(50)))
+    found = await asyncio.gather(*(ask(process_parts.where, what=str(n)) for n in range(50)))
     answers = [json.loads(one.content) for one in found]
     assert [answer["what"] for answer in answers] == [str(n) for n in range(50)]
     assert len({answer["pid"] for answer in answers}) <= process_calls.AT_ONCE
 
 
 async def test_a_process_reward_gets_the_trajectory_and_returns_a_score() -> None:
-    trajectory = await play(["<where what=a><nothing><where", "99"], crunchers.where)
+    trajectory = await play(["<where what=a><nothing><where", "99"], process_parts.where)
     assert (
         TypeAdapter(Trajectory).validate_python(json.loads(json.dumps(asdict(trajectory))))
         == trajectory
     )
-    found = await crunchers.length.score(trajectory, {})
+    found = await process_parts.length.score(trajectory, {})
     assert isinstance(found, Score)
     assert (found.value, found.per_turn) == (33.0, (30.0, 3.0))
     assert found.parts["pid"] != os.getpid()
@@ -201,7 +203,7 @@ async def test_a_process_reward_gets_the_trajectory_and_returns_a_score() -> Non
 async def test_a_process_reward_that_dies_leaves_a_trajectory_unscored() -> None:
     trajectory = await play(["99"])
     crash, none = (replace(trajectory, problem=Problem(name, "?")) for name in ("crash", "none"))
-    scores = await score([crash, none, trajectory], {crunchers.length: 1.0})
+    scores = await score([crash, none, trajectory], {process_parts.length: 1.0})
     assert scores[0].reward == Unscored("length: its process died of SIGKILL")
     assert isinstance(scores[1].reward, Unscored)
     assert scores[1].reward.reason.startswith(
@@ -221,13 +223,13 @@ def local() -> Tool:
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        (crunchers.sees, "The tool 'sees' asks for Shelf .*process=True.*drop one of the two"),
-        (local(), "The tool 'inner' .* expected a `def` or `class` there"),
+        (process_parts.sees, "'sees' needs Shelf .*process=True"),
+        (local(), "'inner' has process=True .* at the top of a module"),
         (
-            tool(process=True)(crunchers.explode.function),
-            "not found by its name at the top of its module",
+            tool(process=True)(process_parts.explode.function),
+            "'explode' has process=True .* at the top of a module",
         ),
-        (reward(process=True)(crunchers.length.function), "The reward 'length' .* not found"),
+        (reward(process=True)(process_parts.length.function), "'length' .* at the top of a module"),
     ],
 )
 def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told: str) -> None:
@@ -240,10 +242,10 @@ def test_its_processes_die_with_ours() -> None:
 import asyncio, os, signal, sys
 from agentfly_core.system import guarded
 from agentfly_core.testing.episodes import play
-from tests.support import crunchers
+from tests.support import process_parts
 from agentfly_core.records.trajectory import Problem, ToolCall
 lent = {Problem: Problem("p", "?", {"answer": "2"})}
-answer = crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)
+answer = process_parts.where.answer(ToolCall("where", {"what": "a"}), lent)
 print(asyncio.run(answer).content, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

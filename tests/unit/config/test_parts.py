@@ -14,7 +14,7 @@ from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.store.artifact import Pointer
 from tests.support.experiments import TINY
-from tests.support.parts import HERE
+from tests.support.parts_with_settings import HERE
 from tests.support.problems import schedule_of
 
 EXACT = "agentfly_core.rewards.exact:exact"
@@ -127,7 +127,7 @@ def test_an_override_reaches_settings_of_an_import_path(tmp_path: Path) -> None:
         ),
         (
             f"environments={{'{HERE}:Shelf': {{limit: 4, settings: {{boks: 1}}}}}}",
-            r"^environments\.tests\.support\.parts:Shelf\.settings\.boks: .*Did you mean 'books'",
+            rf"^environments\.{HERE}:Shelf\.settings\.boks: .*Did you mean 'books'",
         ),
         (
             "agent={max_turn: 3}",

@@ -13,8 +13,8 @@ from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.sandbox.running import run
 from agentfly_core.tools.python import LOST, python_session
-from tests.support.boxes import IDLE, children, processes, until
 from tests.support.rooms import lease
+from tests.support.sandbox_processes import IDLE, children, processes, until
 from tests.support.signals import called
 from tests.support.waiting import LIMIT
 

@@ -13,7 +13,7 @@ from flows.__main__ import main
 from flows.cli import training
 from flows.cli.arguments import Where
 from flows.cli.training import RunOptions
-from tests.support.tried_runs import finished, project
+from tests.support.evaluated_runs import finished, project
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flows.__main__ import main
-from tests.support import tried_runs
+from tests.support import evaluated_runs
+from tests.support.evaluated_runs import finished
 from tests.support.stored_run import stored_run
-from tests.support.tried_runs import finished
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_two_steps_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) ->
 def test_steps_of_a_run_are_shown_instead_of_episodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finished(tried_runs.project(tmp_path), "mine", "11010111")
+    finished(evaluated_runs.project(tmp_path), "mine", "11010111")
     assert main(["show", "mine", "--steps", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["run"] == "mine"

@@ -16,7 +16,7 @@ from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.experiments import load_experiment
 from tests.support.capitals import EXPERIMENT
-from tests.support.loaded import loaded
+from tests.support.imported_packages import loaded
 from tests.support.project import ROOT
 
 pytestmark = pytest.mark.slow

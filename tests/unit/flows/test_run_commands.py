@@ -14,7 +14,7 @@ from agentfly_core.store.store import Store
 from flows.__main__ import main
 from flows.experiments import load_experiment
 from tests.support.experiments import TINY
-from tests.support.loaded import HEAVY, loaded
+from tests.support.imported_packages import HEAVY, loaded
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from agentfly_core.store.store import Store
 from flows import sweep as sweeping
 from flows.__main__ import main
 from flows.cli import comparing
-from tests.support.tried_runs import finished, project
+from tests.support.evaluated_runs import finished, project
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
-from tests.support.families import FAMILIES, stored
-from tests.support.learning import DEVICE
+from tests.support.learner_jobs import DEVICE
+from tests.support.model_families import FAMILIES, stored
 
 STOPS = tuple(range(2, 60))
 

@@ -23,7 +23,7 @@ from agentfly_core.models.pretrained import materialise
 from agentfly_core.models.probe import Probe, WrongWeights
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
-from tests.support.learning import DEVICE
+from tests.support.learner_jobs import DEVICE
 from tests.support.policies import probed
 
 STOPS = tuple(range(2, 60))  # an untrained model stops soon, each row at another length

@@ -16,7 +16,7 @@ from agentfly_core.records.trajectory import Ending, Message, Problem, ToolCall
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
-from tests.support.shipped import shipped_tools
+from tests.support.ready_made_parts import shipped_tools
 
 DRAWS = 60
 

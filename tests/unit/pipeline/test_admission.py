@@ -15,7 +15,7 @@ from agentfly_core.pipeline.admission import Proof, admit
 from agentfly_core.pipeline.inputs import base_model
 from agentfly_core.training.prefix_tree import PrefixTrees
 from tests.support.experiments import experiment
-from tests.support.families import tiny
+from tests.support.model_families import tiny
 
 WITHOUT_VLLM = [
     "files",

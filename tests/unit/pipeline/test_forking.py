@@ -105,9 +105,7 @@ def test_a_fork_must_do_a_step(tmp_path: Path) -> None:
         experiment(tmp_path, steps=3, fork={"run": "old", "step": 3})
 
 
-def test_a_fork_with_equal_settings_has_bit_equal_steps(
-    run: Run,
-) -> None:
+def test_a_fork_with_equal_settings_has_bit_equal_steps(run: Run) -> None:
     assert step(run, 3) == Pointer(
         "runs/new/steps/000003/policy", policy_of(run.store, "old", 3).digest
     )
@@ -146,9 +144,7 @@ def test_a_fork_continues_after_the_problems_of_its_origin(run: Run) -> None:
     assert run.problems_before(4) == {"single": 3 + 1 + 2}
 
 
-def test_a_fork_reads_the_dataset_of_its_origin(
-    origin: Experiment,
-) -> None:
+def test_a_fork_reads_the_dataset_of_its_origin(origin: Experiment) -> None:
     theirs, changed = Pointer("artifacts/prepare/1", "9f2c"), Pointer("artifacts/prepare/2", "77")
     with opened(origin, "old") as old:
         old.remember_data(theirs, "none")
@@ -209,9 +205,7 @@ def test_an_active_run_keeps_states_that_its_forks_need(origin: Experiment) -> N
         )
 
 
-def test_an_active_run_keeps_policies_frozen_by_active_runs(
-    origin: Experiment,
-) -> None:
+def test_an_active_run_keeps_policies_frozen_by_active_runs(origin: Experiment) -> None:
     with opened(origin, "old") as old:
         step(old, 4)
         for name, frozen in (("at-work", "run:old@1"), ("finished", "run:old@2")):
@@ -232,9 +226,7 @@ def test_a_run_keeps_states_that_a_fork_of_its_fork_needs(run: Run) -> None:
         assert kept_for_others(run.store, "new") == Kept(set(), set())
 
 
-def test_a_fork_without_its_learner_state_plays_nothing(
-    origin: Experiment,
-) -> None:
+def test_a_fork_without_its_learner_state_plays_nothing(origin: Experiment) -> None:
     origin.store.remove("runs/old/steps/000002/learner")
     with pytest.raises(ValueError, match=r"learner state of old@2"):
         with opened(fork_of(origin), "new") as run:
@@ -248,9 +240,7 @@ def test_a_fork_of_a_run_without_a_record_is_refused(origin: Experiment) -> None
         require_origin(origin.store, origin.settings, Fork(run="old", step=2))
 
 
-def test_a_started_fork_needs_no_policies_of_its_origin(
-    origin: Experiment,
-) -> None:
+def test_a_started_fork_needs_no_policies_of_its_origin(origin: Experiment) -> None:
     with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as run:
         run.remember_start(policy_of(run.store, "old", 2))
         step(run, 3)
@@ -271,9 +261,7 @@ def test_a_started_fork_needs_no_policies_of_its_origin(
     assert played == [3, 4]
 
 
-def test_a_fork_keeps_the_reference_policy_of_the_first_run(
-    origin: Experiment,
-) -> None:
+def test_a_fork_keeps_the_reference_policy_of_the_first_run(origin: Experiment) -> None:
     near = {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": {"use": "loss", "weight": 0.1}}
     with opened(fork_of(origin, algorithm=near), "new") as run:
         run.remember_start(policy_of(run.store, "old", 2))
@@ -363,9 +351,7 @@ def test_a_fork_removes_only_its_own_files(run: Run) -> None:
     assert not run.store.holds("runs/new/steps/000003/learner")
 
 
-def test_a_fork_first_samples_from_policies_of_its_origin(
-    origin: Experiment,
-) -> None:
+def test_a_fork_first_samples_from_policies_of_its_origin(origin: Experiment) -> None:
     sampled: list[tuple[int, int, str]] = []
 
     def play(policy: Artifact, version: int, number: int) -> PlayedStep:

@@ -22,7 +22,7 @@ def test_early_and_late_scoring_give_equal_scores(
         shard.mkdir()
         write_trajectories(shard / EPISODES, episodes)
         write_timings(shard, [])
-    scored = experiment(tmp_path, rewards={"tests.support.teams:writers_share": 1.0})
+    scored = experiment(tmp_path, rewards={"tests.support.eager_speakers:writers_share": 1.0})
     rewards, scores = scored.whole.rewards, scored.scores
     beside = [one for shard in shards for one in shard_scores(rewards, scores, shard)]
     early = [(one.trajectory_id, one.reward) for one in beside]
@@ -44,7 +44,7 @@ def test_a_group_in_two_shards_is_compared_as_one(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         write_trajectories(tmp_path / name / EPISODES, episodes)
         write_timings(tmp_path / name, [])
-    comparing = experiment(tmp_path, rewards={"tests.support.crunchers:rank": 1.0})
+    comparing = experiment(tmp_path, rewards={"tests.support.process_parts:rank": 1.0})
     rewards, first = comparing.whole.rewards, tmp_path / "first"
     assert shard_scores(rewards, comparing.scores, first) == []
     scores = []

@@ -14,7 +14,7 @@ from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow, leaks
 from agentfly_core.records.trajectory import Problem
 from tests.support.problems import clean, problems
-from tests.support.values import Values
+from tests.support.random_values import Values
 
 BAD = [BadRow("train.jsonl", 17, "field 'question' is missing")]
 

@@ -7,7 +7,7 @@ import pytest
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
-from tests.support.recorded import trajectory
+from tests.support.recorded_episode import trajectory
 
 REWARDS = {"p": [1.0, 0.0], "q": [1.0, 1.0], "r": [Unscored("exact: TimeoutError")] * 2}
 ROWS = [

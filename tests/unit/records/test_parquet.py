@@ -17,7 +17,7 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Unscored,
 )
-from tests.support.recorded import FIRST, trajectory
+from tests.support.recorded_episode import FIRST, trajectory
 
 A = "a" * 64
 

@@ -9,7 +9,7 @@ from agentfly_core.records.trajectory import (
     Observation,
     Sampled,
 )
-from tests.support.recorded import FIRST, SECOND, trajectory
+from tests.support.recorded_episode import FIRST, SECOND, trajectory
 
 
 def test_tokens_without_their_log_probabilities_are_refused():

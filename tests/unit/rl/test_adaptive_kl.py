@@ -11,7 +11,7 @@ from agentfly_core.rl.batch import pack
 from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
-from tests.support.played import earned
+from tests.support.generated_trajectories import earned
 
 ADAPTIVE = GRPO(kl=AdaptiveKL(weight=0.1, target=0.02, horizon=1000))
 

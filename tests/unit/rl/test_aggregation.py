@@ -9,7 +9,7 @@ from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqS
 from agentfly_core.rl.batch import pack
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.ragged import by_trajectory, ragged
+from tests.support.random_updates import by_trajectory, ragged
 
 SHORT = trajectory(turn([1], {3: -1.0}))
 FOLDED = trajectory(

@@ -11,7 +11,7 @@ from agentfly_core.records.trajectory import Sampled
 from agentfly_core.rl.batch import micro_batches, pack, predictors, token_logprobs
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.policy import PIECES, load_policy
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
 
 ASKS = turn([1, 2], {3: -0.5, 4: -0.25})
 ANSWERS = turn([5], {6: -1.0}, {7: -2.0})

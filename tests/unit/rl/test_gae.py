@@ -14,8 +14,8 @@ from agentfly_core.rl.gae import BilevelGAE, TokenGAE, TurnGAE
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.played import earned
-from tests.support.ragged import by_trajectory, ragged
+from tests.support.generated_trajectories import earned
+from tests.support.random_updates import by_trajectory, ragged
 
 TWO_TURNS = trajectory(turn([1], {3: -1.0, 4: -1.0}), turn([5, 6], {3: -1.0, 4: -1.0}))
 

@@ -12,7 +12,7 @@ from agentfly_core.rl.batch import pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.ragged import ragged
+from tests.support.random_updates import ragged
 
 
 def apart(*factors):

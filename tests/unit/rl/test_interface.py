@@ -13,7 +13,7 @@ from agentfly_core.rl.batch import micro_batches, pack
 from agentfly_core.rl.interface import Outputs, mismatch
 from agentfly_core.rl.policy_loss import Clip
 from agentfly_core.training.policy import load_policy
-from tests.support.played import crowd, earned
+from tests.support.generated_trajectories import crowd, earned
 
 
 def test_mismatch_measures_sampler_against_learner():

@@ -9,7 +9,7 @@ from agentfly_core.rl.batch import pack
 from agentfly_core.rl.outcomes import outcomes
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
-from tests.support.played import earned
+from tests.support.generated_trajectories import earned
 
 ASKS = turn([1], {3: -1.0, 4: -1.0})
 ANSWERS = turn([5, 6], {7: -1.0}, {8: -1.0})

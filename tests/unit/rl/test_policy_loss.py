@@ -13,7 +13,7 @@ from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.ragged import now, ragged, tokens
+from tests.support.random_updates import now, ragged, tokens
 
 
 def of_token(policy_loss, ratio, advantage, probability=0.1):

@@ -30,8 +30,8 @@ from agentfly_core.rl.batch import pack
 from agentfly_core.rl.gae import TokenGAE
 from agentfly_core.rl.kl import kl
 from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip
-from tests.support.played import crowd, earned
-from tests.support.ragged import now
+from tests.support.generated_trajectories import crowd, earned
+from tests.support.random_updates import now
 
 verl = pytest.importorskip("verl.trainer.ppo.core_algos")
 SEEDS = range(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -216,12 +217,14 @@ async def test_a_speaker_that_cannot_be_is_refused_with_the_way_out() -> None:
         return Ending.NO_TOOL_CALLS
 
     await played(agent)
-    assert [text[:44] for text in told] == [
-        "A speaker is named by a role, without a slas",
-        "There is a speaker 'agent' in this episode a",
-        "A tool of the speaker 'worker' asks for a Co",
-        "The speaker 'worker' was made within episode",
-    ]
+    values = (
+        "'a/b' and 1",
+        "speaker 'agent'",
+        "'worker' needs .* Counter.*`tools`",
+        "gather.*instance=1",
+    )
+    for value, text in zip(values, told, strict=True):
+        assert re.search(value, text), text
 
 
 async def test_what_any_speaker_says_is_trained() -> None:

@@ -18,7 +18,7 @@ from agentfly_core.runs.versioning import (
     remote,
     reproduce,
 )
-from tests.support.tried_runs import project
+from tests.support.evaluated_runs import project
 
 NAMED = "[core]\n    remote = x\n"
 

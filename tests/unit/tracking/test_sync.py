@@ -20,7 +20,14 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.tracking import sync as sync_module
 from agentfly_core.tracking.mlflow_client import MlflowRun
 from agentfly_core.tracking.sync import SYNCED, sync
-from tests.support.tried_runs import BASE, experiment_with, finished, on_further, project, validated
+from tests.support.evaluated_runs import (
+    BASE,
+    experiment_with,
+    finished,
+    on_further,
+    project,
+    validated,
+)
 
 HARD = "evaluate.datasets={hard: {use: 'tests.support.problems:kinds', test: 8}}"
 

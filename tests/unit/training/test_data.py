@@ -15,7 +15,7 @@ from agentfly_core.records.trajectory import Ending, Problem, Scored, Unscored
 from agentfly_core.testing.learning import update_job
 from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.data import mini_batches, read_update_data
-from tests.support.played import crowd
+from tests.support.generated_trajectories import crowd
 
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from agentfly_core.models import pretrained
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.prefix_tree import build_trees, flatten
-from tests.support.families import FAMILIES, HYBRIDS, REMOVED, tiny
+from tests.support.model_families import FAMILIES, HYBRIDS, REMOVED, tiny
 
 LENGTHS = torch.tensor([40, 33, 37])
 PLACES = torch.arange(40).repeat(3, 1)

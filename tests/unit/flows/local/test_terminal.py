@@ -16,7 +16,7 @@ from rich.text import Text
 from agentfly_core.system.formats.text import CONTROL, visible
 from flows.__main__ import main
 from flows.local.terminal import VisibleConsole, VisibleStream, print_json, visible_output
-from tests.support.escapes import EXPERIMENT, HOSTILE, WRITTEN
+from tests.support.terminal_escapes import EXPERIMENT, HOSTILE, WRITTEN
 
 ROOT = Path(__file__).parents[4]
 
@@ -90,7 +90,7 @@ def test_a_run_prints_no_control_characters_of_its_texts(
 ) -> None:
     (tmp_path / "hostile.yaml").write_text(EXPERIMENT)
     monkeypatch.chdir(tmp_path)
-    script = "tests.support.escapes:speaks"
+    script = "tests.support.terminal_escapes:speaks"
     for words in (
         ["config", "hostile.yaml"],
         ["prepare", "hostile.yaml"],
@@ -98,7 +98,15 @@ def test_a_run_prints_no_control_characters_of_its_texts(
         ["play", "hostile.yaml", "--policy", script, "-n", "3"],
         ["play", "hostile.yaml", "--policy", script, "-n", "3", "--json"],
         ["play", "hostile.yaml", "--policy", script, "-n", "2", "--live"],
-        ["play", "hostile.yaml", "--policy", "tests.support.escapes:breaks", "-n", "1", "--live"],
+        [
+            "play",
+            "hostile.yaml",
+            "--policy",
+            "tests.support.terminal_escapes:breaks",
+            "-n",
+            "1",
+            "--live",
+        ],
         ["show", "play:hostile-1"],
         ["show", "play:hostile-1", "--json"],
         ["show", "play:hostile-1", "--against", "play:hostile-2"],

@@ -9,7 +9,7 @@ import pytest
 from agentfly_core.reports.compare.run_steps import AXES, Curve, curve, plotted
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from tests.support.tried_runs import experiment_with, finished, project
+from tests.support.evaluated_runs import experiment_with, finished, project
 
 
 def curve_of(success: list[float], *ends: float) -> Curve:

@@ -16,7 +16,7 @@ from agentfly_core.reports.compare.run_comparison import (
 )
 from agentfly_core.runs.run import opened
 from agentfly_core.store.store import Store
-from tests.support.tried_runs import (
+from tests.support.evaluated_runs import (
     experiment_with,
     finished,
     on_further,

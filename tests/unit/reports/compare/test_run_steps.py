@@ -12,7 +12,7 @@ from agentfly_core.records.intervals import Rate
 from agentfly_core.reports.compare.run_steps import Step, run_steps, view
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import JSON
-from tests.support.tried_runs import finished, project, scored_by_another
+from tests.support.evaluated_runs import finished, project, scored_by_another
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from agentfly_core.config import loading
 from agentfly_core.reports.compare.sweep import alternatives, grid
-from tests.support.tried_runs import project
+from tests.support.evaluated_runs import project
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ from agentfly_core.store.lock import Locked
 from tests.support.experiments import experiment as experiment_in
 from tests.support.experiments import experiment_of
 from tests.support.mixtures import settings_with
-from tests.support.nights import published, scripted_run
+from tests.support.scored_nights import published, scripted_run
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from agentfly_core.records.trajectory import Observation, Scored, Trajectory, Un
 from agentfly_core.reports.show.as_json import episodes_json
 from agentfly_core.reports.show.choice import by_episode
 from agentfly_core.runs.episodes import Episodes, Pair, Piece
-from tests.support.recorded import trajectory
+from tests.support.recorded_episode import trajectory
 
 
 def no_pieces(_: Trajectory) -> list[Piece]:

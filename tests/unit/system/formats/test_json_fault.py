@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from agentfly_core.system.formats.json_value import json_fault
-from tests.support.values import Values
+from tests.support.random_values import Values
 
 DAY = datetime.date(2026, 11, 23)
 

@@ -19,7 +19,7 @@ import os, subprocess, sys
 from pathlib import Path
 import psutil, pytest
 from agentfly_core.system.service import new_address
-from tests.support.held import serving
+from tests.support.owned_programs import serving
 
 SERVER = "import os, signal; os.fork(); print('up', flush=True); signal.pause()"
 

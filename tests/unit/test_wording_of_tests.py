@@ -1,4 +1,4 @@
-"""Tests expect a message's key and value: its sentence may be rewritten without them."""
+"""Tests expect a message's key and value, not its sentence, and have short names."""
 
 import ast
 import re
@@ -6,7 +6,9 @@ import re
 from tests.support.project import ROOT
 
 SENTENCE = re.compile(r"(?<![\w.])[A-Za-z]+(?:,? [A-Za-z]+){3,}(?!\w)")
-MOST = 40
+SENTENCES = 40  # of about 520 expected messages; their sentences may be rewritten freely
+LONGEST = 60  # letters of a name after `test_`
+FILES = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def sentences(source):
@@ -16,6 +18,12 @@ def sentences(source):
             constants = [n for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
             if any(SENTENCE.search(str(one.value)) for one in constants):
                 yield node.value.lineno
+
+
+def long_names(source):
+    """Names of tests that are longer than LONGEST."""
+    names = re.findall(r"^\s*(?:async )?def test_(\w+)", source, re.MULTILINE)
+    return [name for name in names if len(name) > LONGEST]
 
 
 def test_four_words_in_a_row_are_a_sentence():
@@ -31,8 +39,11 @@ def test_four_words_in_a_row_are_a_sentence():
 
 def test_few_tests_expect_a_sentence():
     lines = [
-        f"{file.relative_to(ROOT)}:{line}"
-        for file in sorted((ROOT / "tests").rglob("*.py"))
-        for line in sentences(file.read_text())
+        f"{file.relative_to(ROOT)}:{line}" for file in FILES for line in sentences(file.read_text())
     ]
-    assert len(lines) <= MOST, "\n".join(lines)
+    assert len(lines) <= SENTENCES, "\n".join(lines)
+
+
+def test_names_of_tests_have_at_most_60_letters():
+    assert long_names(f"async def test_{'a' * 61}():\ndef test_{'b' * 60}():") == ["a" * 61]
+    assert [name for file in FILES for name in long_names(file.read_text())] == []

@@ -11,7 +11,7 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.records.trajectory import Ending, Message, Problem, Trajectory
 from agentfly_core.rollout.episode import Episode
 
-HERE = "tests.support.parts"
+HERE = "tests.support.parts_with_settings"
 
 
 @tool

@@ -13,10 +13,10 @@ WRITTEN = r"A\x1b]0;title\x07B\x1b]52;c;aGk=\x1b\C\x9b31mD\u202eE\u2066F\x7fG\rH
 EXPERIMENT = """
 model: nano:calculator
 template: {use: "agentfly_core.inference.templates.chatml:Hermes", show_tools: false}
-data: {use: "tests.support.escapes:questions", train: 3, validation: 0, test: 1}
+data: {use: "tests.support.terminal_escapes:questions", train: 3, validation: 0, test: 1}
 agent: {max_turns: 3, max_tokens: 400, max_model_len: 2000}
-tools: ["tests.support.escapes:look_up"]
-rewards: {"tests.support.escapes:graded": 1.0}
+tools: ["tests.support.terminal_escapes:look_up"]
+rewards: {"tests.support.terminal_escapes:graded": 1.0}
 rollout: {problems: 2, shard: 4}
 steps: 1
 """

@@ -54,7 +54,7 @@ class Lives:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.mortal"],
+            [sys.executable, "-m", "tests.support.forked_commands"],
             cwd=ROOT,
             text=True,
             env=env,
@@ -71,7 +71,7 @@ class Lives:
         largest: int | None = None,
         **death: Any,
     ) -> End:
-        """Run a command in a folder until it ends by itself or at its death, see mortal.py."""
+        """Run a command in a folder to its end or its death (see forked_commands.py)."""
         folder.mkdir(parents=True, exist_ok=True)
         order = {
             "words": words,

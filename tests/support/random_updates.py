@@ -17,7 +17,7 @@ from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
-from tests.support.played import earned
+from tests.support.generated_trajectories import earned
 from tests.support.reference import Story, Token
 
 WEIGHTS = {"exact": 1.0, "brief": 0.3}
