@@ -44,7 +44,8 @@ def main() -> None:
         results = learning.learned(experiment, options.seeds)
         for name, override in TRAINED_WITHOUT.get(experiment, {}).items():
             for seed in options.seeds:
-                results[row := f"{name}, seed {seed}"] = harness.trained(
+                row = f"{name}, seed {seed}"
+                results[row] = harness.trained(
                     experiment, [f"seed={seed}", override], learning.run_of(experiment, row)
                 )
         harness.show(learning.COLUMNS, learning.rows(results), experiment, width=WIDTH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.recipes.last_digit.dataset import calculations, digits
-from tests.support.demonstrated import Played, scores
+from tests.support.shipped_demonstrations import Played, scores
 
 
 @pytest.fixture(scope="module")

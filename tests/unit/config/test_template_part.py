@@ -75,12 +75,12 @@ def test_a_model_with_a_chat_template_is_played_in_it_by_default():
     assert isinstance(default_template(tokenizer_of("qwen3")), ModelTemplate)
 
 
-def test_a_model_without_a_chat_template_is_played_in_hermes_by_default():
+def test_a_model_without_a_chat_template_defaults_to_hermes():
     assert isinstance(default_template(like_qwen()), Hermes)
 
 
 @pytest.mark.parametrize("show_tools", [True, False])
-def test_nano_models_and_exports_of_hermes_are_played_in_hermes_by_default(nano, show_tools):
+def test_nano_models_and_hermes_exports_default_to_hermes(nano, show_tools):
     tokenizer = AutoTokenizer.from_pretrained(nano)
     assert isinstance(default_template(tokenizer), Hermes)
     exported = Hermes(tokenizer, show_tools)
