@@ -1,8 +1,10 @@
-"""Tokenizers with the original chat templates of model families, on Qwen's vocabulary."""
+"""Tokenizers with the chat templates of model families, on Qwen's vocabulary or their own."""
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -14,12 +16,15 @@ from transformers import PreTrainedTokenizerFast
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
+from tests.support.real_tokenizers import of_deepseek, of_mistral
 from tests.support.tokenizers import like_qwen
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "chat_templates"
 MARKUP = re.compile(
     r"<\|[a-z_]+\|>|<｜[^｜>\n]+｜>|<(?:start|end)_of_turn>|</?think>|</?tool_call>|</?tool_response>"
 )
+KEYS = {"gptoss": "thinking"}
+"""The keys of reasoning, if not `reasoning_content`."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "glm4moe": {"stop": ("<|user|>", "<|observation|>")},
     "llama3_2": {"date": "2026-01-31"},
@@ -59,8 +64,15 @@ WORDS = (
 
 @cache
 def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
-    """Qwen's tokenizer with the template of a family and all added tokens that it writes."""
-    tokenizer, text = like_qwen(), (FOLDER / f"{family}.jinja").read_text()
+    """Mistral's or DeepSeek's own tokenizer, else Qwen's with all added tokens of the template."""
+    if family == "mistral":
+        return of_mistral()
+    text = (FOLDER / f"{family}.jinja").read_text()
+    if family == "deepseekv3":
+        tokenizer = of_deepseek()
+        tokenizer.chat_template = text
+        return tokenizer
+    tokenizer = like_qwen()
     tokenizer.add_tokens(
         [
             AddedToken(name, normalized=False, special=name[1] in "|｜")
@@ -111,3 +123,45 @@ def some_conversation(draw: Random, words: tuple[str, ...] = WORDS) -> list[Mess
     first = [Message("system", some_text(draw, words))] if draw.random() < 0.3 else []
     turns = [item for _ in range(draw.randint(0, 2)) for item in some_turns(draw, True, words)]
     return [*first, *turns, *some_turns(draw, True, words)[:-1]]
+
+
+def request_of(family: str, messages: Sequence[Message | Observation]) -> list[dict[str, Any]]:
+    """The messages as a client sends them to a chat server."""
+    rows: list[dict[str, Any]] = []
+    ids = deque[str]()
+    for item in messages:
+        if isinstance(item, Observation):
+            row = {"role": "tool", "tool_call_id": ids.popleft(), "content": item.content}
+        else:
+            row = {"role": item.role, "content": item.content}
+            if item.reasoning:
+                row[KEYS.get(family, "reasoning_content")] = item.reasoning
+            if calls := [call for call in item.calls if isinstance(call, ToolCall)]:
+                ids.extend(f"call{number:05}" for number in range(len(calls)))
+                row["tool_calls"] = [
+                    {
+                        "id": name,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": dict(call.arguments)},
+                    }
+                    for name, call in zip(ids, calls, strict=True)
+                ]
+        rows.append(row)
+    return rows
+
+
+def served(
+    family: str, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema] = TOOLS
+) -> list[int]:
+    """The tokens of the prompt at a chat server, on 31 January 2026."""
+    given = {}
+    if "date" in OPTIONS.get(family, {}):
+        given["strftime_now"] = lambda form: {"%d %b %Y": "31 Jan 2026"}.get(form, "2026-01-31")
+    tokens: list[int] = tokenizer_of(family).apply_chat_template(
+        request_of(family, messages),
+        tools=[tool.listed for tool in tools] or None,
+        add_generation_prompt=True,
+        return_dict=False,
+        **given,
+    )
+    return tokens

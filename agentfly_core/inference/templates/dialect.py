@@ -66,8 +66,10 @@ def markup_of(
     whose pieces depend on their neighbours.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
-    header = _header(renderer, [USER])
-    if not header:
+    header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
+    # Mistral's replies follow a question without a header
+    begins = (f"{prompt}A0", f"{prompt} A0")
+    if not header and not renderer.render([USER, REPLY]).startswith(begins):
         raise ValueError(
             "template: the chat template has no generation prompt, which begins a reply. Choose "
             "another model, or write a template for it."

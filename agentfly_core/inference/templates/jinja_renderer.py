@@ -115,17 +115,17 @@ class JinjaRenderer:
         return (_merged(chat) if self.dialect.alternates else chat), listed
 
     def _chat(self, messages: Sequence[Message | Observation]) -> Iterator[dict[str, Any]]:
-        open_calls, number = deque[str](), 0
+        open_calls = deque[str]()
         for item in messages:
             if isinstance(item, Observation):
                 yield self._answer(item, open_calls.popleft() if open_calls else "")
             elif item.role == "assistant":
                 # an unreadable call is text, and its answer belongs to no call
                 ids = [
-                    f"call{number + place:05}" if isinstance(call, ToolCall) else ""
-                    for place, call in enumerate(item.calls)
+                    f"call{number:05}" if isinstance(call, ToolCall) else ""
+                    for number, call in enumerate(item.calls)
                 ]
-                open_calls, number = deque(ids), number + len(ids)
+                open_calls = deque(ids)
                 yield self._reply(item, ids)
             else:
                 yield {"role": item.role, "content": item.content}

@@ -1,8 +1,8 @@
 """A model's own chat template, compared with transformers' rendering."""
 
+import copy
 import json
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -12,56 +12,31 @@ from agentfly_core.inference.templates.probes import table
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from tests.support.chat_templates import (
-    OPTIONS,
     TOOLS,
+    served,
     some_call,
     some_conversation,
     template_of,
     tokenizer_of,
 )
+from tests.support.real_tokenizers import SENTENCE_PIECE, of_sentence_piece
 from tests.support.tokenizers import like_mistral, like_phi
 
-NATIVE = ("qwen2_5", "qwen3", "qwen3_5_think", "llama3_1", "glm4moe", "gptoss", "nemotron_3_nano")
-HERMES = ("llama3", "gemma3", "deepseek_r1_distill", "phi3")
+NATIVE = (
+    "qwen2_5",
+    "qwen3",
+    "qwen3_5_think",
+    "llama3_1",
+    "glm4moe",
+    "gptoss",
+    "nemotron_3_nano",
+    "mistral",
+)
+HERMES = ("llama3", "gemma3", "deepseek_r1_distill", "deepseekv3", "phi3")
 CONVERSATIONS = [30, pytest.param(1000, marks=pytest.mark.long)]
 REPLIES = [100, pytest.param(1000, marks=pytest.mark.long)]
 CALLS = [30, pytest.param(300, marks=pytest.mark.long)]
 ODD = ("é", "🙂", '"', "'", "{", "]", "\\", " a", "\n", "<b>", "1", "null")
-KEYS = {"gptoss": "thinking"}
-
-
-def request_of(family: str, messages: list[Message | Observation]) -> list[dict[str, Any]]:
-    """The messages as a client sends them to a chat server."""
-    rows: list[dict[str, Any]] = []
-    for item in messages:
-        if isinstance(item, Observation):
-            rows.append({"role": "tool", "tool_call_id": "c", "content": item.content})
-            continue
-        row: dict[str, Any] = {"role": item.role, "content": item.content}
-        if item.reasoning:
-            row[KEYS.get(family, "reasoning_content")] = item.reasoning
-        if item.calls:
-            row["tool_calls"] = [
-                {"type": "function", "function": {"name": c.name, "arguments": dict(c.arguments)}}
-                for c in item.calls
-                if isinstance(c, ToolCall)
-            ]
-        rows.append(row)
-    return rows
-
-
-def served(family: str, messages: list[Message | Observation]) -> list[int]:
-    given = {}
-    if "date" in OPTIONS.get(family, {}):
-        given["strftime_now"] = lambda form: {"%d %b %Y": "31 Jan 2026"}.get(form, "2026-01-31")
-    tokens: list[int] = tokenizer_of(family).apply_chat_template(
-        request_of(family, messages),
-        tools=[tool.listed for tool in TOOLS],
-        add_generation_prompt=True,
-        return_dict=False,
-        **given,
-    )
-    return tokens
 
 
 @pytest.mark.parametrize("count", CONVERSATIONS)
@@ -125,7 +100,7 @@ def test_calls_are_read_as_they_were_written(family, count):
         call = some_call(draw, ODD)
         call.arguments["text"] = f"x{call.arguments['text']}x"  # XML formats trim values
         text = draw.choice(["", "I look."])
-        if family in ("llama3_1", "llama3_2", "gptoss"):
+        if family in ("llama3_1", "llama3_2", "gptoss", "mistral"):
             text = ""  # these templates leave out the text of a reply with a call
         sampled = encode(template.reply_text(Message("assistant", text, (call,))))
         reply = template.parse([*sampled, template.stop_tokens[-1]])
@@ -269,6 +244,32 @@ def test_a_tokenizer_with_context_dependent_pieces_is_refused(make):
     tokenizer.chat_template = tokenizer_of("qwen2_5").chat_template
     with pytest.raises(ValueError, match="text before them"):
         ModelTemplate(tokenizer)
+
+
+@pytest.mark.parametrize("name", SENTENCE_PIECE)
+def test_mistrals_sentence_piece_is_refused(name):
+    with pytest.raises(ValueError, match="depend on the text before them"):
+        ModelTemplate(of_sentence_piece(name))
+
+
+def test_a_template_that_adds_a_header_to_replies_only_is_refused():
+    tokenizer = copy.copy(tokenizer_of("qwen2_5"))
+    tokenizer.chat_template = str(tokenizer.chat_template).replace("add_generation_prompt", "false")
+    with pytest.raises(ValueError, match="no generation prompt"):
+        ModelTemplate(tokenizer)
+
+
+@pytest.mark.parametrize("count", CONVERSATIONS)
+@pytest.mark.parametrize("family", ["deepseekv3", "mistral"])
+def test_prompts_without_tools_have_the_tokens_of_the_chat_server(family, count):
+    template = ModelTemplate(tokenizer_of(family))
+    for seed in range(count):
+        talk = [
+            item
+            for item in some_conversation(Random(seed))
+            if isinstance(item, Message) and not item.calls
+        ]
+        assert list(template.open(talk, ())) == served(family, talk, ())
 
 
 def test_mistakes_in_settings_are_refused_with_the_remedy():
