@@ -1,7 +1,5 @@
 """The agent that runs Python blocks of replies until one has none (CodeAct, arXiv 2402.01030)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The agent that replaces a long context by the model's summary (as in SUPO, arXiv 2510.06727)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import Ending, Message, Observation

@@ -1,7 +1,5 @@
 """Two cooperating speakers: the planner reads the problem, the executor calls tools."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import Ending, Message, Observation

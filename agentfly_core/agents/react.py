@@ -1,7 +1,5 @@
 """The ReAct agent (arXiv 2210.03629), which calls tools in plain text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The default agent: calls tools until a reply without calls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import Ending, Message, Observation

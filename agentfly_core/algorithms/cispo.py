@@ -1,7 +1,5 @@
 """CISPO (MiniMax-M1, arXiv 2506.13585): GRPO's advantages, clipped importance weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.algorithms.grpo import GRPO

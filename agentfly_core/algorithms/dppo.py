@@ -1,7 +1,5 @@
 """Divergence proximal policy optimisation (arXiv 2602.04879): bounds on probabilities."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.algorithms.grpo import GRPO

@@ -1,7 +1,5 @@
 """GRPO without its biases of difficulty and length: Dr. GRPO (arXiv 2503.20783)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import centred, spread

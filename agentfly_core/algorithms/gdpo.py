@@ -1,7 +1,5 @@
 """Group reward-decoupled normalisation: each reward on its own scale (GDPO, arXiv 2601.05242)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import spread, standardised, whitened_by_task

@@ -1,7 +1,5 @@
 """Group-in-group policy optimisation: replies to one state compared, too (GiGPO, 2505.10978)."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping

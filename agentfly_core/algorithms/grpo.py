@@ -1,7 +1,5 @@
 """Group relative policy optimisation (arXiv 2402.03300), with the token mean of DAPO."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import spread, standardised

@@ -1,7 +1,5 @@
 """Group sequence policy optimisation (arXiv 2507.18071): ratios of whole replies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.algorithms.grpo import GRPO

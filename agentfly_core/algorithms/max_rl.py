@@ -1,7 +1,5 @@
 """Maximum likelihood reinforcement learning (arXiv 2602.02710): rare successes count more."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import centred, spread

@@ -1,7 +1,5 @@
 """On-policy optimisation with the baseline of least variance (OPO, arXiv 2505.23585)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import sequences, spread

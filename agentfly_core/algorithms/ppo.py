@@ -1,7 +1,5 @@
 """Proximal policy optimisation with a critic (arXiv 1707.06347)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """REINFORCE++ (arXiv 2501.03262): token returns, whitened over the batch; no groups needed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from agentfly_core.config.section import Share

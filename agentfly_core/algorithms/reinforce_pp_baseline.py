@@ -1,7 +1,5 @@
 """REINFORCE++ with the group's mean as baseline (arXiv 2501.03262), whitened over the batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import centred, spread, whitened

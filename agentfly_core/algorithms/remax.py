@@ -1,7 +1,5 @@
 """REINFORCE with the reward of a greedy episode as baseline (ReMax, arXiv 2310.10505)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

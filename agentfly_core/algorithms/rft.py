@@ -1,7 +1,5 @@
 """Rejection-sampling fine-tuning: imitate own successes (RAFT 2304.06767, RFT 2308.01825)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.algorithms.sft import SFT

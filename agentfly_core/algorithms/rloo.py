@@ -1,7 +1,5 @@
 """REINFORCE with the others of the group as baseline: leave one out (arXiv 2402.14740)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import centred, spread

@@ -1,7 +1,5 @@
 """Soft adaptive policy optimisation (arXiv 2511.20347): a smooth gate instead of a clip."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.algorithms.grpo import GRPO

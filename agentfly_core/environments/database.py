@@ -1,7 +1,5 @@
 """A SQLite database of an episode in a sandbox."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A Python interpreter of an episode's own, in a sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Text files of an episode in memory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import PurePosixPath
 

@@ -1,7 +1,5 @@
 """Reward of an answer that names one of several options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ The program runs in one sandbox on the tests' arguments. A second sandbox withou
 its results, so no verdict can be faked. Results that break the grading are wrong, not unscored.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

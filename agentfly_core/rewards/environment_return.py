@@ -1,7 +1,5 @@
 """Reward of the tools' step rewards."""
 
-from __future__ import annotations
-
 import math
 
 from agentfly_core.authoring.reward import reward

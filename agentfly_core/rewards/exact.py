@@ -1,7 +1,5 @@
 """Reward of an exact answer."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rewards.gold import examples, right_answers

@@ -1,7 +1,5 @@
 """Rewards of the text files in an episode's workspace."""
 
-from __future__ import annotations
-
 import json
 import math
 import secrets

@@ -1,7 +1,5 @@
 """Reward of readable tool calls."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
 

@@ -1,7 +1,5 @@
 """Right answers of a problem's fact `answer`, and examples for the check of a reward."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal

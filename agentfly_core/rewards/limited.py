@@ -1,7 +1,5 @@
 """Computations on model text under kernel limits; answers beyond them are wrong, not unscored."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

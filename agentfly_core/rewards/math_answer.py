@@ -4,8 +4,6 @@ math-verify reads answers as LaTeX and compares values. Copies are wrong: 41+58 
 "What is 41+58?".
 """
 
-from __future__ import annotations
-
 import logging
 import math as mathematics
 import re

@@ -1,7 +1,5 @@
 """Rewards of short answers as in SQuAD and HotpotQA."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -1,7 +1,5 @@
 """Numbers with units, currencies and bases, mixed numbers and scientific notation."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 

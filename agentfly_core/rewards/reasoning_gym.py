@@ -1,7 +1,5 @@
 """The reward of reasoning-gym's scorers, for problems of `datasets.reasoning_gym`."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import json

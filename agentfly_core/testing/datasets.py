@@ -1,7 +1,5 @@
 """The problems of a dataset, checked as in a run."""
 
-from __future__ import annotations
-
 from agentfly_core.config.parts import Data
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem

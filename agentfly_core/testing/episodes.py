@@ -1,7 +1,5 @@
 """Episodes of the real rollout with scripted replies."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

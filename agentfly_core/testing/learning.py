@@ -1,19 +1,17 @@
 """Advantages of an algorithm, and jobs for a learner."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.interface import Algorithm
+from agentfly_core.rl.outcomes import outcomes
 from agentfly_core.training.job import FRESH, UpdateJob
-
-if TYPE_CHECKING:
-    from agentfly_core.rl.interface import Algorithm
 
 GRPO = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
 
@@ -22,10 +20,6 @@ def advantages_of(
     algorithm: Algorithm, trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> list[list[float]]:
     """Advantages of sampled tokens by trajectory: `[[1.0, 1.0], [-1.0]]`."""
-    from agentfly_core.rl.advantage import sequences  # torch takes seconds
-    from agentfly_core.rl.batch import pack
-    from agentfly_core.rl.outcomes import outcomes
-
     batch = pack(trajectories)
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
     earned = outcomes(trajectories, scores, {}, {}, batch)

@@ -7,8 +7,6 @@ it and is the stop token. Text of users and tools cannot write either: there the
 `<tool key=text key:json>`, with the JSON percent-encoded.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Turns and trajectories from their tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

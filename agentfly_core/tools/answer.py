@@ -1,7 +1,5 @@
 """The tool for final answers."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.tool import tool
 
 

@@ -1,7 +1,5 @@
 """A calculator with an allow-list of operations on bounded numbers."""
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

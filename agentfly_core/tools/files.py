@@ -1,7 +1,5 @@
 """Tools that read and change the files of a Workspace."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import Workspace
 

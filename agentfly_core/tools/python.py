@@ -1,7 +1,5 @@
 """Model-written Python in a sandbox; only `python_session` keeps state between calls."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.sandbox.feedback import feedback

@@ -1,7 +1,5 @@
 """Search in a corpus by BM25."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Shell commands on the files of a Workspace, each in a new sandbox."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import LIMITS, Workspace
 from agentfly_core.sandbox.feedback import feedback

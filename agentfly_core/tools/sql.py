@@ -1,7 +1,5 @@
 """The tool for SQL on an episode's database."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.database import Database
 from agentfly_core.sandbox.preflight import chosen

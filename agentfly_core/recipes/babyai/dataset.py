@@ -1,7 +1,5 @@
 """Missions in the levels of BabyAI; splits share no thing."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Reward of a mission of BabyAI."""
 
-from __future__ import annotations
-
 from agentfly_core import reward
 from agentfly_core.recipes.babyai.environment import BabyAI
 

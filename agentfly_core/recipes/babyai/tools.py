@@ -1,7 +1,5 @@
 """The tool of BabyAI."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

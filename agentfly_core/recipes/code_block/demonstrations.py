@@ -1,7 +1,5 @@
 """Demonstrations of programs as Python code blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Ledgers to add up page by page; each page names the next one."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Demonstrations of ledgers that are longer than the context."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The tool of a ledger with several pages; see dataset.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core import Problem, ToolError, tool

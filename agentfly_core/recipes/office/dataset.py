@@ -1,7 +1,5 @@
 """Questions on the generated database of an office: orders, people and companies."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

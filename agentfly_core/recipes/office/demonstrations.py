@@ -1,7 +1,5 @@
 """Demonstrations for `recipes.office`, from the question and the tools' answers only."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence

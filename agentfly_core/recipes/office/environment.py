@@ -1,7 +1,5 @@
 """The database of an office, for lookups in one table at a time."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing

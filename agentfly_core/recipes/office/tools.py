@@ -1,7 +1,5 @@
 """Lookups in the database of an office, one table at a time."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from agentfly_core import tool

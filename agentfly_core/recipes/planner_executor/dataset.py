@@ -1,7 +1,5 @@
 """Sums of three two-digit numbers in words, which take two steps."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import combinations, permutations

@@ -1,7 +1,5 @@
 """Demonstrations of a planner and an executor."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Demonstrations of sums by programs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Questions on two pages of a generated encyclopaedia."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from itertools import product

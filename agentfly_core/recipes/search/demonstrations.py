@@ -1,7 +1,5 @@
 """Demonstrations for `recipes.search`, from the question and search results only."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

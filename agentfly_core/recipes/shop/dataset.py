@@ -1,7 +1,5 @@
 """Shopping lists of two products by name, for a shop with numbers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import permutations, product

@@ -1,7 +1,5 @@
 """Demonstrations of shopping."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

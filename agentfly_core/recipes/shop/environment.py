@@ -1,7 +1,5 @@
 """A small shop: products by key, a cart and a checkout."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reward of an order in the shop."""
 
-from __future__ import annotations
-
 from agentfly_core import Problem, Score, reward
 from agentfly_core.recipes.shop.environment import Shop
 

@@ -1,7 +1,5 @@
 """Tools of the Shop."""
 
-from __future__ import annotations
-
 from agentfly_core import tool
 from agentfly_core.recipes.shop.environment import Product, Shop
 

@@ -1,7 +1,5 @@
 """Questions for pretrained models: which of three words is an animal, a fruit, a tool?"""
 
-from __future__ import annotations
-
 import random
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Generated folders of files, and tasks for a shell in them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

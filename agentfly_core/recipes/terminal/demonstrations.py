@@ -1,7 +1,5 @@
 """Demonstrations for `recipes.terminal`, from the prompt and printed text only."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence

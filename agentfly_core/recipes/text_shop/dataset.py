@@ -1,7 +1,5 @@
 """Wishes for the text shop: a kind of product, its options and a price limit."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product

@@ -1,7 +1,5 @@
 """Demonstrations for `recipes.text_shop`, from the prompt and the pages only."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence

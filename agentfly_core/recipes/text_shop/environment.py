@@ -1,7 +1,5 @@
 """A shop with a catalogue drawn from a seed, read as text, page by page."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

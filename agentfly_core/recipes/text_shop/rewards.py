@@ -1,7 +1,5 @@
 """Reward of a purchase in the text shop."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tools of the text shop."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Treasure hunts in TextWorld; splits share no world and no thing."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

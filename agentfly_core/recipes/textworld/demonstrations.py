@@ -1,7 +1,5 @@
 """Demonstrations for treasure hunts of TextWorld, from the texts of the game only."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import deque

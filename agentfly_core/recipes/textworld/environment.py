@@ -1,7 +1,5 @@
 """Text adventures: treasure hunts in worlds of TextWorld, which a Z-machine plays."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

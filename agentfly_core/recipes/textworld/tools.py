@@ -1,7 +1,5 @@
 """The tool of TextWorld."""
 
-from __future__ import annotations
-
 from agentfly_core import StepResult, ToolError, tool
 from agentfly_core.recipes.textworld.environment import TextWorld
 
