@@ -15,14 +15,6 @@ from weakref import WeakKeyDictionary
 from agentfly_core.sandbox.backends import Backend
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
-from agentfly_core.sandbox.guest.protocol import (
-    ExecRequest,
-    ExecResult,
-    Limits,
-    Status,
-    judged,
-    unavailable,
-)
 
 AT_ONCE, SPARES = 32, 2
 
@@ -47,17 +39,17 @@ class Sandbox:
     def __post_init__(self) -> None:
         atexit.register(self.close)
 
-    async def execute(self, request: ExecRequest) -> ExecResult:
+    async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
         """Run a request, at most 32 at once on an event loop; cancelling ends it."""
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             async with places, self.begin(request.limits, request.kept) as execution:
                 return await execution.run(request)
         except OSError as error:
-            return unavailable(str(error), self.backend.name)
+            return protocol.unavailable(str(error), self.backend.name)
 
     @asynccontextmanager
-    async def begin(self, limits: Limits, kept: bool) -> AsyncIterator[Execution]:
+    async def begin(self, limits: protocol.Limits, kept: bool) -> AsyncIterator[Execution]:
         """An execution for one request, or several if `kept`, for the block; raises OSError."""
         connection, cgroup = (None if kept else self._spared()) or await self._ready(kept)
         try:
@@ -148,7 +140,7 @@ class Execution:
     started: bool = False
     oom_kills: int = 0
 
-    async def run(self, request: ExecRequest) -> ExecResult:
+    async def run(self, request: protocol.ExecRequest) -> protocol.ExecResult:
         """The result of a request; broken and late answers are attributed to started code."""
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())
@@ -163,15 +155,15 @@ class Execution:
         except (EOFError, ConnectionError):
             await asyncio.sleep(SECONDS_TO_NOTICE)
             if not self.started or not self.backend.alive():
-                return unavailable("the execution's init process ended", self.backend.name)
-            return ExecResult(Status.KILLED, backend=self.backend.name)
+                return protocol.unavailable("the execution's init process ended", self.backend.name)
+            return protocol.ExecResult(protocol.Status.KILLED, backend=self.backend.name)
         except TimeoutError:
-            return ExecResult(Status.TIMEOUT, backend=self.backend.name)
+            return protocol.ExecResult(protocol.Status.TIMEOUT, backend=self.backend.name)
         if (why := report.get("unavailable")) and not self.started:
-            return unavailable(str(why), self.backend.name)
+            return protocol.unavailable(str(why), self.backend.name)
         if why:
-            return ExecResult(Status.KILLED, backend=self.backend.name)
+            return protocol.ExecResult(protocol.Status.KILLED, backend=self.backend.name)
         self.alive = bool(report["alive"])
         kills = self.cgroup.oom_kills()
         new, self.oom_kills = kills - self.oom_kills, kills
-        return judged(report, blobs, new, self.backend.name)
+        return protocol.judged(report, blobs, new, self.backend.name)

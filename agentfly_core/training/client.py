@@ -16,23 +16,8 @@ from pydantic import TypeAdapter
 from agentfly_core.config.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, VISIBLE, WAITING, visible
 from agentfly_core.system.service import Service, ServiceLost
+from agentfly_core.training import job as jobs
 from agentfly_core.training import multinode
-from agentfly_core.training.job import (
-    AskLabel,
-    Failure,
-    LearnerFailed,
-    LearnerLost,
-    Lost,
-    OnStep,
-    Result,
-    RunUpdate,
-    SavePolicy,
-    SaveState,
-    StepsDone,
-    UpdateJob,
-    WorkerReply,
-    WorkerRequest,
-)
 
 LEAN = "agentfly_core.training.lean_imports"
 WORKER = "agentfly_core.training.worker"
@@ -45,7 +30,7 @@ ALONE = {
     "MASTER_PORT": 29500,
 }
 """Environment of a single rank; nothing listens on the port."""
-REPLY: TypeAdapter[WorkerReply] = TypeAdapter(WorkerReply)
+REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
@@ -98,35 +83,37 @@ class DeepSpeedLearner:
 
     def label(self) -> str | None:
         """The label of the state in memory, or None."""
-        label = next(self._results(AskLabel())).value
+        label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)
         return label
 
-    def update(self, job: UpdateJob, progress: OnStep | None = None) -> dict[str, float]:
+    def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
         """Run an update from memory or disk, and return its metrics.
 
         `progress` gets the number of steps done and of all. Steps without advantages, or with a
         loss or gradient norm that is not finite, are skipped and counted.
         """
-        metrics = next(self._results(RunUpdate(job=job), progress)).value
+        metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
         self._label = job.end
         return metrics
 
     def save_policy(self, folder: Path) -> None:
         """Write the newest policy as a Hugging Face or peft directory with its probe."""
-        next(self._results(SavePolicy(label=self._label, folder=folder.absolute())))
+        next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
         """Copy the state for a bit-identical resume, and write it in the background.
 
         The returned function waits until it is written.
         """
-        results = self._results(SaveState(label=self._label, folder=folder.absolute()))
+        results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)
         return partial(next, results)
 
-    def _results(self, request: WorkerRequest, progress: OnStep | None = None) -> Iterator[Result]:
+    def _results(
+        self, request: jobs.WorkerRequest, progress: jobs.OnStep | None = None
+    ) -> Iterator[jobs.Result]:
         with (
             suppress(ConnectionError),
             closing(self._connect()) as channel,
@@ -135,16 +122,16 @@ class DeepSpeedLearner:
             print(request.model_dump_json(), file=lines, flush=True)
             for line in lines:
                 match REPLY.validate_json(line):
-                    case StepsDone(done=done, total=total):
+                    case jobs.StepsDone(done=done, total=total):
                         if progress:
                             progress(done, total)
-                    case Lost(reason=reason):
-                        raise LearnerLost(reason)
-                    case Failure(error=error, traceback=traceback):
-                        raise LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
-                    case Result() as result:
+                    case jobs.Lost(reason=reason):
+                        raise jobs.LearnerLost(reason)
+                    case jobs.Failure(error=error, traceback=traceback):
+                        raise jobs.LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
+                    case jobs.Result() as result:
                         yield result
-        raise LearnerLost(str(self._service.lost(f"died during {request.op!r}")))
+        raise jobs.LearnerLost(str(self._service.lost(f"died during {request.op!r}")))
 
     def _connect(self) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX)
@@ -152,5 +139,5 @@ class DeepSpeedLearner:
             self._service.wait(lambda: channel.connect_ex(self._service.address) == 0)
         except ServiceLost as error:
             channel.close()
-            raise LearnerLost(str(error)) from error
+            raise jobs.LearnerLost(str(error)) from error
         return channel

@@ -10,14 +10,7 @@ from typing import Protocol, TypedDict
 import deepspeed
 import torch
 import torch.distributed as dist
-from deepspeed.utils import (
-    safe_get_full_fp32_param,
-    safe_get_full_optimizer_state,
-    safe_set_full_fp32_param,
-    safe_set_full_optimizer_state,
-    safe_set_local_fp32_param,
-    safe_set_local_optimizer_state,
-)
+from deepspeed import utils
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -113,7 +106,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
     """The float32 weight; each rank must call it."""
     full: Tensor = (
-        safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
+        utils.safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     )
     return full
 
@@ -122,7 +115,7 @@ def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
     """One of the `MOMENTS`; each rank must call it."""
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
-    whole: Tensor = safe_get_full_optimizer_state(parameter, name)
+    whole: Tensor = utils.safe_get_full_optimizer_state(parameter, name)
     return whole
 
 
@@ -136,13 +129,13 @@ def put(
         for name, value in moments.items():
             engine.optimizer.state[parameter][name].copy_(value)
     elif engine.zero_optimization_partition_weights():
-        safe_set_local_fp32_param(parameter, _own_part(parameter, weight))
+        utils.safe_set_local_fp32_param(parameter, _own_part(parameter, weight))
         for name, value in moments.items():
-            safe_set_local_optimizer_state(parameter, _own_part(parameter, value), name)
+            utils.safe_set_local_optimizer_state(parameter, _own_part(parameter, value), name)
     else:
-        safe_set_full_fp32_param(parameter, weight)
+        utils.safe_set_full_fp32_param(parameter, weight)
         for name, value in moments.items():
-            safe_set_full_optimizer_state(parameter, value, name)
+            utils.safe_set_full_optimizer_state(parameter, value, name)
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:

@@ -60,7 +60,9 @@ class Policy(nn.Module):
         `tokens` int64 and `sampled` bool are [rows, T], `temperature` a number or [rows, T].
         `trees` are the same rows as prefix trees, with the same result.
         """
-        inputs = self._inputs(tokens, trees)
+        inputs: dict[str, Any] = {"input_ids": tokens}
+        if trees is not None:
+            inputs = trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
@@ -78,11 +80,6 @@ class Policy(nn.Module):
             empty.masked_scatter(sampled, part) for part in (*of_tokens, of_critic)
         )
         return logprobs, entropy, values
-
-    def _inputs(self, tokens: Tensor, trees: PrefixTrees | None) -> dict[str, Any]:
-        if trees is None:
-            return {"input_ids": tokens}
-        return trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
 
 
 class Projection(nn.Module):

@@ -31,28 +31,14 @@ from pydantic import TypeAdapter
 from agentfly_core.rl.interface import Critic
 from agentfly_core.system.formats.text import fault
 from agentfly_core.training import engine as engines
+from agentfly_core.training import job as jobs
 from agentfly_core.training.data import read_update_data
 from agentfly_core.training.distributed import Engine, Ranks
-from agentfly_core.training.job import (
-    FRESH,
-    AskLabel,
-    Failure,
-    LearnerLost,
-    Lost,
-    OnStep,
-    Result,
-    RunUpdate,
-    SaveState,
-    StepsDone,
-    UpdateJob,
-    WorkerReply,
-    WorkerRequest,
-)
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.update import Updater
 
-Send = Callable[[WorkerReply], None]
-REQUEST: TypeAdapter[WorkerRequest] = TypeAdapter(WorkerRequest)
+Send = Callable[[jobs.WorkerReply], None]
+REQUEST: TypeAdapter[jobs.WorkerRequest] = TypeAdapter(jobs.WorkerRequest)
 PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
@@ -68,25 +54,25 @@ class Worker:
         self.reference: tuple[str, Policy] | None = None
 
     def obey(
-        self, request: WorkerRequest, progress: OnStep
+        self, request: jobs.WorkerRequest, progress: jobs.OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
         """Handle a request; a returned function runs on the first rank during the next request."""
-        if isinstance(request, AskLabel):
+        if isinstance(request, jobs.AskLabel):
             return self.label
-        if isinstance(request, RunUpdate):
+        if isinstance(request, jobs.RunUpdate):
             return self.update(request.job, progress)
         if self.label is None or self.label != request.label:
-            raise LearnerLost(
+            raise jobs.LearnerLost(
                 f"The learner has the state {self.label!r} in memory, not {request.label!r}."
             )
         assert self.engine is not None, "there is a state"
-        if isinstance(request, SaveState):
+        if isinstance(request, jobs.SaveState):
             state = engines.copy_state(self.engine)
             return partial(engines.write_state, state, self.label, request.folder)
         engines.write_policy(self.engine, Path(self.policy), request.folder)
         return None
 
-    def update(self, job: UpdateJob, progress: OnStep) -> dict[str, float]:
+    def update(self, job: jobs.UpdateJob, progress: jobs.OnStep) -> dict[str, float]:
         """Go from `job.start` to `job.end`."""
         algorithm = job.algorithm.make()
         engine = self._engine_at(job, algorithm.needs.critic)
@@ -121,14 +107,15 @@ class Worker:
         gc.collect()
         get_accelerator().empty_cache()
 
-    def _engine_at(self, job: UpdateJob, critic: Critic) -> Engine:
+    def _engine_at(self, job: jobs.UpdateJob, critic: Critic) -> Engine:
         """The engine in the start state of a job."""
         if self.engine is not None and (self.label, self.critic) == (job.start, critic):
             return self.engine
-        if job.learner is None and not job.start.startswith(FRESH):
+        if job.learner is None and not job.start.startswith(jobs.FRESH):
             raise ValueError(
                 f"The learner has {self.label!r} in memory, not {job.start!r}, and the job has no "
-                f"saved state: repeat the updates before it. Only {FRESH!r} starts need no state."
+                f"saved state: repeat the updates before it. Only {jobs.FRESH!r} starts need no "
+                "state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
@@ -152,7 +139,7 @@ def requests(address: str) -> Iterator[tuple[str, Send]]:
                     yield line, partial(_write, lines)
 
 
-def _write(lines: TextIO, reply: WorkerReply) -> None:
+def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
     with suppress(OSError):
         print(reply.model_dump_json(), file=lines, flush=True)
 
@@ -164,13 +151,15 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))
-        result = worker.obey(received, lambda done, total: reply(StepsDone(done=done, total=total)))
+        result = worker.obey(
+            received, lambda done, total: reply(jobs.StepsDone(done=done, total=total))
+        )
         get_accelerator().empty_cache()  # the sampler may be next on this GPU
-        reply(Result(value=None if callable(result) else result))
+        reply(jobs.Result(value=None if callable(result) else result))
         if callable(result) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
-    except LearnerLost as error:
-        reply(Lost(reason=str(error)))
+    except jobs.LearnerLost as error:
+        reply(jobs.Lost(reason=str(error)))
     except Exception as error:  # the boundary of the process: the client gets it
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
@@ -183,14 +172,14 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
 def _answer_later(work: Callable[[], None], reply: Send) -> None:
     try:
         work()
-        reply(Result(value=None))
+        reply(jobs.Result(value=None))
     except Exception as error:  # the boundary of the process: the client gets it
         traceback.print_exc()
         reply(_failure(error))
 
 
-def _failure(error: Exception) -> Failure:
-    return Failure(error=fault(error), traceback="".join(traceback.format_exception(error)))
+def _failure(error: Exception) -> jobs.Failure:
+    return jobs.Failure(error=fault(error), traceback="".join(traceback.format_exception(error)))
 
 
 def join() -> Ranks:
