@@ -212,11 +212,8 @@ class Settings(Section):
                     f"{', '.join(one.rewards)}, or a further reward with weight 0 that combines "
                     "them"
                 )
-        if (
-            self.tasks
-            and self.evaluate.goal
-            and all(task.goal or task.rewards for task in self.tasks.values())
-        ):
+        all_own = all(task.goal or task.rewards for task in self.tasks.values())
+        if self.tasks and self.evaluate.goal and all_own:
             raise ValueError(
                 f"evaluate.goal: got {self.evaluate.goal!r}, and each task has its own rewards: "
                 "give the tasks their `goal`"
@@ -251,26 +248,18 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _chats_are_of_one_task(self) -> Settings:
+    def _trains_something(self) -> Settings:
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
                 f"warm_start.demonstrations: got {self.warm_start.demonstrations}, a file "
                 "that does not divide its chats by task; train the chats in an experiment without "
                 "`tasks`, and set model=run:NAME here"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _trains_something(self) -> Settings:
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(
                 "steps: got 0 without a warm_start, which trains nothing; raise steps, or set "
                 "warm_start"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _goes_on_behind_its_fork(self) -> Settings:
         if self.fork and self.steps <= self.fork.step:
             raise ValueError(
                 f"steps: got {self.steps}, expected more than fork.step, {self.fork.step}, which "

@@ -61,11 +61,9 @@ def _counted(workers: T) -> T | JSON:
 
 def _places(site: Mapping[str, Any]) -> int:
     """The number of learner workers for which a site has room."""
-    return (
-        sum(hardware.slots(site["hostfile"]).values())
-        if site["hostfile"]
-        else max(1, len(site["learner_gpus"]))
-    )
+    if hostfile := site["hostfile"]:
+        return sum(hardware.slots(hostfile).values())
+    return max(1, len(site["learner_gpus"]))
 
 
 class Endpoint(Section):
@@ -180,7 +178,7 @@ class Site(Section):
         return strict_json.parse(endpoints) if isinstance(endpoints, str) else endpoints
 
     @model_validator(mode="after")
-    def _offload_fits(self) -> Site:
+    def _fits_the_device(self) -> Site:
         needed = {"none": 0, "optimizer": 1, "all": 3}[self.offload]
         if self.zero_stage < needed:
             raise ValueError(
@@ -189,10 +187,6 @@ class Site(Section):
             )
         if needed and self.device == "cpu":
             raise ValueError(f"got offload {self.offload!r} on `device: cpu`: leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _gpus_fit_the_device(self) -> Site:
         sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
         if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):
             raise ValueError(

@@ -39,12 +39,11 @@ from agentfly_core.models.known import require
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Message
+from agentfly_core.rl.interface import Algorithm, Needs
 from agentfly_core.rl.rejection_sampling import RejectionSampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
-
-    from agentfly_core.rl.interface import Needs
 
 
 def check(settings: Settings) -> dict[str, Task]:
@@ -303,8 +302,6 @@ def _config_at_hand(named: str) -> PreTrainedConfig | None:
 
 def _require_algorithm(use: str) -> None:
     """Raise ValueError for other classes, and for sft, which ignores rewards."""
-    from agentfly_core.rl.interface import Algorithm  # loads torch, which takes seconds
-
     with at("algorithm.use"):
         maker = load(use)
         public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.scoring import score_here
@@ -24,12 +23,9 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.rl.interface import Algorithm
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
-
-if TYPE_CHECKING:
-    from agentfly_core.rl.interface import Algorithm
-
 
 logger = logging.getLogger(__name__)
 
@@ -123,19 +119,15 @@ class Experiment:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
         with at("model"):
             model = model_reference(self.settings.model)
-        return (
-            of_run(self.store, model, "model")
-            if isinstance(model, RunPolicy | LastPolicy)
-            else None
-        )
+        if not isinstance(model, RunPolicy | LastPolicy):
+            return None
+        return of_run(self.store, model, "model")
 
     @property
     def reference(self) -> Pointer | None:
         """Policy run:NAME@STEP of the algorithm's KL penalty, or None."""
-        where = self.algorithm.needs.reference
-        if where is None or (policy := run_step(where)) is None:
-            return None
-        return of_run(self.store, policy, "algorithm.kl.reference").policy
+        policy = run_step(self.algorithm.needs.reference or "")
+        return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None
 
     @property
     def frozen(self) -> Mapping[str, str]:

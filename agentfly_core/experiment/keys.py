@@ -160,15 +160,10 @@ class StageKeys:
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
-        target = StageKeys(self.settings.of_data)._shared(
-            "evaluate", reads, inputs, self.settings.rollout.shard
-        )
-        return ArtifactKey(
-            shard_uri(f"{target.uri}/{split}", shard),
-            "evaluate",
-            digest([target.key, split, shard]),
-            inputs,
-        )
+        stages, size = StageKeys(self.settings.of_data), self.settings.rollout.shard
+        target = stages._shared("evaluate", reads, inputs, size)
+        uri, key = shard_uri(f"{target.uri}/{split}", shard), digest([target.key, split, shard])
+        return ArtifactKey(uri, "evaluate", key, inputs)
 
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
         """Scores of the episodes of a step or an evaluation, in the folder of the rollouts.
@@ -194,16 +189,10 @@ class StageKeys:
         reference: Pointer | None = None,
     ) -> ArtifactKey:
         """The policy that step 1, 2, ... publishes; `reference` belongs to the KL penalty."""
-        inputs = {"policy": policy.digest, "scored": scored.digest} | (
-            {"reference": reference.digest} if reference else {}
-        )
-        key = self._key(
-            "update",
-            UPDATE,
-            inputs,
-            step,
-            *(["fresh"] if self.settings.fork and not self.settings.inherits_learner else []),
-        )
+        inputs = {"policy": policy.digest, "scored": scored.digest}
+        inputs |= {"reference": reference.digest} if reference else {}
+        is_fresh = self.settings.fork and not self.settings.inherits_learner
+        key = self._key("update", UPDATE, inputs, step, *(["fresh"] if is_fresh else []))
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
     def _shared(
@@ -233,12 +222,8 @@ def chat_service(settings: Endpoint) -> str:
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
     """The learner state of a policy, published in its folder."""
-    return ArtifactKey(
-        f"{policy.uri.rpartition('/')[0]}/learner",
-        policy.stage,
-        digest([policy.key, "learner"]),
-        policy.inputs,
-    )
+    folder, key = policy.uri.rpartition("/")[0], digest([policy.key, "learner"])
+    return ArtifactKey(f"{folder}/learner", policy.stage, key, policy.inputs)
 
 
 def ledger(run: str, policy: Pointer) -> ArtifactKey:

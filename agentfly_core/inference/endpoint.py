@@ -50,13 +50,8 @@ class _Session(SamplerSession):
     async def sample(self, request: Request) -> Sampled:
         """The service's reply; raises SamplerLost and NoReply."""
         conversation, params = request.conversation, request.params
-        question = ChatRequest(
-            conversation.messages,
-            conversation.tools,
-            params.temperature,
-            params.max_tokens,
-            params.stop,
-        )
+        limits = params.temperature, params.max_tokens, params.stop
+        question = ChatRequest(conversation.messages, conversation.tools, *limits)
         try:
             reply = await self.chat.ask(question, conversation.seed)
         except EndpointLost as lost:

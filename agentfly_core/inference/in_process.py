@@ -115,7 +115,9 @@ class _Shard(SamplerSession):
     def _decode_when_all_wait(self) -> None:
         self._waiting = [item for item in self._waiting if not item[1].done()]
         if self._waiting and len(self._waiting) >= self._branches:
-            self._waiting.sort(key=_order)
+            self._waiting.sort(
+                key=lambda one: (*one[0].conversation.order, one[0].conversation.seed)
+            )
             task = asyncio.create_task(self._decode(self._waiting))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -132,11 +134,6 @@ class _Shard(SamplerSession):
         for (_, future), reply in zip(batch, replies, strict=True):
             if not future.done():
                 future.set_result(reply)
-
-
-def _order(waiting: tuple[Request, asyncio.Future[Sampled]]) -> tuple[str, int, int, int]:
-    conversation = waiting[0].conversation
-    return *conversation.order, conversation.seed
 
 
 @dataclass

@@ -78,7 +78,13 @@ def outcomes(
 
     Raises ValueError for unscored trajectories and for rewards of turns without a sampled token.
     """
-    by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
+    scored = list(zip(trajectories, scores, strict=True))
+    by_turn = [_by_turn(trajectory, score) for trajectory, score in scored]
+    parts = {
+        name: [own_reward(s, name, t.speaker) if name in s.rewards else math.nan for t, s in scored]
+        for name in weights
+    }
+    baselines = [greedy.get(trajectory.group, math.nan) for trajectory in trajectories]
     members: defaultdict[str, list[int]] = defaultdict(list)
     states: list[tuple[str, ...]] = []
     of_tasks: defaultdict[str, list[int]] = defaultdict(list)
@@ -91,25 +97,12 @@ def outcomes(
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
-        parts={
-            name: torch.tensor(
-                [
-                    own_reward(score, name, trajectory.speaker)
-                    if name in score.rewards
-                    else math.nan
-                    for trajectory, score in zip(trajectories, scores, strict=True)
-                ],
-                dtype=torch.float64,
-            )
-            for name in weights
-        },
+        parts={name: torch.tensor(part, dtype=torch.float64) for name, part in parts.items()},
         weights=weights,
         groups=tuple(map(tuple, members.values())),
         episodes=torch.tensor(episode_numbers(trajectories), dtype=torch.int64),
         states=tuple(states),
-        baselines=torch.tensor(
-            [greedy.get(t.group, math.nan) for t in trajectories], dtype=torch.float64
-        ),
+        baselines=torch.tensor(baselines, dtype=torch.float64),
         tasks={name: tuple(indices) for name, indices in of_tasks.items()},
     )
 

@@ -16,10 +16,7 @@ from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import SANDBOX
 
 SECONDS = 30.0
-KINDS: dict[str, type[ForkServer | Bubblewrap]] = {
-    "forkserver": ForkServer,
-    "bubblewrap": Bubblewrap,
-}
+KINDS: dict[str, type[ForkServer | Bubblewrap]] = {k.name: k for k in (ForkServer, Bubblewrap)}
 WHAT_TO_DO = (
     "Allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 "
     "user.max_user_namespaces=10000; in a container: run it with --cap-add SYS_ADMIN "

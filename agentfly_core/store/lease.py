@@ -202,13 +202,8 @@ class Lease:
     def _text(self, released: bool) -> str:
         # `beat` makes each renewal a new version; `renewed` is for people
         self.beats += 1
-        state = {
-            "fence": self.fence,
-            "beat": self.beats,
-            "renewed": time.time(),
-            "released": released,
-        }
-        return json.dumps({"owner": self.owner.to_json(), **state})
+        state = {"fence": self.fence, "beat": self.beats, "renewed": time.time()}
+        return json.dumps({"owner": self.owner.to_json(), **state, "released": released})
 
 
 def _read(text: str, tag: str) -> Held:
