@@ -1,7 +1,5 @@
 """Refusing secrets in settings, since settings are stored with a run and its artifacts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

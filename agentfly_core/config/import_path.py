@@ -1,7 +1,5 @@
 """Loading functions and classes by import path, and checking their settings."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

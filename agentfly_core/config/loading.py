@@ -1,7 +1,5 @@
 """Reading experiments and sites: defaults, then files, then overrides."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

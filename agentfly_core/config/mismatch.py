@@ -1,7 +1,5 @@
 """Error messages about wrong settings, and settings with names of TRL or verl."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Comparison of a night's challenger with the champion: guards, datasets and confirmation."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

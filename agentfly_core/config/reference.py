@@ -1,7 +1,5 @@
 """References to models and policies, parsed into one type for each kind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sections of the configuration, and sections that are chosen by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Tasks of a mixture, and the settings that follow for the whole experiment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Reasons to refuse that a run continues: other settings, code or stages."""
 
-from __future__ import annotations
-
 import logging
 
 from agentfly_core.config.experiment import Settings

@@ -3,8 +3,6 @@
 A number in `VERSIONS` goes up when a stage would compute other results from the same inputs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The files, functions and classes of an author's own modules, and of what these import."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Scripted policies by import path."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard

@@ -1,7 +1,5 @@
 """Paths of files and artifacts of runs and plays in their store, and reading a run's records."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The policies of runs in a store, found by the run's name and a step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agentfly_core.config.experiment import Settings

@@ -1,7 +1,5 @@
 """The policy `random`: each turn a random call of a tool."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from math import ceil, floor, inf

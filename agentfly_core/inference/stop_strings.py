@@ -1,7 +1,5 @@
 """Stop strings in a reply decoded token by token, as in vLLM."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Replies have vLLM's weight version, so a restarted server, or an interrupted load, is noticed.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ saves 7 of 17 seconds, and the one adapter is applied as two matrix products: vL
 weights for every token (16 requests of SmolLM2-135M: 54 s, here 4).
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 from functools import partial

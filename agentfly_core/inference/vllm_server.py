@@ -1,7 +1,5 @@
 """How the vLLM server is started: command and environment."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A vLLM worker extension: loads a policy's weights in place, tied embeddings too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead

@@ -1,7 +1,5 @@
 """Models with a low-rank adapter (LoRA, arXiv 2106.09685) of peft."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

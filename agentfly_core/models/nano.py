@@ -1,7 +1,5 @@
 """Nano models of under 1M parameters: shipped ones, and `nano`, learned from conversations."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The README of an exported policy: how to load it in transformers and vLLM."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models from a local directory, the Hugging Face hub, or a Python package; untrained models."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Saving weights as several safetensors files in parallel, since page allocation is slow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

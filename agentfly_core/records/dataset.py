@@ -1,7 +1,5 @@
 """Datasets of problems: built, checked and stored in three splits."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Marks on the functions of datasets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 

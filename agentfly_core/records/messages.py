@@ -1,7 +1,5 @@
 """Messages of an episode as text, and calls of tools as models write them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 

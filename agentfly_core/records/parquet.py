@@ -4,8 +4,6 @@ One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-p
 float32. A trajectory's turns are stored context by context, and read back in the order of time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Contents of run.json and summary.json of a run, and of play.json of played episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, NotRequired, TypedDict
 

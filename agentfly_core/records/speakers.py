@@ -1,7 +1,5 @@
 """Trajectories of several speakers as episodes: their answers and rewards."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

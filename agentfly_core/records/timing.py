@@ -1,7 +1,5 @@
 """Episode timings, stored with a shard but outside of its digest."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ The type of a span is the loss mask: `Given` was read by the model, `Sampled` is
 its `trained` is False.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

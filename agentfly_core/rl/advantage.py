@@ -1,7 +1,5 @@
 """Normalisation within groups and batches; packing a trajectory's sampled tokens into one row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

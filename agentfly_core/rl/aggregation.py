@@ -3,8 +3,6 @@
 A sequence is a trajectory, however many rows it has.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

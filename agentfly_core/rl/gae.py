@@ -5,8 +5,6 @@ discounted. Values are estimates before each token, 0 after the last one. `estim
 advantages and value targets; `turns` are `Sequences.turns`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """KL penalties: estimates of KL(policy || reference), added to the loss or taken off rewards."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self

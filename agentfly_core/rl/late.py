@@ -1,7 +1,5 @@
 """torch and numpy, imported at their first use: checks of settings import the algorithms only."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Learning-rate schedules: the rate of each step as a pure function of its number."""
 
-from __future__ import annotations
-
 import math
 
 from agentfly_core.config.experiment import Update

@@ -1,7 +1,5 @@
 """An update's rewards by trajectory, token and name, and the groups that are compared."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Base of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL penalty."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 `train/clip_fraction` is the share of tokens at or beyond a bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal

@@ -1,7 +1,5 @@
 """Rejection sampling (RFT, arXiv 2308.01825): which episodes of a run become demonstrations."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Attacks on the sandbox, from attacks.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

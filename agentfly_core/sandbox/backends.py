@@ -1,7 +1,5 @@
 """Sandbox backends: a fork server, bubblewrap, and a plain process without isolation."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import shutil

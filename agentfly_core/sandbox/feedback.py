@@ -1,7 +1,5 @@
 """The text about an execution that a model reads."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status

@@ -1,7 +1,5 @@
 """Choice of this machine's sandbox backend, by attacks."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

@@ -1,7 +1,5 @@
 """Report of stopped attacks for `agentfly doctor --sandbox`."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Running Python in a sandbox: one program, or a session that keeps its state."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """The sandbox's self test: runs attacks and checks their harm."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """One writer a run: a file lock with the name of its owner, freed by the owner's death."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

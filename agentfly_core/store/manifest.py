@@ -1,7 +1,5 @@
 """MANIFEST.json of a published folder, with sizes and hashes of its files."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast

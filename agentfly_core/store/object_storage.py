@@ -1,7 +1,5 @@
 """Object storage of a store, by fsspec (s3:// by s3fs)."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Metrics of stages, stored in their artifacts but outside of the digest."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence

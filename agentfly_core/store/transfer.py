@@ -1,7 +1,5 @@
 """Copies of artifacts in other stores, with the same uri, key and digest."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

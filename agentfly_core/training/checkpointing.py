@@ -1,7 +1,5 @@
 """Saving learner states in the background while training continues."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

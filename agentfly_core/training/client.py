@@ -1,7 +1,5 @@
 """The client of the DeepSpeed workers on a UNIX socket."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

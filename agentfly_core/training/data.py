@@ -1,7 +1,5 @@
 """Trajectories and scores of an update as a batch with outcomes, in mini-batches."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

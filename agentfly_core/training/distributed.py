@@ -1,7 +1,5 @@
 """The processes of a learner, and their access to weights and moments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta

@@ -4,8 +4,6 @@ Saved states are whole float32 weights and AdamW moments in safetensors: equal b
 states, with any number of ranks.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping

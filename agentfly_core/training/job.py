@@ -1,7 +1,5 @@
 """Update jobs, and messages between a learner's workers and their client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path

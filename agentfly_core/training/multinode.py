@@ -6,8 +6,6 @@ The first node is this machine; the others use ssh and the same Python and folde
 `{node}` is the node's number, `{port}` a port of the first.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

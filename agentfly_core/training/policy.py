@@ -1,7 +1,5 @@
 """A causal language model that computes log-probabilities at sampled tokens only."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping
 from itertools import repeat

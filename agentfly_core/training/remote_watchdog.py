@@ -3,8 +3,6 @@
 If stdin ends or is silent for a minute, the command and its descendants end.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

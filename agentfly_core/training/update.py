@@ -3,8 +3,6 @@
 Signals are reference and old log-probabilities and values before the first step.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter, defaultdict

@@ -3,8 +3,6 @@
 It keeps one policy with its optimizer in memory. The first rank listens and broadcasts requests.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Budget and errors of a chat service."""
 
-from __future__ import annotations
-
 import threading
 
 from agentfly_core.authoring.environment import ServiceFailure

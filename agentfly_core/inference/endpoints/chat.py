@@ -1,7 +1,5 @@
 """Requests to a chat service in OpenAI's format, and its replies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

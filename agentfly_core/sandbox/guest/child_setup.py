@@ -1,7 +1,5 @@
 """Child set-up: the process drops its privileges, then runs model-written code."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import resource

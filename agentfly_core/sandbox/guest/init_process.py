@@ -3,8 +3,6 @@
 Signals from inside cannot end it, and with its end the kernel ends all others.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

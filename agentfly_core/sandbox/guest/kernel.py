@@ -1,7 +1,5 @@
 """System calls that Python lacks, by their names in the Linux manual."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -1,7 +1,5 @@
 """Landlock (landlock(7), Linux 5.13): a second restriction of the file system."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -1,7 +1,5 @@
 """Running model-written code in this interpreter: one program, or several that share state."""
 
-from __future__ import annotations
-
 import atexit
 import importlib.abc
 import importlib.machinery

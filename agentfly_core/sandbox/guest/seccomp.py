@@ -4,8 +4,6 @@ Namespaces, mounts, tracing, limits of other processes, bpf, io_uring, userfault
 uncounted memory (System V, memfd, aio) and sockets other than pairs are not permitted.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -4,8 +4,6 @@
 mount and process namespaces, so all executions end with it. It ends when the descriptor is closed.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

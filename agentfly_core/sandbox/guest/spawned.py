@@ -4,8 +4,6 @@
 folder: the first process of its namespaces, which may mount. "open": a plain process.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

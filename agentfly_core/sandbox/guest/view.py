@@ -1,7 +1,5 @@
 """The file system of model-written code: interpreter, system libraries and programs, numpy."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

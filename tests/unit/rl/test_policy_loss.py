@@ -126,4 +126,5 @@ def test_losses_and_their_slopes_are_those_of_the_definition(policy_loss, defini
     for row, t, token in tokens(outputs, batch):
         loss, slope = definition(token)
         assert losses[row, t].item() == pytest.approx(loss, abs=1e-6, rel=3e-5)
-        assert slopes[row, t].item() == pytest.approx(slope, abs=1e-6, rel=3e-5)
+        # in float32 a gate near 1 leaves few digits of 1 - gate
+        assert slopes[row, t].item() == pytest.approx(slope, abs=1e-6, rel=2e-4)
