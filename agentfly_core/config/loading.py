@@ -275,7 +275,6 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
-    """The section at a path within a section."""
     for name in path:
         if name in kind.model_fields:  # False for an import path
             kind = next(_sections(kind.model_fields[name].annotation), kind)

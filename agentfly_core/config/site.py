@@ -60,7 +60,6 @@ def _counted(workers: T) -> T | JSON:
 
 
 def _places(site: Mapping[str, Any]) -> int:
-    """The number of learner workers for which a site has room."""
     if hostfile := site["hostfile"]:
         return sum(hardware.slots(hostfile).values())
     return max(1, len(site["learner_gpus"]))
@@ -115,8 +114,7 @@ class Site(Section):
         default_factory=lambda site: 0 if site["ranks"] == 1 else 1
     )
     offload: Literal["none", "optimizer", "all"] = Field(
-        default="none",
-        description="state in host memory between uses; all: also the weights",
+        default="none", description="state in host memory between uses; all: also the weights"
     )
     gradient_checkpointing: bool = Field(
         default=False,

@@ -239,7 +239,6 @@ def check_workers(
 
 
 def _require_a_trained_speaker(whole: Task) -> None:
-    """Raise ValueError if the agent's own speaker, the policy, is frozen."""
     name = injection.name(whole.agent)
     if who := whole.settings.agent.frozen.get(name):
         raise ValueError(
@@ -250,7 +249,6 @@ def _require_a_trained_speaker(whole: Task) -> None:
 
 
 def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
-    """Raise ValueError for settings that the demonstrations of the warm start do not take."""
     if warm_start and (policy := run_step(warm_start.demonstrations)):
         if isinstance(model_reference(model), OwnNano):
             raise ValueError(
@@ -318,7 +316,6 @@ def _require_algorithm(use: str) -> None:
 
 
 def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
-    """Raise ValueError for datasets with unknown functions or settings."""
     for name, dataset in datasets.items():
         with at(f"{key}.{name}"):
             check_settings(load(dataset.use), dataset.settings, GIVEN["data"])

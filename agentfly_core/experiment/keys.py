@@ -118,7 +118,6 @@ class StageKeys:
         return self._shared("demonstrate", reads, inputs)
 
     def _chats(self) -> dict[str, str]:
-        """The content of the file with the warm start's chats as an input."""
         warm_start = self.settings.warm_start
         file = chat_file(warm_start.demonstrations) if warm_start else None
         return {"chats": sha256(file)} if file and file.is_file() else {}

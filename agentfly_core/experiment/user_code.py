@@ -60,12 +60,10 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
 
 
 def _module(name: str, data: Mapping[str, str]) -> str:
-    """Digest of a module, of its imports and of the data files."""
     return digest({**sources(name), **data})[:16]
 
 
 def _paths(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, list[str]]:
-    """The import paths that affect each stage."""
     played = [settings.template.use, settings.agent.use]
     for task in tasks.values():
         played += [*(tool.use for tool in task.settings.tools), *task.settings.environments]

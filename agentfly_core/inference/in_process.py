@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
@@ -35,8 +34,7 @@ class TransformersSampler:
         self._worker = ThreadPoolExecutor(1, "sampler", _have_threads, (threads,))
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None
-        self._tokenized_in: Path | None = None
-        self._tokenizer: Tokenizer | None = None
+        self._tokenized_in = Path()
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Load a policy and check it by its probe; raises ValueError and WrongWeights."""
@@ -44,7 +42,7 @@ class TransformersSampler:
             self._model = self._loaded = None  # memory may have room for one only
             self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
-            self._tokenized_in, self._tokenizer = base or policy, None
+            self._tokenized_in = base or policy
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
@@ -67,13 +65,10 @@ class TransformersSampler:
 
     def _row(self, request: Request) -> _Row:
         draw = torch.Generator().manual_seed(request.conversation.seed)
-        stop = request.params.stop
-        if not stop:
+        if not (stop := request.params.stop):
             return _Row(request, draw)
-        if self._tokenizer is None:
-            assert self._tokenized_in
-            self._tokenizer = fast_tokenizer(self._tokenized_in)
-        return _Row(request, draw, ReplyText(self._tokenizer, request.prompt, stop))
+        tokenizer = fast_tokenizer(self._tokenized_in)
+        return _Row(request, draw, ReplyText(tokenizer, request.prompt, stop))
 
     def _read(self, policy: Path, base: Path | None) -> PreTrainedModel:
         model = lora.load(policy, base, self._dtype)

@@ -29,7 +29,6 @@ async def random_policy(conversation: Conversation) -> str | Message:
 def _object(
     schema: Mapping[str, Any], draw: random.Random, words: Sequence[str]
 ) -> dict[str, JSON]:
-    """The required fields of an object, and some of the others."""
     required = schema.get("required", ())
     return {
         key: _value(inner, draw, words)

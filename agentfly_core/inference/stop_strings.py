@@ -1,5 +1,6 @@
 """Stop strings in a reply decoded token by token, as in vLLM."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class ReplyText:
             return self._stream.step(self._tokenizer, token) or ""
 
 
+@functools.lru_cache(maxsize=4)
 def fast_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a model's directory; templates refuse tokenizers of other libraries."""
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

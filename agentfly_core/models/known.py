@@ -53,7 +53,6 @@ def _refuse_mistyped(name: str) -> None:
 
 
 def _require_files(folder: Path) -> None:
-    """Raise ValueError for a folder without the files of one whole model."""
     refuse_adapter(folder)
     for what, patterns in FILES.items():
         if not any(path for pattern in patterns for path in folder.glob(pattern)):

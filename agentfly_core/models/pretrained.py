@@ -85,7 +85,6 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
 
 
 def _damaged(folder: Path) -> str:
-    """`model-00002-of-00003.safetensors is damaged`."""
     names = []
     for path in sorted(folder.glob("*.safetensors")):
         try:
@@ -184,7 +183,6 @@ def write_untrained(
 
 
 def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Add the end tokens of generation_config.json to the tokenizer's end tokens."""
     eos = getattr(model.generation_config, "eos_token_id", None)
     further = {eos} if isinstance(eos, int) else {*(eos or ())}
     own = {*end_tokens(tokenizer)}
@@ -202,7 +200,6 @@ def _require_finite(model: PreTrainedModel) -> None:
 
 
 def _require_generation_config(folder: Path) -> None:
-    """Raise WrongFiles for an unusable generation_config.json."""
     path = folder / "generation_config.json"
     if not path.is_file():
         return

@@ -162,7 +162,6 @@ def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
 
 
 def _problem_fault(row: object, data: Data) -> str | None:
-    """The fault of an invalid problem, or None."""
     if not isinstance(row, Problem):
         return f"it is {shown(row)} ({type(row).__name__}), expected Problem(id, prompt, facts)"
     for name, text in (("id", row.id), ("prompt", row.prompt)):

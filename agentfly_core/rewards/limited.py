@@ -34,7 +34,6 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
 
 
 def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
-    """Do the work, write its result, and end the fork."""
     code = NOT_BEGUN
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
@@ -50,6 +49,5 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
 
 
 def _limit(kind: int, most: int) -> None:
-    """Lower a soft limit, within the hard limit."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -120,7 +120,6 @@ Waiting = tuple[socket.socket, Cgroup]
 
 
 def _waits(connection: socket.socket) -> bool:
-    """Whether the init process still waits."""
     try:
         connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError as error:

@@ -13,13 +13,7 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.records.trajectory import (
-    BadCall,
-    Message,
-    Observation,
-    ToolCall,
-    Trajectory,
-)
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall, Trajectory
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import before_stop, clip
 

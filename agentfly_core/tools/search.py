@@ -65,10 +65,7 @@ class Search:
         self.results, self.index = results, index(str(Path(corpus).resolve()), checksum)
 
     def __call__(
-        self,
-        query: str,
-        page: Annotated[int, Field(ge=1)] = 1,
-        exclude: tuple[str, ...] = (),
+        self, query: str, page: Annotated[int, Field(ge=1)] = 1, exclude: tuple[str, ...] = ()
     ) -> str:
         """Search the encyclopaedia; each result is shown as [id] title: text.
 

@@ -92,10 +92,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     plain = memory.zero_stage == 0
     optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True) if plain else None
     engine: Engine = deepspeed.initialize(
-        model=model,
-        optimizer=optimizer,
-        model_parameters=groups,
-        config=memory.config(job.dtype),
+        model=model, optimizer=optimizer, model_parameters=groups, config=memory.config(job.dtype)
     )[0]
     # with one rank it only copies gradients, but ZeRO's own optimizers need them
     copies = isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)

@@ -106,7 +106,6 @@ class Worker:
         get_accelerator().empty_cache()
 
     def _engine_at(self, job: jobs.UpdateJob, critic: Critic) -> Engine:
-        """The engine in the start state of a job."""
         if self.engine is not None and (self.label, self.critic) == (job.start, critic):
             return self.engine
         if job.learner is None and not job.start.startswith(jobs.FRESH):

@@ -61,7 +61,6 @@ def tokens_of(answer: Mapping[str, JSON]) -> int:
 
 
 def _written(messages: Sequence[Message | Observation]) -> Iterator[JSON]:
-    """Messages in the service's format, with numbered call ids."""
     waiting: list[str] = []
     for number, item in enumerate(messages):
         if isinstance(item, Observation) and waiting:

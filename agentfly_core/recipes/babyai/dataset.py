@@ -51,7 +51,6 @@ def things() -> Mapping[str, Sequence[str]]:
 
 
 def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[Problem]:
-    """Endless problems of a level about these things."""
     grid = level(name)
     taken = set[int]()
     while True:

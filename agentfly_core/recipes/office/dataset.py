@@ -1,7 +1,9 @@
 """Questions on the generated database of an office: orders, people and companies."""
 
 import random
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from agentfly_core import Problem, digest, generated
@@ -24,19 +26,8 @@ CREATE TABLE companies (number INTEGER PRIMARY KEY, name TEXT, city INTEGER);
 CREATE TABLE cities (number INTEGER PRIMARY KEY, name TEXT);
 """
 
-
-KINDS = {
-    "amount": ("How much is order {order}?", 1),
-    "buyer": ("Who placed order {order}?", 2),
-    "orders": ("How many orders did {person} place?", 2),
-    "spent": ("How much did {person} order in all?", 2),
-    "company": ("Which company does the person who placed order {order} work for?", 3),
-    "colleagues": (
-        "How many people work for the company of the person who placed order {order}?",
-        3,
-    ),
-    "city": ("In which city is the company of the person who placed order {order}?", 4),
-}
+QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text())
+KINDS = {kind: (one["question"], len(one["lookups"])) for kind, one in QUESTIONS.items()}
 """The question of each kind, and how many lookups answer it."""
 Tables = dict[str, list[tuple[Any, ...]]]
 
@@ -77,7 +68,6 @@ def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequen
 
 
 def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> Tables:
-    """The rows of a database with these people and companies."""
     sizes = [draw.randint(1, LARGEST) for _ in range(COMPANIES)]
     numbers = iter(draw.sample(NUMBERS, 2 * COMPANIES + sum(sizes)))
     cities = [(next(numbers), name) for name in draw.sample(CITIES, COMPANIES)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.names import companies, people
 from agentfly_core.datasets.players import Demonstrator, another, filled, mistake, observed
-from agentfly_core.recipes.office.dataset import CITIES, KINDS
+from agentfly_core.recipes.office.dataset import CITIES, KINDS, QUESTIONS
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
@@ -40,38 +40,10 @@ class Lookup:
             return ""
 
 
-_BUYER = Lookup("find", "orders", "number", "person")
-_EMPLOYER = Lookup("find", "people", "number", "company")
-_BY_NAME = Lookup("find", "people", "name", "number")
 PLANS: Mapping[str, Sequence[Lookup]] = {
-    "amount": (Lookup("find", "orders", "number", "amount"),),
-    "buyer": (_BUYER, Lookup("find", "people", "number", "name")),
-    "orders": (_BY_NAME, Lookup("count", "orders", "person")),
-    "spent": (_BY_NAME, Lookup("total", "orders", "person")),
-    "company": (_BUYER, _EMPLOYER, Lookup("find", "companies", "number", "name")),
-    "colleagues": (_BUYER, _EMPLOYER, Lookup("count", "people", "company")),
-    "city": (
-        _BUYER,
-        _EMPLOYER,
-        Lookup("find", "companies", "number", "city"),
-        Lookup("find", "cities", "number", "name"),
-    ),
+    kind: [Lookup(*words) for words in one["lookups"]] for kind, one in QUESTIONS.items()
 }
-_COMPANY = "FROM companies JOIN people ON companies.number = company JOIN orders ON person = "
-_ORDER = "people.number WHERE orders.number = {}"
-QUERIES = {
-    "amount": "SELECT amount FROM orders WHERE number = {}",
-    "buyer": "SELECT name FROM people JOIN orders ON person = people.number WHERE orders.number = "
-    "{}",
-    "orders": "SELECT count(*) FROM orders JOIN people ON person = people.number WHERE name = '{}'",
-    "spent": "SELECT sum(amount) FROM orders JOIN people ON person = people.number WHERE name = "
-    "'{}'",
-    "company": f"SELECT companies.name {_COMPANY}{_ORDER}",
-    "colleagues": "SELECT count(*) FROM people WHERE company = (SELECT company FROM people JOIN "
-    "orders ON person = people.number WHERE orders.number = {})",
-    "city": "SELECT cities.name FROM cities JOIN companies ON cities.number = city JOIN people ON "
-    f"companies.number = company JOIN orders ON person = {_ORDER}",
-}
+QUERIES = {kind: one["query"] for kind, one in QUESTIONS.items()}
 
 
 def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -119,7 +91,6 @@ def understood(prompt: str) -> tuple[str, str]:
 
 
 def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
-    """The answer after lookups with this value."""
     right = str(conversation.problem.facts["answer"])
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
         return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))

@@ -28,7 +28,6 @@ def _cooperate(draw: random.Random, conversation: Conversation, mistake: str) ->
 
 
 def _plan(draw: random.Random, problem: Problem, mistake: str, heard: Sequence[str]) -> str:
-    """Reply of the planner to the problem and the results so far."""
     first, then = problem.facts["steps"]
     place, done, result = draw.randrange(2), len(heard) - 1, heard[-1]
     if done == 2 or (done and mistake == "stop early"):

@@ -1,8 +1,10 @@
 """Generated folders of files, and tasks for a shell in them."""
 
 import random
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agentfly_core import Problem, digest, generated
@@ -16,19 +18,8 @@ LONGEST = 60
 """Lines of a file, at most."""
 MOST_STEMS = 8
 """Names in a folder, at most."""
-PROMPTS = {
-    "rename": "Rename the files of {old} to {new}, with their endings.",
-    "lines": "Write how many lines the .{ending} file has into count.txt.",
-    "total": "Write the sum of the column {column} of the .csv table into total.txt.",
-    "largest": "Write the name of the largest file into largest.txt.",
-    "extract": "Write the lines of the .log file that say {level} into found.txt.",
-    "config": "Set {key} to {value} in the file that has it.",
-    "sort": "Write the lines of the .txt file into sorted.md, in order and each once.",
-    "move": "Move all files with the ending of {stem} into a folder {folder}.",
-    "join": "Join the two .csv tables by their first columns into joined.txt, in the order of "
-    "their names.",
-    "tree": "Make the empty files that plan.txt lists.",
-}
+PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text())
+"""The prompt of each family."""
 HELD_OUT = ("sort", "join")
 """Families that are trained on only if named."""
 LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)

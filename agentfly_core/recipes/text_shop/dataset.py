@@ -93,7 +93,6 @@ def _kind(one: CatalogueProduct, attributes: int) -> WishKind:
 
 
 def _wishes(products: Sequence[CatalogueProduct], attributes: int, options: int) -> Iterator[Wish]:
-    """All wishes that these products fulfil."""
     for one in products:
         category, *required = _kind(one, attributes)
         offered = (one.options[kind] for kind in islice(OPTIONS, options))

@@ -86,7 +86,6 @@ def _decided(
     options: Mapping[str, list[str]],
     wrong: str,
 ) -> str:
-    """The reply about a fitting product: a purchase, or a mistake."""
     draw = random.Random(conversation.seed)
     chosen = list(wanted.options)
     others = [other for other, title, price in lines if not wanted.fits(title, price)]

@@ -181,7 +181,6 @@ class TextWorld(Environment):
 
 
 def _walked(machine: Any, way: Sequence[str]) -> str:
-    """The text after a reset and a way."""
     text, _ = machine.reset()
     for direction in way:
         text, *_ = machine.step(f"go {direction}")

@@ -61,7 +61,6 @@ def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) 
 
 
 def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], work: Work) -> None:
-    """Write the files and run the code, or the code of all requests in a kept process."""
     code, stdin, *contents = blobs
     named = dict(zip(header["files"], contents, strict=True))
     for name, content in (named if work.kept else {"main.py": code, **named}).items():

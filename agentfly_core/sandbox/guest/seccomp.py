@@ -9,6 +9,8 @@ import errno
 import os
 import platform
 import struct
+import tomllib
+from pathlib import Path
 
 from agentfly_core.sandbox.guest import kernel
 
@@ -22,42 +24,7 @@ _X32 = 0x40000000
 _NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, of time and cgroups too
 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_DENIED_EVERYWHERE = (
-    *(425, 426, 427),  # io_uring_setup, io_uring_enter, io_uring_register
-    # open_tree ... fspick, mount_setattr, open_tree_attr
-    *(428, 429, 430, 431, 432, 433, 442, 467),
-    *(438, 440, 443, 447),  # pidfd_getfd, process_madvise, quotactl_fd, memfd_secret
-)
-_DENIED = {
-    "x86_64": (
-        *(41, 101, 310, 311, 312),  # socket, ptrace, process_vm_readv, process_vm_writev, kcmp
-        *(165, 166, 155, 161, 272, 308),  # mount, umount2, pivot_root, chroot, unshare, setns
-        # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd
-        *(248, 249, 250, 321, 298, 323),
-        # kexec_load, kexec_file_load, init_, finit_, delete_module, reboot
-        *(246, 320, 175, 313, 176, 169),
-        # swapon, swapoff, acct, quotactl, syslog, personality, vhangup
-        *(167, 168, 163, 179, 103, 135, 153),
-        # name_to_handle_at, open_by_handle_at, fanotify_init, lookup_dcookie
-        *(303, 304, 300, 212),
-        # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
-        *(164, 227, 305, 159, 170, 171),
-        *(279, 256, 237, 238),  # move_pages, migrate_pages, mbind, set_mempolicy
-        *(319, 29, 68, 64, 240),  # memfd_create, shmget, msgget, semget, mq_open
-        *(172, 173, 154, 134, 136, 206),  # iopl, ioperm, modify_ldt, uselib, ustat, io_setup
-    ),
-    "aarch64": (
-        *(198, 117, 270, 271, 272),
-        *(40, 39, 41, 51, 97, 268),
-        *(217, 218, 219, 280, 241, 282),
-        *(104, 294, 105, 273, 106, 142),
-        *(224, 225, 89, 60, 116, 92, 58),
-        *(264, 265, 262, 18),
-        *(170, 112, 266, 171, 161, 162),
-        *(239, 238, 235, 237),
-        *(279, 194, 186, 190, 180, 0),
-    ),
-}
+_DENIED: dict[str, list[int]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 _SOCKETPAIR = {"x86_64": 53, "aarch64": 199}
 _PRLIMIT = {"x86_64": 302, "aarch64": 261}
 _CLONE3 = 435
@@ -69,8 +36,9 @@ def program() -> bytes:
     not_permitted, not_there = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     steps = [_step(_LOAD, _MACHINE), _step(_EQUAL, _MACHINES[machine], 1, 0), _step(_RETURN, _KILL)]
     steps += [_step(_LOAD, _NUMBER), *_when(_AT_LEAST, _X32, not_permitted)]
-    for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
-        steps += _when(_EQUAL, denied, not_permitted)
+    place = list(_MACHINES).index(machine)
+    for number in (numbers[place] for numbers in _DENIED.values() if len(numbers) > place):
+        steps += _when(_EQUAL, number, not_permitted)
     # its flags are in memory; the C library falls back to clone
     steps += _when(_EQUAL, _CLONE3, not_there)
     # halves of stream and seqpacket pairs stay connected; a half of a datagram (or raw) pair could
