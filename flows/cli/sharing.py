@@ -18,7 +18,6 @@ from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import WHERE, RunArg, StoreArg
 from flows.local import verification
 from flows.local.state_dirs import STATE, main_workspace
-from flows.local.terminal import VisibleConsole
 from flows.store import store_at
 
 RemoteUri = Annotated[
@@ -83,7 +82,8 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     run = run_named(store, run)
     into = main_workspace() / STATE / "verify" / run
     differences = verification.verify(store, run, into)
-    VisibleConsole().print(verification.table(differences))
+    for uri, difference in differences.items():
+        print(f"{uri} {difference or 'agrees'}")
     same = [*differences.values()].count("")
     print(f"{same} of {len(differences)} artifacts of {run} agree to the byte, see {into}.")
     return int(same < len(differences))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-
-from rich.table import Column, Table
 
 from agentfly_core.experiment.continuing import refuse_other_stages
 from agentfly_core.experiment.run_layout import summary_of
@@ -37,10 +34,14 @@ def verify(store: Store, name: str, into: Path) -> dict[str, str]:
     copy_origins(record, store, again)
     settings = (into / f"{record['experiment']}.yaml").resolve()  # JSON is YAML
     files.write_json(settings, {k: v for k, v in record["settings"].items() if k != "code"})
-    code = Path.cwd() if record["code"]["modules"] else _checkout(record, into)
-    site: dict[str, object] = {**record["site"]}
-    site = {k: v for k, v in site.items() if isinstance(v, int) or k in SAME_SITE}
-    child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site.items()}}
+    commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
+    is_here = record["code"]["modules"] or commit == revision()["commit"]
+    if not is_here and commit.isalnum() and not code.exists():
+        # without the commit git prints an error, and this folder is used
+        subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
+    code = code if code.exists() else Path.cwd()
+    site = [(k, v) for k, v in record["site"].items() if isinstance(v, int) or k in SAME_SITE]
+    child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site}}
     child["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
     child["PYTHONPATH"] = str(code)
     words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]
@@ -63,15 +64,6 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
         raise ValueError(f"{name} has other code of {names}: restore commit {commit}.")
 
 
-def _checkout(record: RunRecord, into: Path) -> Path:
-    """A worktree of the run's commit of AgentFly; this folder without that commit."""
-    commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
-    if commit != revision()["commit"] and commit.isalnum() and not code.exists():
-        # without the commit git prints an error, and this folder is used
-        subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
-    return code if code.exists() else Path.cwd()
-
-
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
     """Compare a run's artifacts but learner states in two stores: by uri, the difference or ""."""
     folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
@@ -84,13 +76,5 @@ def _difference(first: Artifact | None, second: Artifact) -> str:
     if first is None:
         return "is not in the first store"
     old, new = ({n: e["sha256"] for n, e in a.manifest["files"].items()} for a in (first, second))
-    other = sorted(name for name, _ in old.items() ^ new.items() if name not in OUTSIDE_DIGEST)
-    return f"differs in {', '.join(dict.fromkeys(other))}" if other else ""
-
-
-def table(differences: Mapping[str, str]) -> Table:
-    """A row for each artifact with its difference."""
-    rows = Table(Column("artifact", overflow="fold"), "trained again, it", show_edge=False)
-    for uri, difference in differences.items():
-        rows.add_row(uri, difference or "agrees")
-    return rows
+    other = sorted({name for name, _ in old.items() ^ new.items()} - OUTSIDE_DIGEST)
+    return f"differs in {', '.join(other)}" if other else ""
