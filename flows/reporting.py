@@ -121,7 +121,8 @@ def report_stage(
         mlflow = MlflowRun(place, experiment.name, name, hashing.digest(uid), _now())
         mlflow.tags({"agentfly.stage": stage, "agentfly.policy": policy})
         syncs.send_settings(experiment, mlflow)
-        syncs.send_dataset(experiment, data, version, mlflow)
+        uri = f"{experiment.store.uri}/{data.uri}"
+        mlflow.dataset(experiment.name, uri, data.digest, version)
         syncs.send_stages(stages, experiment.store, mlflow)
         if evaluation:
             syncs.send_evaluation(evaluation, 0, mlflow)

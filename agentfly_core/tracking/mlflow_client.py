@@ -164,20 +164,19 @@ class MlflowRun:
         from mlflow.entities import Param
 
         longest = foreign_names.LONGEST_PARAMETER
-        params = [Param(mlflow_key(n), _cut(str(v), longest)) for n, v in values.items()]
-        self._log("params", [p for p in params if p.key not in self._params])
-        self._params = {p.key: p.value for p in params} | self._params
-        changed = [p for p in params if self._params[p.key] != p.value]
-        self.tags({f"agentfly.continued.{p.key}": p.value for p in changed})
+        params = {mlflow_key(n): mlflow_text(redact(str(v)), longest) for n, v in values.items()}
+        self._log("params", [Param(n, v) for n, v in params.items() if n not in self._params])
+        self._params = params | self._params
+        changed = {name: v for name, v in params.items() if self._params[name] != v}
+        self.tags({f"agentfly.continued.{name}": v for name, v in changed.items()})
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags that MLflow lacks or has with another value."""
         from mlflow.entities import RunTag
 
-        longest = foreign_names.LONGEST_TAG
-        tags = [RunTag(mlflow_key(n), _cut(value, longest)) for n, value in values.items()]
-        self._log("tags", [tag for tag in tags if self._tags.get(tag.key, "") != tag.value])
-        self._tags |= {tag.key: tag.value for tag in tags}
+        tags = _tags(values)
+        self._log("tags", [RunTag(n, v) for n, v in tags.items() if self._tags.get(n, "") != v])
+        self._tags |= tags
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
         """Log metrics measured at `time_ms` (milliseconds since 1970)."""
@@ -185,8 +184,11 @@ class MlflowRun:
 
         self._log("metrics", [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
 
-    def dataset(self, name: str, uri: str, digest: str) -> None:
-        """Log the dataset as an input; MLflow keeps 36 digits of the digest, a tag all of them."""
+    def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
+        """Log the dataset as an input, and DVC's version of it.
+
+        MLflow keeps 36 digits of the digest, a tag of the input all of them.
+        """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         name = mlflow_text(name, foreign_names.LONGEST_KEY)
@@ -194,6 +196,7 @@ class MlflowRun:
         tags = [InputTag("mlflow.data.context", "training"), InputTag("agentfly.digest", digest)]
         with self._attempt(f"the dataset {name}"):
             self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+        self.tags({"agentfly.dvc_dataset": version})
 
     def table(self, name: str, step: int, frame: pd.DataFrame) -> None:
         """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
@@ -211,9 +214,7 @@ class MlflowRun:
         """
         from mlflow.exceptions import MlflowException
 
-        client, model = self.client, foreign_names.mlflow_model(model)
-        longest = foreign_names.LONGEST_TAG
-        tags = {mlflow_key(n): mlflow_text(text, longest) for n, text in lineage.items()}
+        client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
         all_versions = client.search_model_versions(f"name = '{model}'", order_by=newest_first)
         versions = [version for version in all_versions if DATASET in version.tags]
@@ -276,5 +277,6 @@ def _refused(name: str, error: Exception) -> None:
     warn_once(logger, f"MLflow refused {name} ({fault(error, 200)}).")
 
 
-def _cut(value: str, longest: int) -> str:
-    return mlflow_text(redact(value), longest)
+def _tags(values: Mapping[str, str]) -> dict[str, str]:
+    longest = foreign_names.LONGEST_TAG
+    return {mlflow_key(n): mlflow_text(redact(value), longest) for n, value in values.items()}

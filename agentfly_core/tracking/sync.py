@@ -37,12 +37,6 @@ def send_settings(experiment: Experiment, mlflow: MlflowRun) -> None:
     mlflow.tags({"agentfly.settings_digest": settings.digest, "agentfly.code_digest": code})
 
 
-def send_dataset(experiment: Experiment, data: Pointer, version: str, mlflow: MlflowRun) -> None:
-    """Send the dataset, and DVC's version of it."""
-    mlflow.dataset(experiment.name, f"{experiment.store.uri}/{data.uri}", data.digest)
-    mlflow.tags({"agentfly.dvc_dataset": version})
-
-
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
     """Send the seconds of stages, and what their rounds measured: `warm_start/train/loss`."""
     for stage, artifacts in stages.items():
@@ -92,7 +86,8 @@ class _Sender:
     def start(self) -> None:
         """Send the stages before the first step; raises FileNotFoundError until all have ended."""
         run, data, step = self.run, self.data, self.run.settings.start_step
-        send_dataset(run.experiment, data, run.record["dataset_version"], self.mlflow)
+        uri, version = f"{run.store.uri}/{data.uri}", run.record["dataset_version"]
+        self.mlflow.dataset(run.experiment.name, uri, data.digest, version)
         start = run.start
         send_stages(stages_before(run.store, run.name), run.store, self.mlflow)
         self.judged(start, "test", step)

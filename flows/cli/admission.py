@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from flows.local.terminal import VisibleConsole
@@ -36,9 +35,8 @@ def admit(
     os.environ.setdefault("DS_ACCELERATOR", site.device)
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch, console.status(model):
         for proof in admission.admit(model, dtype, site, Path(scratch)):
-            line = Table.grid(Column(width=4), Column(width=26), Column())
-            line.add_row("ok" if proof.passed else "NO", proof.name, proof.detail)
-            console.print(line)
+            mark = "ok" if proof.passed else "NO"
+            console.print(f"{mark:<4}{proof.name:<26}{proof.detail}", soft_wrap=True)
             admitted = admitted and proof.passed
     console.print(f"{model} {'can' if admitted else 'cannot'} be trained on this machine.")
     return 0 if admitted else 1

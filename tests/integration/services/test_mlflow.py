@@ -49,7 +49,7 @@ def version(digest: str, success: float, data: str = "ab") -> dict[str, str]:
 def send_a_run(mlflow: MlflowRun) -> None:
     mlflow.settings({"update.learning_rate": 3e-4, "steps": 2})
     mlflow.tags({"agentfly.settings_digest": "1f2e3d4c"})
-    mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32)
+    mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "none: not wanted")
     for step in (1, 2):
         mlflow.points({"rollout/reward": step / 10}, step, TIME + step)
         frame = pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]})

@@ -64,7 +64,7 @@ class Sent:
     def settings(self, values: object) -> None:
         pass
 
-    def dataset(self, name: str, uri: str, digest: str) -> None:
+    def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
         pass
 
     def steps_of(self, name: str) -> list[int]:
@@ -188,10 +188,10 @@ def test_a_refusing_artifact_store_holds_back_no_metric(caplog: pytest.LogCaptur
         raise ConnectionRefusedError
 
     mlflow: Any = MlflowRun.__new__(MlflowRun)
-    mlflow.run_id = "5f0e"
+    mlflow.run_id, mlflow.tags = "5f0e", lambda _: None
     mlflow.client = SimpleNamespace(log_inputs=refuse, get_run=lambda _: None)
-    mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c")
+    mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "none: not wanted")
     assert caplog.messages == ["MLflow refused the dataset shop (PermissionError: 403)."]
     mlflow.client.get_run = gone
     with pytest.raises(ConnectionRefusedError):
-        mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c")
+        mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "none: not wanted")
