@@ -45,6 +45,7 @@ class AuthorCall:
     @property
     def left(self) -> float:
         """Seconds left."""
+        # the time for which the loop was held since this call began, without this call's own part
         others = self._table.held - self._held_before - self._held
         return self._seconds - (time.monotonic() - self._begun - others)
 
@@ -138,6 +139,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
     except asyncio.CancelledError:
         call.cancelled = True
         task.cancel()
+        # authors' cleanup gets a moment; code that ignores cancellation must not block the episode
         await asyncio.wait([task], timeout=GRACE)
         raise
     finally:

@@ -62,6 +62,7 @@ class CallTable:
     def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
         """Record a call; returns its row."""
         row = self._free.pop() if self._free else self._new_row()
+        # the text first: a reader that sees its length must find all of it
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
         place = row * ROW + CALL.size
         self._memory[place : place + len(text)] = text

@@ -129,13 +129,16 @@ def _give_up(here: _Loop) -> None:
     """Use a new loop for later work; the old loop stops when the code that holds it returns."""
     with _turn:
         _loops.clear()
+        # calls of the old loop still write to the old table when they end
         call_table.renew()
+    # a loop that is held cannot be stopped from outside; it ends itself if it ever runs again
     here.loop.call_soon_threadsafe(here.loop.stop)
 
 
 def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
     here.answered = time.monotonic()  # the loop was not checked since the previous work
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
+    # polled, because the held loop cannot report on itself
     while not concurrent.futures.wait([future], TICK).done:
         here.require_answers()
         if _interrupted.is_set():

@@ -109,7 +109,10 @@ class _Shard(SamplerSession):
 
     def _decode_when_all_wait(self) -> None:
         self._waiting = [item for item in self._waiting if not item[1].done()]
+        # a timer would make the batch, and with it the bits of the result, depend on the machine's
+        # load
         if self._waiting and len(self._waiting) >= self._branches:
+            # the batch's order changes the last bits of a product, so it must not depend on arrival
             self._waiting.sort(
                 key=lambda one: (*one[0].conversation.order, one[0].conversation.seed)
             )

@@ -49,8 +49,11 @@ class VLLM:
             self.service.wait(partial(_healthy, server), PATIENCE)
             if self.takes_turns:
                 server.post("/wake_up")
+            # a resumed run often finds its policy loaded
             if _label(server) == label:
                 return
+            # a load that breaks off keeps this label, so that `shard` refuses the half-loaded
+            # weights
             server.post("/update_weight_version", json={"new_version": LOADING})
             if base is not None:
                 adapter = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
@@ -60,9 +63,12 @@ class VLLM:
                 if any(model["id"] == ADAPTER for model in models):
                     server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
                 server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
+            # cached keys and values belong to the old weights; vLLM refuses while requests still run
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )
+            # labelled only after the probe: vLLM has kept old output projections after a reload
+            # without a word
             self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
 
@@ -148,6 +154,8 @@ class _Shard(SamplerSession):
         if choice["finish_reason"] not in ("stop", "length"):
             raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
         versions = choice["weight_versions"]
+        # a server that restarted in the middle has the weights of its start, and its replies look
+        # fine
         if [span["version"] for span in versions] != [self.label]:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])

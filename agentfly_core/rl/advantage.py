@@ -47,6 +47,7 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
     by_turn = turn.argsort(stable=True)
     in_time = by_turn[line[by_turn].argsort(stable=True)]
     column = torch.empty_like(line)
+    # `line` is sorted, so searchsorted gives the index of its trajectory's first token
     column[in_time] = torch.arange(len(line)) - torch.searchsorted(line, line)
     longest = int(column.max()) + 1 if len(column) else 0
     turns = torch.full((trajectories, longest), -1)
@@ -56,6 +57,7 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 def first_of_turns(turns: Tensor) -> Tensor:
     """Mask of the first tokens of turns, from `Sequences.turns`."""
+    # -1 is no turn, so the first column always begins one
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
@@ -120,4 +122,5 @@ def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
     """Less the mean of `over`, by default their own, over its unbiased standard deviation."""
     over = values if over is None else over
+    # the unbiased deviation and the 1e-6 of verl's GRPO; TRL adds 1e-4
     return centred(values, over) / (over.std() + 1e-6)

@@ -147,6 +147,8 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
             tokens[row, start:end] = span.tokens
             turn[row, start:end] = number
             if isinstance(span, Sampled):
+                # given tokens keep log-probability 0 and are outside the mask, so that no loss can
+                # touch them
                 sampled[row, start:end] = True
                 logprobs[row, start:end] = span.logprobs
                 temperatures[row, start:end] = own or temperature
@@ -158,6 +160,7 @@ def predictors(sampled: Tensor) -> Tensor:
 
     `outputs[predictors(sampled)]` and `tokens[sampled]` are aligned.
     """
+    # the output at column t predicts the token at t + 1
     return torch.nn.functional.pad(sampled[:, 1:], (0, 1))
 
 
@@ -185,6 +188,8 @@ def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[T
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]
+    # dealt out in turn, so that each rank has rows of all lengths; rows of similar length share a
+    # micro-batch and waste little padding
     for rank, share in enumerate(shares):
         left = order[rank::ranks]
         while len(left):
@@ -192,4 +197,5 @@ def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[T
             share.append(left[:take])
             left = left[take:]
     count = max(len(share) for share in shares)
+    # collective operations wait for every rank, so all need the same number of passes
     return [share + [order[:0]] * (count - len(share)) for share in shares]

@@ -39,6 +39,7 @@ class SequenceTIS(Section):
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
+        # padding and given tokens have equal log-probabilities on both sides and add 0
         total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
         weight = log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
         return _weights(weight.clamp(max=self.cap), weight > self.cap)

@@ -85,6 +85,8 @@ class LossKL(NoKL):
         return replace(needs, reference=self.reference, trains_all_rows=True)
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        # here the gradient flows through the estimate; in `RewardKL` it is a constant of the old
+        # policy
         estimate = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
         metrics = {**losses.metrics, "train/kl_reference": estimate.detach()}
         return TokenLosses(losses.tokens + self.weight * estimate, metrics)
@@ -141,6 +143,7 @@ class AdaptiveKL(RewardKL):
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})
+        # clipped, so that one step with an outlier does not move the weight far
         beyond = min(max(before["train/kl_reference"] / self.target - 1, -0.2), 0.2)
         factor = 1 + beyond * before["train/trajectories"] / self.horizon
         return self.model_copy(update={"weight": weight * factor})

@@ -51,6 +51,7 @@ class Outcomes:
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):
+            # an episode with many instances of a speaker must not outweigh the others in the mean
             _, episode = torch.unique(self.episodes[group], return_inverse=True)
             sizes = torch.bincount(episode)
             means = [
@@ -93,6 +94,7 @@ def outcomes(
         # the environment's state key, or else the newly read messages
         states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
     return Outcomes(
+        # float64, because advantages compare rewards for equality, and weighted sums round
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         parts={name: torch.tensor(part, dtype=torch.float64) for name, part in parts.items()},
@@ -127,10 +129,13 @@ def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
             f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token."
         )
     if trained := [i for i in spoken if trajectory.trains(trajectory.turns[i])]:
+        # an untrained turn has no column in the batch; its reward follows from the trained turn
+        # before it
         for greedy in [i for i in spoken if i not in trained]:
             before = max((i for i in trained if i < greedy), default=trained[0])
             rewards[before] += rewards[greedy]
             rewards[greedy] = 0.0
+        # the rewards that are given at the end of the episode
         rewards[trained[-1]] += earned(score) - sum(rewards)
     return rewards
 

@@ -73,6 +73,8 @@ class Clip(_PolicyLoss):
         loss = torch.maximum(free, -estimate * rho.clamp(1.0 - self.low, 1.0 + self.high))
         clipped = loss > free
         if self.dual is not None:
+            # for A < 0 the maximum of the clipped objective is unbounded in rho; dual clipping caps
+            # it
             bound = -estimate * self.dual
             over = (estimate < 0) & (loss > bound)
             loss, clipped = torch.where(over, bound, loss), clipped | over
@@ -110,6 +112,8 @@ class GSPO(_PolicyLoss):
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
+        # the value is exp(mean); the two log-probabilities cancel in the value but give the token's
+        # own gradient
         s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
         free = -batch.advantages * s
         loss = torch.maximum(free, -batch.advantages * s.clamp(1.0 - self.low, 1.0 + self.high))
@@ -141,6 +145,7 @@ class SAPO(_PolicyLoss):
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp()
         tau = torch.where(batch.advantages > 0, self.tau, self.tau_bad)
         gate = torch.sigmoid(tau * (rho - 1))
+        # d/drho of the gate is tau g (1 - g); the factor 4 / tau makes it 1 at rho = 1
         slope = (4 * gate * (1 - gate)).detach()
         return TokenLosses(-batch.advantages * gate * 4 / tau, {"train/gate": slope})
 

@@ -41,9 +41,11 @@ class RejectionSampling:
         for episode in episodes:
             turns = [turn for trajectory in episode for turn in trajectory.turns]
             sampled = tuple(span.tokens for turn in turns for span in turn.sampled)
+            # equal tokens teach the same twice; the best and latest copy stays
             problems[episode[0].problem.id].setdefault(sampled, episode)
         best = [[*different.values()][: self.best] for different in problems.values()]
         ranked = [item for of_problem in best for item in enumerate(of_problem)]
+        # one of each problem before a second of any: easy problems have most good episodes
         ranked.sort(key=lambda item: (item[0], item[1][0].seed))
         chosen = [trajectory for _, episode in ranked[:most] for trajectory in episode]
         return [replace(trajectory, role="demonstration") for trajectory in chosen]

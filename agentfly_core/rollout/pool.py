@@ -87,6 +87,7 @@ class Pool:
         idle = [number for number, place in enumerate(self._places) if isinstance(place, Instance)]
         empty = [number for number, place in enumerate(self._places) if place is None]
         missing = max(0, count - self._limit.limit + len(empty))
+        # places are taken from the right, so the warmed ones have to be the rightmost
         for number in idle + empty[::-1][:missing]:
             self._places[number] = asyncio.create_task(self._warm(self._places[number], seconds))
 
@@ -94,6 +95,8 @@ class Pool:
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
         """An environment that was reset for `problem`; see ResourceManager.lease."""
         place = await self._take(seconds)
+        # a task of its own: a cancelled episode must not leave a half-started environment without
+        # an owner
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
@@ -105,6 +108,8 @@ class Pool:
             yield instance.environment
             well = True
         finally:
+            # shielded: the deadline of an episode often comes while its environments are being
+            # returned
             await asyncio.shield(self._back(instance, well))
 
     def expire(self, environment: Environment) -> None:
@@ -191,6 +196,8 @@ class Pool:
             instance = None
         if instance is None:
             instance = await self._started(seconds)
+            # a used instance that fails its reset is replaced once; a fresh one that fails is the
+            # service's fault
             if wrong := await self._wrong_reset(instance, problem, seconds):
                 await self._end(instance)
                 raise ServiceFailure(
@@ -249,6 +256,7 @@ class Pool:
     async def _kept(self, instance: Instance) -> bool:
         """Whether it may be lent again; if not, it is closed."""
         kept, healthy = False, instance.environment.healthy
+        # a call that ran past its limit may still use a spoilt environment
         if not self._is_worn(instance) and not instance.environment.spoilt:
             try:
                 kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))

@@ -41,6 +41,7 @@ class ResourceManager:
 
     async def __aenter__(self) -> ResourceManager:
         if self._pools:
+            # children of a killed run may still hold ports and files that new environments need
             await asyncio.to_thread(child_process.sweep)
         return self
 

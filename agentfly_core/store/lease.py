@@ -20,6 +20,7 @@ from agentfly_core.system.process import Owner
 if TYPE_CHECKING:
     from agentfly_core.store.object_storage import Remote
 
+# Several renewals fit into EXPIRY: a slow upload or two failed renewals do not lose the run.
 HEARTBEAT = 20.0
 EXPIRY = 120.0
 LOOK = 5.0
@@ -130,10 +131,13 @@ class Lease:
         """
         first = lock = self.look()
         while not lock.free:
+            # a changed tag is a renewal, so the owner lives
             if lock.sure or lock.tag != first.tag:
                 raise locked(self._run, in_words(lock.owner))
             seen = (self.address, lock.tag)
             if seen not in _since:
+                # age is measured by the observer's monotonic clock: clocks of machines and storage
+                # may differ
                 _since[seen] = self.clock.now()
                 logger.warning(
                     "The run %r is held by %s, which may be dead. Watching its lock for up to %g "
@@ -154,6 +158,7 @@ class Lease:
     def take(self) -> Owner | None:
         """Create or take over the lock; raises Locked."""
         lock = self.awaited()
+        # a conditional write on the tag just read: of two candidates only one succeeds
         self.fence = lock.fence + 1
         text, remote, tag = self._text(released=False), self.remote, lock.tag
         taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)

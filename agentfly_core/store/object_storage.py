@@ -95,6 +95,8 @@ class Remote:
     def tagged(self, uri: str) -> tuple[str, str] | None:
         """An object's text and tag, or None; invalid UTF-8 becomes U+FFFD."""
         with suppress(FileNotFoundError), self.asking("read", uri):
+            # the tag before the text: a write between the two makes the later conditional write
+            # fail, while the other order would overwrite an unread version
             tag = str(self.fs.info(self.path(uri))["ETag"])
             return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
         return None
@@ -104,6 +106,7 @@ class Remote:
         bucket, _, key = self.path(uri).partition("/")
         with self.asking("read", uri):
             response = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+        # both times are of the store: this machine's clock may be wrong
         now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
         return float((now - response["LastModified"]).total_seconds())
 
@@ -126,6 +129,8 @@ class Remote:
         """Remove a folder, `first` first."""
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))
+        # the manifest goes first, so that a removal that breaks off leaves no complete-looking
+        # artifact
         for path in sorted(paths, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
             with self.asking("remove", path.removeprefix(self.path(""))):

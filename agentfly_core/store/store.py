@@ -105,10 +105,14 @@ class Store:
                 (folder / MANIFEST).write_text(sealed, encoding="utf-8")
                 # at once, since each wait for the disk takes 4 ms
                 list(threads.map(files.sync, [*folder.rglob("*"), folder]))
+            # a rename is atomic, and everything below was synced: a power cut leaves all of it or
+            # nothing
             _move(folder, path, target.key)
             if written := manifest_in(path):
                 _opened[path] = digest_of(written)
         if self.remote:
+            # the manifest last: an upload that breaks off leaves files that no reader takes for an
+            # artifact
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
@@ -160,6 +164,8 @@ class Store:
         """Remove files of this pattern from a published artifact; returns whether it had any."""
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
+        # first the manifest: killed here, the files are superfluous, while the other order looks
+        # damaged
         self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
         for name in stripped:
             self.remove(f"{uri}/{name}")
@@ -167,6 +173,7 @@ class Store:
 
     def _checked(self, pointer: Pointer) -> Path:
         folder = self.path(pointer.uri)
+        # hashing gigabytes of weights at each use would dominate a step
         if _opened.get(folder) == pointer.digest:
             return folder
         try:
@@ -200,6 +207,7 @@ class Store:
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
         written = self._content(f"{pointer.uri}/{name}", entry["size"])
+        # one small file is checked alone, without downloading or hashing the artifact
         if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
             raise Damaged(mismatch(f"{self.uri}/{pointer.uri}/{name}"))
         return json.loads(written)

@@ -38,6 +38,7 @@ class Mailbox:
             raise RuntimeError("The event loop is closed.")
         with self._turn:
             self._posted.append((context or copy_context(), callback))
+            # each wake-up is a write to the loop's pipe; thousands of results at once need only one
             first = len(self._posted) == 1
         if first:
             self._loop.call_soon_threadsafe(self._deliver)

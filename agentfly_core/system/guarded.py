@@ -81,6 +81,8 @@ class GuardedProcess:
                 stdout=output,
                 stderr=output,
                 pass_fds=numbers,
+                # Ctrl-C in a terminal reaches the whole group; the child is ended by its owner in
+                # order instead
                 start_new_session=True,
                 env={**for_children(), **env},
             )
@@ -97,6 +99,7 @@ class GuardedProcess:
     def kill(self) -> None:
         """Make the guardian kill the process; callable from any thread."""
         assert self._guardian.stdin is not None
+        # also happens when this process is killed: the kernel closes its pipes
         self._guardian.stdin.close()
 
     def cause(self) -> str:

@@ -79,6 +79,8 @@ def main() -> None:
     try:
         with suppress(ProcessLookupError):
             owner = os.pidfd_open(options.owner)
+            # the owner may have died before pidfd_open, and its id may belong to another process
+            # now
             if os.getppid() == options.owner:
                 _keep_alive(options, [options.lifeline, owner])
     finally:
@@ -91,6 +93,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
     starts, code = 0, None
     while starts <= options.restarts:
         starts += 1
+        # binding fails while the socket file of the dead child exists
         Path(options.address).unlink(missing_ok=True)
         ChildState(options.log, os.getpid(), starts).write(options.address)
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
@@ -108,6 +111,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
     ChildState(options.log, os.getpid(), starts, code).write(options.address)
+    # the state file must outlive the child, so that the owner can read why it is gone
     select.select(ends, [], [])
 
 
@@ -125,6 +129,7 @@ def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
 
 def kill_descendants() -> None:
     """SIGKILL all descendants, repeatedly."""
+    # again and again: a dying process may fork between the listing and the kill
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with suppress(psutil.NoSuchProcess):

@@ -175,6 +175,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
             )
+    # the step counts scale AdamW's bias correction; with 0 the first resumed step would be too
+    # large
     _set_steps(engine, state["optimizer_steps"])
 
 

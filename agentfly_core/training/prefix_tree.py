@@ -58,11 +58,15 @@ class PrefixTrees:
     @property
     def attends(self) -> Tensor:
         """The attention mask: a token attends to itself and its ancestors; bool [trees, N, N]."""
+        # preorder puts ancestors before a token, and a token is a descendant of an earlier one
+        # exactly if it comes before that one's end
         node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def within(self, window: int) -> Tensor:
         """The attention mask of a sliding window over a token's own row; bool [trees, N, N]."""
+        # depth, not place in the tree: tokens of other branches lie between a token and its
+        # ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
@@ -108,6 +112,8 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         shorter = min(len(before), len(row))
         common = next((place for place, (one, other) in pairs if one != other), shorter)
         before, added = row, len(row) - common
+        # masked attention over a tree costs (size + added)^2, separate rows cost the sum of their
+        # squares
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
         if common >= added and size + added <= limit and cheap:
             branch = np.concatenate(
@@ -131,6 +137,7 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     for row, (number, branch) in enumerate(branches):
         merged[number, branch] = rows[row, : len(branch)]
         depths[number, branch] = np.arange(len(branch))
+        # branches come in preorder, so the last one to pass through a token sets its final end
         ends[number, branch] = branch[-1] + 1
         places[row, : len(branch)] = branch + number * width
     return PrefixTrees(*map(torch.from_numpy, (merged, depths, ends, places)))

@@ -61,6 +61,8 @@ class Updater:
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
+        # the steps are drawn before advantages, because the number of steps decides which signals
+        # are needed
         steps = mini_batches(self.job, members)
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
@@ -116,7 +118,10 @@ class Updater:
     def _step(self, batch: RolloutBatch) -> None:
         """Take an optimizer step; rows without a gradient are measured without a backward pass."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
+        # weights are computed for the whole step before it is split: a mean over tokens must not
+        # depend on how rows fall into micro-batches and ranks
         new_logprobs = torch.zeros_like(batch.rollout_logprobs)
+        # equal rewards in a group give advantages of exactly 0; such rows need no backward pass
         teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
         with torch.no_grad():
             for rows, micro, trees in self._micro_batches(batch, ~teaching):
@@ -128,6 +133,8 @@ class Updater:
             step_loss += loss.item()
             with self._clock("time/backward"):
                 self.engine.set_gradient_accumulation_boundary(number == len(parts))
+                # DeepSpeed averages gradients over ranks; the weights already contain the mean over
+                # all ranks, so the product restores the sum
                 self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(new_logprobs), batch)
@@ -156,6 +163,8 @@ class Updater:
         learned = torch.full_like(entropy, float(torch.is_grad_enabled()))
         metrics = {"train/entropy": entropy, "train/learned_share": learned, **loss.metrics}
         if self.algorithm.needs.old_logprobs:
+            # k3 is never negative and has less variance than k1, which matters for a metric of few
+            # tokens
             metrics["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
         counted = micro.sampled & loss.total.isfinite()
         for name, value in metrics.items():
@@ -191,6 +200,7 @@ class Updater:
                     shortest, sampled=nothing.bool(), advantages=nothing, weight=nothing
                 )
             trees = None
+            # if no two rows share a prefix, plain rows need no N x N mask
             if len(mine) > len(picked):
                 trees = flatten(micro.tokens, picked).to(self.engine.device)
             yield mine, micro.to(self.engine.device), trees
@@ -202,6 +212,7 @@ class Updater:
     def _clock(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
+        # GPU kernels run asynchronously; without it their time would be counted in the next section
         get_accelerator().synchronize()
         self.seconds[name] += time.perf_counter() - started
 

@@ -145,6 +145,7 @@ def judge(
         compare_goal(*datasets[name], f"dataset/{name}", margin=dataset.margin)
         for name, dataset in settings.datasets.items()
     ]
+    # pairs without filled-in failures: an outage of a service is no evidence that a policy is worse
     worse = compared(reversed_pairs, GOAL, 0.0).held
     return Verdict((compared(both, GOAL, 0.0), *guards, *elsewhere), worse)
 
@@ -230,8 +231,10 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
     # the mean of the tokens is their cost, so they are compared without logarithms
     unit = champion or 1.0 if outcome == TOKENS else 1.0
+    # for these less is better
     sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS, UNSCORED) else 1.0
     differences = [sign * (new - old) / unit for old, new in values]
+    # `lower_bound` pads with this range: many equal differences alone would have no spread
     reach = (max(map(max, values)) - min(map(min, values))) / unit
     return Comparison(
         outcome,
