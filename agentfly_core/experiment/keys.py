@@ -126,6 +126,7 @@ class StageKeys:
         """The policy after warm start round 1, 2, ..."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
+        # shared prefixes change the last bits of gradients, so they belong to the key
         target = self._shared("warm_start", reads, inputs, self.settings.update.share_prefixes)
         return ArtifactKey(
             f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
@@ -157,6 +158,7 @@ class StageKeys:
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
+        # the shard size is an input: a batch with other episodes changes the last bits of replies
         stages, size = StageKeys(self.settings.of_data), self.settings.rollout.shard
         target = stages._shared("evaluate", reads, inputs, size)
         uri, key = shard_uri(f"{target.uri}/{split}", shard), digest([target.key, split, shard])
@@ -188,6 +190,7 @@ class StageKeys:
         """The policy that step 1, 2, ... publishes; `reference` belongs to the KL penalty."""
         inputs = {"policy": policy.digest, "scored": scored.digest}
         inputs |= {"reference": reference.digest} if reference else {}
+        # a fork with a fresh optimizer computes other weights from the same inputs
         is_fresh = self.settings.fork and not self.settings.inherits_learner
         key = self._key("update", UPDATE, inputs, step, *(["fresh"] if is_fresh else []))
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)

@@ -63,7 +63,7 @@ class VLLM:
                 if any(model["id"] == ADAPTER for model in models):
                     server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
                 server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
-            # cached keys and values belong to the old weights; vLLM refuses while requests still run
+            # the cache belongs to the old weights; vLLM refuses while requests still run
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )

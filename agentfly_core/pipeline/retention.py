@@ -83,6 +83,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
     kept = Kept(set(), set())
     for name in store.names("runs"):
         try:
+            # a damaged neighbour must not stop this run
             record = record_of(store, name)
         except Damaged as damage:
             logger.warning("%s Policies of %s that it needs may be removed.", damage, run)

@@ -117,6 +117,7 @@ class Run:
 
         Each ledger is read once.
         """
+        # later steps may not be scored yet when this one is played ahead, depending on speed
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
         for earlier in range(len(self._pass_rates) + 1, last + 1):
             self._pass_rates.append(ledger.pass_rates(self._scored(earlier)))

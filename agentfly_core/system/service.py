@@ -64,6 +64,7 @@ class Service:
             )
         folder = Path(self.address).parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # the services accept any request on their sockets; the folder's mode is their only guard
         if folder.stat().st_mode & 0o077:
             raise ValueError(f"Others can enter {folder}, expected mode 0700 to guard its sockets.")
         self.scratch.mkdir(mode=0o700, exist_ok=True)
@@ -91,8 +92,10 @@ class Service:
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
+        # the log may hold earlier runs
         lines = text[max(0, text.rfind(FIRST_START)) :].splitlines()
         printed = dict.fromkeys(PREFIX.sub("", line) for line in lines[:-TAIL])
+        # the cause is far above the end: vLLM's engine prints it, and its API server fails later
         causes = [line for line in printed if CAUSE.search(line)][-TAIL:]
         first = f"The {self.kind} service {what}. From {state.log}:"
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
@@ -164,11 +167,13 @@ def supervised(
             start_new_session=True,
             env={**for_children(), **env, **marks},
         )
+    # kept open only in the supervisor
     os.close(reading)
     try:
         yield service
     finally:
         os.close(writing)
+        # a supervisor that was killed itself leaves children and files behind
         if supervisor.wait(grace + LONGEST) != 0:
             end_users(service.scratch)
             clean(service.address)

@@ -84,6 +84,8 @@ class MlflowStore:
             new = Path(folder, path.name)
             _client(f"{scheme}:///{new}").search_experiments()
             with contextlib.suppress(FileExistsError):  # another process was faster
+                # a link fails if the file exists, while a rename would replace another process's
+                # database
                 os.link(new, path)
 
 
@@ -140,6 +142,8 @@ class MlflowRun:
         self.client = place.connect()
         artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
         try:
+            # created first and looked up after a refusal: of two processes that look first, both
+            # would create
             number = self.client.create_experiment(experiment, artifacts)
         except MlflowException:
             if (existing := self.client.get_experiment_by_name(experiment)) is None:

@@ -77,6 +77,7 @@ def keeper(state: Path) -> int:
     """
     path = state / LOCK
     with path.open("a") as lock:
+        # asking for a lock returns the holder's id without taking the lock; flock(2) cannot do that
         query = struct.pack(FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
         kind, *_, pid = struct.unpack(FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, query))
     if kind == fcntl.F_UNLCK:
@@ -146,6 +147,7 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
     # the password is for the project's own server, not for another program on its port
     prefect.wait(lambda: answers(api) and bool(own_api(state)))
     working = started(worker(own_api(state)))
+    # callbacks run in reverse order: flow runs end before the worker and the servers that they use
     stack.callback(end_flow_runs, working)
     deploy(state / LOG)
     for service in of_mlflow:

@@ -65,6 +65,7 @@ HELD_EXIT = 3
 
 def main(descriptor: int, calls: int) -> None:
     """Serve one session on a socket; `calls` is the memory for the table of calls."""
+    # Ctrl-C in a terminal reaches workers too; the session decides which work is cancelled
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
@@ -86,6 +87,8 @@ class _Session(logging.Handler):
 
     def __init__(self, line: socket.socket) -> None:
         super().__init__()
+        # programs that tools start would otherwise keep the connection open after this process's
+        # end
         line.set_inheritable(False)
         self._lines = Lines(line)
         self.messages, self._allowed = queue.Queue[ToWorker](), queue.Queue[Allowed]()
@@ -136,6 +139,7 @@ def _served(session: _Session) -> None:
     except LoopHeld as held:
         faulthandler.dump_traceback()
         session.send(GivenUp(held.how, (held.call,) if held.call else ()))
+        # a normal exit would wait for the thread of the held loop
         os._exit(HELD_EXIT)
     except Exception as error:  # raised again in the session
         session.send(_failed(error))
