@@ -199,18 +199,18 @@ class Settings(Section):
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Settings:
         for name, one in self.each.items():
-            if not one.rewards:
+            if not one.rewards and (self.steps or self.tasks):
                 raise ValueError(
                     f"{task_key(name, 'rewards')}: name at least one reward by its import path, "
-                    "with its weight"
+                    "with its weight; only a warm start alone (steps: 0) needs none"
                 )
             goal = one.evaluate.goal
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
                 key = task_key(name, "goal") if self.tasks else "evaluate.goal"
                 raise ValueError(
                     f"{key}: got {goal!r}, expected one of "
-                    f"{', '.join(one.rewards)}, or a further reward with weight 0 that combines "
-                    "them"
+                    f"{', '.join(one.rewards) or 'none'}, or a further reward with weight 0 that "
+                    "combines them"
                 )
         all_own = all(task.goal or task.rewards for task in self.tasks.values())
         if self.tasks and self.evaluate.goal and all_own:
@@ -314,8 +314,8 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """Import path of the reward that decides success; GOAL in a mixture."""
-        return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards))
+        """Import path of the reward that decides success; GOAL in a mixture, "" without rewards."""
+        return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
         """The settings of each tool, reward, kind of environment and of the agent."""

@@ -22,7 +22,7 @@ from agentfly_core.experiment.task import Task, import_tasks, together
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.problem_schedule import ProblemSchedule
-from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.interface import Algorithm
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -148,8 +148,11 @@ class Experiment:
     ) -> list[Scored]:
         """Score some of the episodes `among` all, each task's by its own rewards.
 
-        In a mixture a score also has the goal, by the name shared by all tasks.
+        In a mixture a score also has the goal, by the name shared by all tasks. Without rewards all
+        are Unscored.
         """
+        if not self.whole.rewards:
+            return [Scored(t.id, {}, (), Unscored("there are no rewards")) for t in trajectories]
         fresh = []
         for name, task in self.tasks.items():
             own = [t for t in trajectories if t.problem.task == name]

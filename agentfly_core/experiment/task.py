@@ -32,7 +32,8 @@ class Task:
     """A task with its parts: `Task(settings, agent, (calculator,), {exact: 1.0}, "exact", {})`.
 
     `settings` describe an experiment with this task alone. `rewards` maps rewards to weights,
-    `goal` names the reward that decides success, `limits` maps environments to limits.
+    `goal` names the reward that decides success ("" without rewards), `limits` maps environments to
+    limits.
     """
 
     settings: Settings
@@ -61,7 +62,8 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
             limits = limits_of(own.environments)
             refuse_misfits(tools, list(rewards.values()), limits)
             weights = {rewards[key]: part.weight for key, part in own.rewards.items()}
-            tasks[name] = Task(own, agent, tools, weights, rewards[own.goal].name, limits)
+            goal = rewards[own.goal].name if rewards else ""
+            tasks[name] = Task(own, agent, tools, weights, goal, limits)
     for part in settings.own_settings():
         part.completed()
     return tasks
@@ -110,8 +112,21 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the name in scores of `Settings.goal`; the tasks of a mixture share GOAL."""
+    """Return the name in scores of `Settings.goal`; the tasks of a mixture share GOAL.
+
+    Raises ValueError without rewards.
+    """
+    require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
+
+
+def require_rewards(goal: str) -> None:
+    """Raise ValueError for the goal of settings without rewards, ""."""
+    if not goal:
+        raise ValueError(
+            "The experiment has no rewards, which decide what is solved. Evaluate its policy by an "
+            "experiment with rewards: `agentfly evaluate EXPERIMENT --policy run:NAME`."
+        )
 
 
 def agent_of(part: AgentPart) -> Agent:

@@ -59,26 +59,25 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """Details of the evaluations `before` and `after`, beyond success on the test split, and the
-    `losses` of the rounds of a run that is a warm start alone.
+    """Held-out success before and after, which an experiment without rewards lacks; details of
+    these evaluations beyond the test split; `losses` of the rounds of a run that is a warm start
+    alone. An interval is `[low, high]`.
     """
 
+    success_before: float
+    success_after: float
+    interval_before: list[float]
+    interval_after: list[float]
     evaluations: dict[str, dict[str, JSON]]
     losses: list[dict[str, float]]
 
 
 class Summary(Details):
-    """summary.json: the result of a run. An interval is `[low, high]`. `seconds` are by stage, 0
-    for stages of another run.
-    """
+    """summary.json: the result of a run. `seconds` are by stage, 0 for stages of another run."""
 
     run: str
     experiment: str
     steps: int
-    success_before: float
-    success_after: float
-    interval_before: list[float]
-    interval_after: list[float]
     seconds: dict[str, float]
     policy_digest: str
     prefect_flow_run_ids: list[str]

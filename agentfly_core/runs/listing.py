@@ -87,7 +87,7 @@ class Listed:
             owner=owner,
             step=next(held, start),
             steps=steps,
-            success=summary["success_after"] if summary else None,
+            success=summary.get("success_after") if summary else None,
             command=show if summary else continuing(store, name, record),
             experiment=record["experiment"],
             created_ms=record["created_ms"],

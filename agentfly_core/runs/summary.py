@@ -204,8 +204,8 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
     return {k: Rate.of(each) for k, each in chances.items() if each}
 
 
-def summarise(run: Run, before: Evaluation, after: Evaluation) -> Summary:
-    """The content of summary.json.
+def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
+    """The content of summary.json; `evaluations` are before and after, or none without rewards.
 
     Stages and evaluations that ended before this run began are not counted in its seconds.
     """
@@ -218,24 +218,31 @@ def summarise(run: Run, before: Evaluation, after: Evaluation) -> Summary:
     }
     of_steps = ("rollout", "score", "update") if run.settings.own_steps else ()
     seconds |= {name: float(steps[f"time/{name}"].sum()) for name in of_steps}
-    seconds["evaluate"] = before.seconds_since(begun) + after.seconds_since(begun)
-    details = {"before": before.to_json(), "after": after.to_json()}
-    evaluations: Details = {"evaluations": details} if before.details or after.details else {}
+    seconds["evaluate"] = sum(one.seconds_since(begun) for one in evaluations)
+    details = _details(*evaluations) if evaluations else Details()
     if not run.settings.own_steps:
-        evaluations["losses"] = losses(run.store, made.get("warm_start", ()))
+        details["losses"] = losses(run.store, made.get("warm_start", ()))
     return {
         "run": run.name,
         "experiment": run.experiment.name,
         "steps": run.settings.steps,
+        **details,
+        "seconds": seconds,
+        "policy_digest": policy.digest,
+        "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
+    }
+
+
+def _details(before: Evaluation, after: Evaluation) -> Details:
+    success: Details = {
         "success_before": before.success,
         "success_after": after.success,
         "interval_before": list(before.interval),
         "interval_after": list(after.interval),
-        "seconds": seconds,
-        "policy_digest": after.policy,
-        "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
-        **evaluations,
     }
+    if before.details or after.details:
+        success["evaluations"] = {"before": before.to_json(), "after": after.to_json()}
+    return success
 
 
 def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:

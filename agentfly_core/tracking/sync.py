@@ -90,7 +90,8 @@ class _Sender:
         self.mlflow.dataset(run.experiment.name, uri, data.digest, version)
         start = run.start
         send_stages(stages_before(run.store, run.name), run.store, self.mlflow)
-        self.judged(start, "test", step)
+        if run.settings.goal:
+            self.judged(start, "test", step)
         self.mlflow.tags({SYNCED: str(step)})
 
     def step(self, step: int) -> None:
@@ -126,8 +127,11 @@ class _Sender:
     def end(self, summary: Summary) -> None:
         """Send the last evaluation, end the run, and register its policy as a model version."""
         run, policy = self.run, final_policy(self.run.store, self.run.name)
-        after = self.judged(policy, "test", run.settings.steps)
-        self.mlflow.finish("FINISHED", after.time_ms, summary)
+        ended, success = measured(run.store, policy).time_ms, {}
+        if run.settings.goal:
+            after = self.judged(policy, "test", run.settings.steps)
+            ended, success = after.time_ms, {SUCCESS: f"{after.success:.4f}"}
+        self.mlflow.finish("FINISHED", ended, summary)
         lineage = {
             "agentfly.run": run.name,
             "agentfly.experiment": run.experiment.name,
@@ -135,7 +139,7 @@ class _Sender:
             "agentfly.start_policy": run.start.digest,
             "agentfly.policy_uri": f"{run.store.uri}/{policy.uri}",
             DIGEST: policy.digest,
-            SUCCESS: f"{after.success:.4f}",
+            **success,
             DATASET: self.data.digest,
             **self.parents,
         }

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
+from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import preview
 from agentfly_core.runs import versioning
@@ -53,7 +54,7 @@ def evaluate(
             `agentfly train` with the same overrides creates
     """
     arguments = flow_arguments(target, overrides, where)
-    load_checked(arguments)
+    require_rewards(load_checked(arguments).settings.goal)
     with orchestrated("evaluate", typed.get, as_json):
         from flows.stages import evaluate as flow
 

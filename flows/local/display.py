@@ -126,18 +126,19 @@ def duration(seconds: float) -> str:
 def summary_page(summary: Summary, *links: str) -> str:
     """The end of a run in Markdown: held-out success before and after, and seconds by stage."""
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
-    success = [
-        (when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
-        for when, share, (low, high) in (
-            ("before", summary["success_before"], summary["interval_before"]),
-            ("after", summary["success_after"], summary["interval_after"]),
-        )
-    ]
-    title = f"**{summary['run']}: {steps} of {experiment}**"
-    titles = ("held-out success", "solved", "95 % interval")
-    sections = [title, table(titles, success)]
+    sections = [f"**{summary['run']}: {steps} of {experiment}**"]
     if losses := summary.get("losses"):
-        sections = [title, losses_table(losses), table(titles, success[1:])]
+        sections.append(losses_table(losses))
+    if "success_after" in summary:
+        success = [
+            (when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
+            for when, share, (low, high) in (
+                ("before", summary["success_before"], summary["interval_before"]),
+                ("after", summary["success_after"], summary["interval_after"]),
+            )
+        ]
+        titles = ("held-out success", "solved", "95 % interval")
+        sections.append(table(titles, success[1:] if losses else success))
     for when, evaluation in summary.get("evaluations", {}).items():
         sections += [when, rates_table(evaluation)]
     seconds = summary["seconds"]
@@ -234,12 +235,10 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 def next_commands(store: Store, run: str) -> list[str]:
     """Commands that use the policy of a finished warm start."""
-    what, overrides = experiment_of(known_run(store, run))
+    record = known_run(store, run)
+    what, overrides = experiment_of(record)
     policy = ("--policy", f"run:{run}")
-    commands = (
-        ("evaluate", what, *overrides, *policy),
-        ("play", what, *overrides, *policy),
-        ("export", f"run:{run}", "./policy"),
-        ("compare", run),
-    )
+    commands = [("play", what, *overrides, *policy), ("export", f"run:{run}", "./policy")]
+    if record["settings"]["rewards"]:  # evaluations need a goal
+        commands += [("evaluate", what, *overrides, *policy), ("compare", run)]
     return [in_store(store, "agentfly", *words) for words in commands]

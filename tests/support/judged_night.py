@@ -51,7 +51,7 @@ def played_night(
         for policy, answers in ((start, before), (end, after)):
             evaluated(experiment, policy, data, "test", answers)
         evaluations = [Evaluations(experiment).stored(p, "test", data) for p in (start, end)]
-        summary = summarise(run, evaluations[0], evaluations[1])
+        summary = summarise(run, end, evaluations)
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
     champion = Champion(RunPolicy(night, 0), start)

@@ -16,6 +16,7 @@ from typing import ParamSpec, TypeVar
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.checks import check_inputs, check_run
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop import loading
 from agentfly_core.pipeline.loop.evaluation import Evaluator
@@ -97,8 +98,9 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     """Evaluate a policy on the held-out test problems, unless the store has its evaluation.
 
     `policy` is as `--policy` of `agentfly evaluate`, by default the last one of the run that
-    `train` makes. Raises ValueError for a missing policy.
+    `train` makes. Raises ValueError for a missing policy, and without rewards.
     """
+    require_rewards(experiment.settings.goal)
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
     data, gpus = solvable.prepare(experiment), experiment.site.sampler_gpus
     with _holding(experiment.site, gpus, f"the evaluation of {policy or experiment.name}"):

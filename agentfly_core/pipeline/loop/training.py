@@ -27,7 +27,7 @@ from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Scored
 from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import before_steps
+from agentfly_core.runs.summary import Evaluation, before_steps
 from agentfly_core.store.artifact import Artifact, Pointer
 
 logger = logging.getLogger(__name__)
@@ -62,11 +62,14 @@ class Training:
             start = warm[-1] if warm else model
             made = before_steps(data, model, warm, run.parent)
             self.report(run)
-            before = evaluator.on_test(services.player, start, run.settings.start_step)
+            evaluations = list[Evaluation]()
+            if run.settings.goal:
+                evaluations += [evaluator.on_test(services.player, start, run.settings.start_step)]
             run.remember_start(start, made)
             policy, run = self.improved(services, start, data)
-            after = evaluator.on_test(services.player, policy, run.settings.steps)
-        summary = stages.finish(run, before, after)
+            if run.settings.goal:
+                evaluations += [evaluator.on_test(services.player, policy, run.settings.steps)]
+        summary = stages.finish(run, evaluations)
         self.report(run)
         return summary
 

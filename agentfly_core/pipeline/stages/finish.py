@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentfly_core.experiment import keys
@@ -16,10 +16,13 @@ from agentfly_core.runs.summary import Evaluation, run_ledger, summarise
 from agentfly_core.system.formats.json_value import as_json
 
 
-def finish(run: Run, before: Evaluation, after: Evaluation) -> Summary:
-    """Write the ledger and summary.json of a finished run; returns the summary."""
-    summary = summarise(run, before, after)
-    target = keys.ledger(run.name, final_policy(run.store, run.name))
+def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
+    """Write the ledger and summary.json of a finished run; returns the summary.
+
+    `evaluations` are before and after, or none without rewards.
+    """
+    policy = final_policy(run.store, run.name)
+    summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)
 
     def make(folder: Path) -> Mapping[str, float]:
         run_ledger(run.store, run.name, run.settings.own_steps).to_parquet(folder / ledger.FILE)

@@ -125,6 +125,7 @@ class LocalPlayer:
             blame,
         )
         rehearsed = shown.rehearse(here.resources)
-        check_rewards(rehearsed, self.experiment.scores(rehearsed, rehearsed), gates.unscored)
+        if self.experiment.whole.rewards:
+            check_rewards(rehearsed, self.experiment.scores(rehearsed, rehearsed), gates.unscored)
         shown.play(warm_start.episodes, folder, here.resources)
         return {}

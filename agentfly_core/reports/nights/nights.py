@@ -19,6 +19,7 @@ from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import finished_summary, record_of
 from agentfly_core.experiment.run_policies import policy_of
+from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.dataset import sizes_by_task
 from agentfly_core.records.problem_schedule import night_after
@@ -83,7 +84,10 @@ class Nights:
     approval: bool
 
     def run(self, tonight: str) -> Summary:
-        """Finish earlier nights or give them up, and play tonight's."""
+        """Finish earlier nights or give them up, and play tonight's; raises ValueError without
+        rewards.
+        """
+        require_rewards(self.experiment.settings.goal)
         for night in undone(self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)

@@ -2,6 +2,7 @@
 
 import shlex
 
+import pytest
 from safetensors.torch import load_file
 from torch import equal
 
@@ -25,29 +26,62 @@ def test_a_file_of_the_demonstrations_gives_their_weights(lives, tmp_path):
         assert all(equal(policies[1][key], weight) for key, weight in policies[0].items())
 
 
-def test_a_warm_start_alone_is_a_run_whose_policy_other_commands_take(lives, tmp_path):
+@pytest.fixture
+def sums(tmp_path):
+    """Settings of a warm start on a file of sums, some of them held out."""
     rows = [
         {"prompt": f"What is {n}+{n}?", "completion": str(2 * n), "answer": str(2 * n)}
         for n in range(10, 74)
     ]
     file = json_lines(tmp_path / "chats.jsonl", rows)
-    settings = (
+    return (
         f"data={{use: 'agentfly_core.datasets.files:files', train_file: '{file}', train: 48, "
         "validation: 0, test: 16}",
         f"warm_start={{demonstrations: 'file:{file}', rounds: 3, batch: 8}}",
     )
-    end = lives.run(tmp_path, *TRAIN, *settings, "steps=0")
-    assert end.code == 0, end.printed
-    losses = [one["held_out_loss"] for one in summary(tmp_path)["losses"]]
+
+
+def require_losses(folder, printed):
+    losses = [one["held_out_loss"] for one in summary(folder)["losses"]]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.5
-    assert f"{losses[-1]:.4f}" in end.printed
-    for word in ("evaluate", "play", "export", "compare"):
-        (line,) = [
-            line for line in end.printed.splitlines() if line.startswith(f"agentfly {word} ")
-        ]
-        used = lives.run(tmp_path, *shlex.split(line)[1:])
+    assert f"{losses[-1]:.4f}" in printed
+
+
+def run_printed(lives, folder, printed):
+    """Run the commands that the end of a warm start prints; returns their names."""
+    lines = [line for line in printed.splitlines() if line.startswith("agentfly ")]
+    for line in lines:
+        used = lives.run(folder, *shlex.split(line)[1:])
         assert used.code == 0, used.printed
-    end = lives.run(tmp_path, *TRAIN, *settings, "steps=1")
+    return [line.split()[1] for line in lines]
+
+
+def test_a_warm_start_alone_is_a_run_whose_policy_other_commands_take(lives, tmp_path, sums):
+    end = lives.run(tmp_path, *TRAIN, *sums, "steps=0")
+    assert end.code == 0, end.printed
+    require_losses(tmp_path, end.printed)
+    assert run_printed(lives, tmp_path, end.printed) == ["play", "export", "evaluate", "compare"]
+    end = lives.run(tmp_path, *TRAIN, *sums, "steps=1")
     assert end.code == 0, end.printed
     assert "step 1/1" in end.printed
+
+
+def test_a_warm_start_alone_needs_no_reward(lives, tmp_path, sums):
+    without = (*sums, "rewards={}", "evaluate.goal=''")
+    end = lives.run(tmp_path, *TRAIN, *without, "steps=0")
+    assert end.code == 0, end.printed
+    require_losses(tmp_path, end.printed)
+    assert "success" not in end.printed
+    assert run_printed(lives, tmp_path, end.printed) == ["play", "export"]
+    again = lives.run(tmp_path, *TRAIN, *without, "steps=0")
+    assert again.code == 0, again.printed
+    for command in (("evaluate", TINY, *without, "steps=0"), ("compare", "demo")):
+        refused = lives.run(tmp_path, *command)
+        assert refused.code == 2
+        assert "The experiment has no rewards, which decide what is solved." in refused.printed
+    with_rewards = ("evaluate", TINY, sums[0], "--policy", "run:demo")
+    judged = lives.run(tmp_path, *with_rewards)
+    assert judged.code == 0, judged.printed
+    later = lives.run(tmp_path, *TRAIN, *without, "steps=1")
+    assert "rewards: name at least one reward by its import path" in later.printed

@@ -75,9 +75,9 @@ def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
         made = before_steps(problems, model, [episodes, *rounds], None)
         run.remember_start(rounds[-1], made)
         assert stages_before(run.store, "demo") == made
-        summary = summarise(run, evaluation(0.5, 3.0), evaluation(0.75, 4.0))
+        summary = summarise(run, rounds[-1], [evaluation(0.5, 3.0), evaluation(0.75, 4.0)])
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
-        again = summarise(run, *compared)
+        again = summarise(run, rounds[-1], compared)
     assert list(summary) == [*KEYS.split(), *LINKS.split()]
     assert list(summary["seconds"]) == [
         "prepare",
@@ -97,7 +97,7 @@ def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
     assert (summary["success_before"], summary["success_after"], summary["policy_digest"]) == (
         0.5,
         0.75,
-        "0.75",
+        rounds[-1].digest,
     )
     assert summary["prefect_flow_run_ids"] == ["5f0e"]
     # the run began after the dataset had been published, and the first evaluation played
