@@ -138,11 +138,20 @@ class ChatPlayer:
         return speaker.turns
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
-        """The rules of a row, with its tools; raises ValueError for an unknown one."""
+        """The rules of a row, with its tools; raises ValueError for an unknown one, and for another
+        schema than the experiment's.
+        """
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
         for tool in listed:
-            if tool.name not in own and not (tool.description or tool.parameters):
+            is_name = not (tool.description or tool.parameters)
+            if tool.name in own and not is_name and tool != own[tool.name].schema:
+                raise ValueError(
+                    f"it lists the tool {tool.name!r} with another description or other parameters "
+                    "than the experiment's tool; list its name only, or take it out of `tools` of "
+                    "the experiment"
+                )
+            if tool.name not in own and is_name:
                 raise ValueError(
                     f"it lists the tool {tool.name!r}, expected some of "
                     f"{', '.join(own) or 'none'}, or a schema with its parameters."

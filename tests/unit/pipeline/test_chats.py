@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from agentfly_core.records.parquet import EPISODES, HELD_OUT, read_trajectories
 from agentfly_core.records.trajectory import Observation, Trajectory
 from agentfly_core.rollout.resources import resources_for
 from agentfly_core.store.stage_metrics import measured
+from agentfly_core.tools.calculator import calculator
 from tests.support.chats import chat_of_episode, json_lines
 from tests.support.experiments import experiment
 
@@ -123,10 +125,24 @@ def test_tools_of_a_row_are_shown_as_it_lists_them(imitating: Imitated) -> None:
     own = {"name": "calculator", "description": "Adds.", "parameters": {"type": "object"}}
     row = {"messages": CHAT, "tools": [{"type": "function", "function": own}]}
     assert '"description": "Adds."' in spans(imitating(row, show_tools=True, tools=[]))[0][1]
-    shown = spans(imitating(row, show_tools=True))[0][1]
-    assert '"description": "Adds."' not in shown
-    assert '"name": "calculator"' in shown
-    assert '"name": "answer"' not in shown
+    with pytest.raises(ValueError, match="lists the tool 'calculator' with another description"):
+        published(imitating(row, show_tools=True))
+    schema = calculator.schema
+    same = {"name": "calculator", "description": schema.description}
+    same = {**same, "parameters": schema.parameters}
+    for tools in (["calculator"], [{"type": "function", "function": same}]):
+        shown = spans(imitating({**row, "tools": tools}, show_tools=True))[0][1]
+        assert json.dumps(schema.description) in shown
+        assert '"name": "answer"' not in shown
+
+
+def test_tools_answer_as_recorded(imitating: Imitated) -> None:
+    wrong = {"messages": [*CHAT[:2], {"role": "tool", "content": "The answer is 3."}, CHAT[3]]}
+    ask = {"function": {"name": "ask", "arguments": {}}}
+    unknown = {"messages": [CHAT[0], {**CHAT[1], "tool_calls": [ask]}, *CHAT[2:]]}
+    unknown["tools"] = [{"name": "ask", "description": "Asks.", "parameters": {}}]
+    assert "The answer is 3." in spans(imitating(wrong))[2][1]
+    assert "<tool_response>\n2\n</tool_response>" in spans(imitating(unknown))[2][1]
 
 
 def test_a_file_of_played_demonstrations_keeps_tokens_and_order(
