@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     SerializerFunctionWrapHandler,
@@ -76,10 +77,7 @@ class ShortForm(Section):
 class AlgorithmPart(Part):
     """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`."""
 
-    @field_validator("use")
-    @classmethod
-    def _full_name(cls, use: str) -> str:
-        return algorithm_path(use)
+    use: Annotated[str, AfterValidator(algorithm_path)]
 
 
 class TemplatePart(Part):

@@ -79,8 +79,7 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
         del model.config.quantization_config
     model_config.require_loadable(model.config, reference)
     model_config.require_vocabulary(words, model.config, reference)
-    _repair_generation_config(model)
-    _repair_tied_weights(model)
+    _repair_config(model)
     write(model, words, folder)
 
 
@@ -140,7 +139,12 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Save a model with tokenizer, end tokens and probe; raises WrongFiles unless finite."""
-    _require_finite(model)
+    wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    if wrong:
+        raise WrongFiles(
+            f"The model {model.config.name_or_path} has NaN or infinite numbers in "
+            f"{len(wrong)} weights ({_some(wrong)}). Take an earlier checkpoint."
+        )
     model.eval()
     with _quiet():
         tokens = probe.likely_tokens(model)
@@ -190,15 +194,6 @@ def _add_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
         tokenizer.init_kwargs[END_TOKENS] = sorted(further | own)
 
 
-def _require_finite(model: PreTrainedModel) -> None:
-    wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
-    if wrong:
-        raise WrongFiles(
-            f"The model {model.config.name_or_path} has NaN or infinite numbers in "
-            f"{len(wrong)} weights ({_some(wrong)}). Take an earlier checkpoint."
-        )
-
-
 def _require_generation_config(folder: Path) -> None:
     path = folder / "generation_config.json"
     if not path.is_file():
@@ -211,18 +206,16 @@ def _require_generation_config(folder: Path) -> None:
         ) from None
 
 
-def _repair_generation_config(model: PreTrainedModel) -> None:
-    """Set `do_sample` if sampling settings need it, or transformers refuses to save them."""
+def _repair_config(model: PreTrainedModel) -> None:
+    """Set `do_sample` if sampling settings need it, or transformers refuses to save them, and clear
+    `tie_word_embeddings` if the output layer has its own weights, which vLLM would tie.
+    """
     settings = model.generation_config
     assert settings is not None, "every causal language model has one"
     try:
         settings.validate(strict=True)
     except ValueError:
         settings.do_sample = True
-
-
-def _repair_tied_weights(model: PreTrainedModel) -> None:
-    """Clear `tie_word_embeddings` if the output layer has its own weights, which vLLM would tie."""
     layers = model.get_input_embeddings(), model.get_output_embeddings()
     if layers[1] is not None and layers[0].weight is not layers[1].weight:
         model.config.tie_word_embeddings = False

@@ -14,22 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core.records.trajectory import (
-    BadCall,
-    Branch,
-    Ending,
-    Given,
-    Message,
-    Observation,
-    Problem,
-    Sampled,
-    Score,
-    Scored,
-    ToolCall,
-    Trajectory,
-    Turn,
-    Unscored,
-)
+from agentfly_core.records import trajectory as record
 
 NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
@@ -48,6 +33,10 @@ _TRAINED = ("trained", pa.bool_())
 _OF_CHATS: _Fields = [("messages", pa.string()), ("tools", pa.list_(pa.string()))]
 
 
+def _texts(*names: str) -> _Fields:
+    return [(name, pa.string()) for name in names]
+
+
 def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Schema:
     """The columns of schema 1 with further fields of spans and problems."""
     turn = [
@@ -63,27 +52,17 @@ def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Sch
         ("pictures", pa.list_(pa.string())),
     ]
     columns = [
-        ("id", pa.string()),
-        ("episode", pa.string()),
-        ("problem", pa.string()),
-        ("prompt", pa.string()),
+        *_texts("id", "episode", "problem", "prompt"),
         *problem,
-        ("facts", pa.string()),
-        ("task", pa.string()),
-        ("group", pa.string()),
+        *_texts("facts", "task", "group"),
         ("chain", pa.int32()),
-        ("agent", pa.string()),
-        ("role", pa.string()),
+        *_texts("agent", "role"),
         ("turns", pa.list_(pa.struct(turn))),
-        ("closing", pa.string()),
-        ("ending", pa.string()),
-        ("error", pa.string()),
-        ("observed", pa.string()),
+        *_texts("closing", "ending", "error", "observed"),
         ("seed", pa.int64()),
         ("branch_parent", pa.string()),
         ("branch_turns", pa.int32()),
-        ("answered", pa.string()),
-        ("policy", pa.string()),
+        *_texts("answered", "policy"),
     ]
     return pa.schema(columns, metadata={NUMBER: number})
 
@@ -93,18 +72,14 @@ TRAJECTORY_1 = _trajectory_schema(b"1", [], [])
 """Schema of 0.1.0, still read: all spans are trained and prompts are one message."""
 SCORED = pa.schema(
     [
-        ("trajectory_id", pa.string()),
-        ("rewards", pa.string()),
+        *_texts("trajectory_id", "rewards"),
         ("turn_rewards", pa.list_(pa.float64())),
         ("reward", pa.float64()),
         ("unscored", pa.string()),
     ],
     metadata={NUMBER: b"1"},
 )
-PROBLEM_1 = pa.schema(
-    [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string()), ("task", pa.string())],
-    metadata={NUMBER: b"1"},
-)
+PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER: b"1"})
 """Schema of prompts of one message, so that their datasets keep their digests."""
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
@@ -113,7 +88,7 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 """Fields of a trajectory that are stored as they are."""
 
 
-def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
+def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
     """Write trajectories, sorted by (problem, chain, agent)."""
     rows = [
         _fields(t, PLAIN)
@@ -134,20 +109,22 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
     _write(path, rows, TRAJECTORY)
 
 
-def read_trajectories(path: Path) -> list[Trajectory]:
+def read_trajectories(path: Path) -> list[record.Trajectory]:
     """Read trajectories; raises ValueError for a file of another schema."""
     return [
-        Trajectory(
+        record.Trajectory(
             **{name: row[name] for name in PLAIN},
             problem=_problem(row["problem"], row),
             turns=tuple(sorted(map(_turn, row["turns"]), key=attrgetter("call", "context"))),
-            closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
-            ending=Ending(row["ending"]),
+            closing=tuple(record.Observation(**item) for item in json.loads(row["closing"])),
+            ending=record.Ending(row["ending"]),
             observed={
-                name: Unscored(**fields) if "reason" in fields else Score(**_tuples(fields))
+                name: record.Unscored(**fields)
+                if "reason" in fields
+                else record.Score(**_tuples(fields))
                 for name, fields in json.loads(row["observed"]).items()
             },
-            branch=Branch(row["branch_parent"], row["branch_turns"])
+            branch=record.Branch(row["branch_parent"], row["branch_turns"])
             if row["branch_parent"] is not None
             else None,
         )
@@ -155,42 +132,44 @@ def read_trajectories(path: Path) -> list[Trajectory]:
     ]
 
 
-def write_scores(path: Path, scores: Iterable[Scored]) -> None:
+def write_scores(path: Path, scores: Iterable[record.Scored]) -> None:
     """Write scores in the order given."""
     rows = [
         {
             "trajectory_id": scored.trajectory_id,
             "rewards": _text(dict(scored.rewards)),
             "turn_rewards": scored.turn_rewards,
-            "reward": None if isinstance(scored.reward, Unscored) else scored.reward,
-            "unscored": scored.reward.reason if isinstance(scored.reward, Unscored) else None,
+            "reward": None if isinstance(scored.reward, record.Unscored) else scored.reward,
+            "unscored": scored.reward.reason
+            if isinstance(scored.reward, record.Unscored)
+            else None,
         }
         for scored in scores
     ]
     _write(path, rows, SCORED)
 
 
-def read_scores(path: Path) -> list[Scored]:
+def read_scores(path: Path) -> list[record.Scored]:
     """Read scores; raises ValueError for a file of another schema."""
     return [
-        Scored(
+        record.Scored(
             trajectory_id=row["trajectory_id"],
             rewards=json.loads(row["rewards"]),
             turn_rewards=tuple(row["turn_rewards"]),
-            reward=row["reward"] if row["unscored"] is None else Unscored(row["unscored"]),
+            reward=row["reward"] if row["unscored"] is None else record.Unscored(row["unscored"]),
         )
         for row in _read(path, SCORED)
     ]
 
 
-def write_problems(path: Path, problems: Iterable[Problem]) -> None:
+def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
     """Write problems in the order given."""
     rows = [{"id": p.id} | _problem_row(p) for p in problems]
     of_chats = any(row["messages"] or row["tools"] is not None for row in rows)
     _write(path, rows, PROBLEM if of_chats else PROBLEM_1)
 
 
-def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem]:
+def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[record.Problem]:
     """Read problems, all or these rows; raises ValueError for a file of another schema."""
     return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows, (PROBLEM_1,))]
 
@@ -238,16 +217,16 @@ def _number(schema: pa.Schema) -> str:
     return number.decode()
 
 
-def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+def _fields(stored: object, names: Iterable[str]) -> dict[str, Any]:
     """Attributes by name; `asdict` would copy each token."""
-    return {name: getattr(record, name) for name in names}
+    return {name: getattr(stored, name) for name in names}
 
 
 def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
 
 
-def _problem_row(problem: Problem) -> dict[str, Any]:
+def _problem_row(problem: record.Problem) -> dict[str, Any]:
     facts = _text(dict(problem.facts))
     messages = _text([_item_row(item) for item in problem.messages])
     return {
@@ -259,12 +238,12 @@ def _problem_row(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _item_row(item: Message | Observation) -> dict[str, Any]:
-    if isinstance(item, Observation):
+def _item_row(item: record.Message | record.Observation) -> dict[str, Any]:
+    if isinstance(item, record.Observation):
         return {"tool": item.tool, "content": item.content, "error": item.error}
     calls = [
         {"text": call.text, "fault": call.fault}
-        if isinstance(call, BadCall)
+        if isinstance(call, record.BadCall)
         else {"name": call.name, "arguments": dict(call.arguments)}
         | ({"lenient": True} if call.lenient else {})
         for call in item.calls
@@ -274,7 +253,7 @@ def _item_row(item: Message | Observation) -> dict[str, Any]:
     return {**row, "cut": True} if item.cut else row
 
 
-def _turn_row(turn: Turn) -> dict[str, Any]:
+def _turn_row(turn: record.Turn) -> dict[str, Any]:
     return _fields(turn, _TURN_FIELDS) | {
         "read": _text([_item_row(item) for item in turn.read]),
         "given": turn.given.tokens,
@@ -283,28 +262,32 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _turn(row: Mapping[str, Any]) -> Turn:
+def _turn(row: Mapping[str, Any]) -> record.Turn:
     reply = _message(json.loads(row["reply"]))
-    assert isinstance(reply, Message)
-    return Turn(
+    assert isinstance(reply, record.Message)
+    return record.Turn(
         read=tuple(_message(item) for item in json.loads(row["read"])),
-        given=Given(tuple(row["given"])),
+        given=record.Given(tuple(row["given"])),
         reply=reply,
-        sampled=tuple(Sampled(**_tuples(span)) for span in row["sampled"]),
+        sampled=tuple(record.Sampled(**_tuples(span)) for span in row["sampled"]),
         **_tuples({name: row[name] for name in _TURN_FIELDS}),
     )
 
 
-def _problem(name: str, row: Mapping[str, Any]) -> Problem:
+def _problem(name: str, row: Mapping[str, Any]) -> record.Problem:
     messages = tuple(map(_message, json.loads(row.get("messages") or "[]")))
     listed = row.get("tools")
     tools = None if listed is None else tuple(listed)
-    return Problem(name, row["prompt"], json.loads(row["facts"]), row["task"], messages, tools)
+    return record.Problem(
+        name, row["prompt"], json.loads(row["facts"]), row["task"], messages, tools
+    )
 
 
-def _message(item: Mapping[str, Any]) -> Message | Observation:
+def _message(item: Mapping[str, Any]) -> record.Message | record.Observation:
     if "tool" in item:
-        return Observation(**item)
-    calls = tuple(ToolCall(**c) if "name" in c else BadCall(**c) for c in item["calls"])
+        return record.Observation(**item)
+    calls = tuple(
+        record.ToolCall(**c) if "name" in c else record.BadCall(**c) for c in item["calls"]
+    )
     reasoning, cut = item.get("reasoning", ""), item.get("cut", False)
-    return Message(item["role"], item["content"], calls, cut, reasoning)
+    return record.Message(item["role"], item["content"], calls, cut, reasoning)

@@ -110,9 +110,14 @@ class ProblemSchedule:
                 f"A step{' of a night' if self.night else ''} needs {needed} problems, the "
                 f"training split has {size}: raise data.train."
             )
+        numbers = drawn.tasks[task]
         if self.night is None:
-            return self._rows_of_pass(drawn, size, task)
-        night, numbers = self.night.of(task), drawn.tasks[task]
+            turn, place = divmod(drawn.step - 1, size // block)
+            order, first = _pass_order(self.seed, turn, size, task), place * block
+            if self.rollout.curriculum:
+                return [*order[first : first + block]]
+            return [*order[first + numbers.start : first + numbers.stop]]
+        night = self.night.of(task)
         start = night.epoch * size + night.problem + drawn.before.get(task, 0)
         played = range(start + numbers.start, start + numbers.stop)
         orders = {
@@ -120,15 +125,6 @@ class ProblemSchedule:
             for epoch in {i // size for i in played}
         }
         return [orders[i // size][i % size] for i in played]
-
-    def _rows_of_pass(self, drawn: SamplingRound, size: int, task: str) -> list[int]:
-        block = self.block_of(task)
-        turn, place = divmod(drawn.step - 1, size // block)
-        order = _pass_order(self.seed, turn, size, task)
-        if self.rollout.curriculum:
-            return [*order[place * block : (place + 1) * block]]
-        first, numbers = place * block, drawn.tasks[task]
-        return [*order[first + numbers.start : first + numbers.stop]]
 
     def block_of(self, task: str) -> int:
         """Problems of a task's pass that a step uses, candidates of a curriculum included."""

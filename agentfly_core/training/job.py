@@ -95,28 +95,24 @@ class SaveState(WorkerMessage):
 
 
 class StepsDone(WorkerMessage):
-    kind: Literal["steps_done"] = "steps_done"
     done: int
     total: int
 
 
 class Result(WorkerMessage):
-    kind: Literal["result"] = "result"
     value: str | dict[str, float] | None
 
 
 class Lost(WorkerMessage):
     """The state to save is not in memory."""
 
-    kind: Literal["lost"] = "lost"
     reason: str
 
 
 class Failure(WorkerMessage):
-    kind: Literal["failure"] = "failure"
     error: str
     traceback: str
 
 
 WorkerRequest = Annotated[AskLabel | RunUpdate | SavePolicy | SaveState, Field(discriminator="op")]
-WorkerReply = Annotated[StepsDone | Result | Lost | Failure, Field(discriminator="kind")]
+WorkerReply = StepsDone | Result | Lost | Failure
