@@ -1,9 +1,7 @@
 """Decoupled clip and dynamic sampling policy optimisation (DAPO, arXiv 2503.14476)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -26,7 +24,7 @@ class Overlong(Section):
     factor: Annotated[float, Field(gt=0.0)] = 1.0
 
     @model_validator(mode="after")
-    def _begins_above_nothing(self) -> Overlong:
+    def _begins_above_nothing(self) -> Self:
         if self.buffer > self.longest:
             raise ValueError(f"got buffer {self.buffer}, expected at most longest {self.longest}")
         return self

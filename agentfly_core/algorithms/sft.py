@@ -1,10 +1,8 @@
 """Supervised fine-tuning, masked: only the tokens of replies are learned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
@@ -19,7 +17,7 @@ class SFT:
     refills: ClassVar[int] = 0
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
-    def after(self, before: Mapping[str, float]) -> SFT:
+    def after(self, before: Mapping[str, float]) -> Self:
         """Return itself: nothing adapts."""
         return self
 

@@ -1,9 +1,7 @@
 """How policies are evaluated: on which split and which further datasets, how often, how exactly."""
 
-from __future__ import annotations
-
 import re
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -38,7 +36,7 @@ class Evaluate(Section):
         return SPLITS if self.every else ("train", "test")
 
     @model_validator(mode="after")
-    def _has_enough_episodes(self) -> Evaluate:
+    def _has_enough_episodes(self) -> Self:
         if self.pass_at and max(self.pass_at) > self.episodes:
             raise ValueError(
                 f"pass_at: got {max(self.pass_at)} with {self.episodes} episodes of a problem, "

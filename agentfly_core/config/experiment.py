@@ -4,11 +4,9 @@ Defaults are vetted, so `conf/NAME.yaml` contains only deviations. loading.py re
 overrides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import ceil
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -197,7 +195,7 @@ class Settings(Section):
         return mixed(settings) if isinstance(settings, dict) and settings.get("tasks") else settings
 
     @model_validator(mode="after")
-    def _goal_is_a_reward(self) -> Settings:
+    def _goal_is_a_reward(self) -> Self:
         for name, one in self.each.items():
             if not one.rewards and (self.steps or self.tasks):
                 raise ValueError(
@@ -226,7 +224,7 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _tasks_fit(self) -> Settings:
+    def _tasks_fit(self) -> Self:
         further = {"evaluate": self.evaluate.datasets, "promotion": self.promotion.datasets}
         for key, datasets in further.items():
             if self.tasks and datasets:
@@ -248,7 +246,7 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _trains_something(self) -> Settings:
+    def _trains_something(self) -> Self:
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
                 f"warm_start.demonstrations: got {self.warm_start.demonstrations}, a file "
@@ -268,7 +266,7 @@ class Settings(Section):
         return self
 
     @property
-    def each(self) -> Mapping[str, Settings]:
+    def each(self) -> Mapping[str, Self]:
         """Settings of each task as an experiment; `{"single": self}` without `tasks`.
 
         Their `rollout.problems` is the task's quota of a step.
@@ -331,7 +329,7 @@ class Settings(Section):
         return self.seed if self.data.seed is None else self.data.seed
 
     @property
-    def of_data(self) -> Settings:
+    def of_data(self) -> Self:
         """The same settings with `seed` replaced by the seed of the data, for the dataset and
         held-out episodes.
         """
@@ -340,16 +338,16 @@ class Settings(Section):
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
-    def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Settings:
+    def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
         """The same with other digests of the author's code."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
-    def on(self, dataset: HeldOutDataset) -> Settings:
+    def on(self, dataset: HeldOutDataset) -> Self:
         """The same with the problems of another dataset."""
         seed = self.data.seed if dataset.seed is None else dataset.seed
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
-    def with_fresh_problems(self, earlier: int) -> Settings:
+    def with_fresh_problems(self, earlier: int) -> Self:
         """The same with the problems of a confirmation after `earlier` others: of a seed that none
         had before. Champion and challenger play their test split.
         """

@@ -1,8 +1,7 @@
 """Bounds on metrics that detect failing training, with vetted defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from typing import Self
 
 from pydantic import model_validator
 
@@ -22,7 +21,7 @@ class Sign(Section):
     stop: bool = False
 
     @model_validator(mode="after")
-    def _one_bound(self) -> Sign:
+    def _one_bound(self) -> Self:
         if (self.above is None) == (self.below is None):
             raise ValueError("give one of above and below")
         return self

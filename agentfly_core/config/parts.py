@@ -1,11 +1,9 @@
 """Sections of parts that an experiment names by import path."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -206,7 +204,7 @@ class OwnSettings:
     taken: Sequence[str] = ()
 
     @classmethod
-    def beside(cls, section: BaseModel, keys: Keys, path: str) -> OwnSettings:
+    def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
         """The further keys of a section."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 

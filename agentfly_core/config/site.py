@@ -1,11 +1,9 @@
 """Sections of a site: sampler, learner, devices, threads and memory."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -176,7 +174,7 @@ class Site(Section):
         return strict_json.parse(endpoints) if isinstance(endpoints, str) else endpoints
 
     @model_validator(mode="after")
-    def _fits_the_device(self) -> Site:
+    def _fits_the_device(self) -> Self:
         needed = {"none": 0, "optimizer": 1, "all": 3}[self.offload]
         if self.zero_stage < needed:
             raise ValueError(
@@ -198,7 +196,7 @@ class Site(Section):
         return self
 
     @model_validator(mode="after")
-    def _ranks_fit_the_places(self) -> Site:
+    def _ranks_fit_the_places(self) -> Self:
         if (places := sum(map(len, self.nodes.values()))) != self.ranks:
             shown = "; ".join(
                 f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()

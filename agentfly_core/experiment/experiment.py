@@ -1,12 +1,11 @@
 """An experiment resolved once: settings, imported parts, site and store."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from typing import Self
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.scoring import score_here
@@ -59,7 +58,7 @@ class Experiment:
         store: Store,
         pinned: Mapping[str, str] | None = None,
         tasks: Mapping[str, Task] | None = None,
-    ) -> Experiment:
+    ) -> Self:
         """Import tools, rewards and environments unless `tasks` are given; raises ValueError with
         the key of a wrong setting.
         """
@@ -67,7 +66,7 @@ class Experiment:
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
-    def on(self, settings: Settings) -> Experiment:
+    def on(self, settings: Settings) -> Self:
         """Return the experiment with other data, model, code or steps, and the same parts."""
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}

@@ -1,11 +1,10 @@
 """Rates over problems with their intervals."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from agentfly_core.system.formats.json_value import JSON
 
@@ -24,7 +23,7 @@ class Rate:
     problems: int
 
     @classmethod
-    def of(cls, by_problem: Mapping[str, float]) -> Rate:
+    def of(cls, by_problem: Mapping[str, float]) -> Self:
         """The rate of a solved share for each problem; raises ValueError if empty."""
         return cls(*success(by_problem), len(by_problem))
 

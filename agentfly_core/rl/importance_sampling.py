@@ -6,9 +6,7 @@ Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Pol
 Training-Inference Mismatch" (September 2025).
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -50,7 +48,7 @@ class _Between(Section):
     high: Bound = 2.0
 
     @model_validator(mode="after")
-    def _in_order(self) -> _Between:
+    def _in_order(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"low is {self.low:g} and high {self.high:g}; expected low <= high")
         return self

@@ -4,11 +4,9 @@ Tensors are [rows, T], 0 for other tokens than sampled ones. Token weights are g
 micro-batches, and the loss is a sum, so any split has the same gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.late import Tensor, torch
@@ -26,7 +24,7 @@ class Advantages:
     returns: Tensor
 
     @classmethod
-    def of(cls, advantages: Tensor) -> Advantages:
+    def of(cls, advantages: Tensor) -> Self:
         """Without a critic."""
         return cls(advantages, torch.zeros_like(advantages))
 
@@ -107,7 +105,7 @@ class Algorithm(Protocol):
     def needs(self) -> Needs:
         """Requirements with these hyper-parameters."""
 
-    def after(self, before: Mapping[str, float]) -> Algorithm:
+    def after(self, before: Mapping[str, float]) -> Self:
         """The algorithm of the next update, from the metrics of the last one (or none)."""
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:

@@ -1,7 +1,5 @@
 """Control groups v1 or v2 that bound the memory of an execution; without permission none."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess
@@ -11,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from agentfly_core.sandbox.guest.protocol import Limits
 from agentfly_core.system.process import mark_alive, own_mark
@@ -70,7 +69,7 @@ class Cgroups:
     _ended: deque[Cgroup] = field(default_factory=deque)
 
     @classmethod
-    def detect(cls) -> Cgroups:
+    def detect(cls) -> Self:
         """The best usable version; removes groups of dead processes."""
         groups = Path("/proc/self/cgroup").read_bytes()
         for version, parents in _candidates(groups, Path("/sys/fs/cgroup")):

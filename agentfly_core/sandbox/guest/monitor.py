@@ -1,7 +1,5 @@
 """The monitor: collects output of model-written code, and stops it at its limits."""
 
-from __future__ import annotations
-
 import fcntl
 import math
 import os
@@ -12,6 +10,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from agentfly_core.sandbox.guest.child_setup import READY, Work, run
 from agentfly_core.sandbox.guest.protocol import Status
@@ -38,7 +37,7 @@ class Monitor:
     ending: tuple[int, int] | None = None
 
     @classmethod
-    def start(cls, stdin: bytes, work: Work) -> Monitor:
+    def start(cls, stdin: bytes, work: Work) -> Self:
         """Start the process; raises OSError."""
         given = _in_memory(stdin)
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
