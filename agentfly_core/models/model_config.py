@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,38 +25,14 @@ from agentfly_core.system.formats.text import fault, sentence
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-CHANGES_LOGITS = (
-    "logits_soft_cap",
-    "output_logit_soft_cap",
-    "logit_scale",
-    "logits_scaling",
-    "lm_head_multiplier",
-    "logits_mup_width_multiplier",
+ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("architectures.toml").read_text()
 )
-"""Settings that change logits after, or hidden states before, the projection."""
-OTHER_OUTPUTS = ("bert-generation", "cpmant", "modernbert-decoder", "xlnet")
-"""Model types whose logits are not one projection of causal hidden states, besides encoders."""
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
 """Attention of layers that follow any attention mask, such as shared prefixes."""
 DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 """Layer types without attention."""
-UNMASKED = (
-    "bloom",
-    "ctrl",
-    "gpt_neo",
-    "moshi",
-    "mpt",
-    "openai-gpt",
-    "recurrent_gemma",
-    "rwkv",
-    "trocr",
-    "xlstm",
-    "youtu",
-)
-"""Model types without `layer_types` that ignore a mask of prefix trees."""
-STRETCHED = ("linear", "dynamic", "yarn")
-"""RoPE types whose factor is not contained in `max_position_embeddings`."""
 
 
 def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
@@ -184,10 +161,10 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
     reasons = [
         f"It changes its logits after the projection ({name}: {value}), which the learner does "
         "not compute."
-        for name in CHANGES_LOGITS
+        for name in ARCHITECTURES["changes_logits"]
         if (value := getattr(text, name, None)) not in (None, 1.0)
     ]
-    if text.model_type in (*OTHER_OUTPUTS, *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+    if text.model_type in (*ARCHITECTURES["other_outputs"], *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
         reasons.append("Its logits are not one projection of causal hidden states.")
     if experts := _experts(text):
         reasons.append(
@@ -215,7 +192,7 @@ def positions(config: PreTrainedConfig) -> int | None:
     if not isinstance(limit, int) or limit <= 0:
         return None
     rope = getattr(text, "rope_parameters", None) or {}
-    if rope.get("rope_type") not in STRETCHED:
+    if rope.get("rope_type") not in ARCHITECTURES["stretched"]:
         return limit
     original = rope.get("original_max_position_embeddings") or limit
     return max(limit, int(original * (rope.get("factor") or 1.0)))
@@ -273,7 +250,7 @@ def _limited_attention(text: PreTrainedConfig) -> str:
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:
         return ", ".join(sorted(limited))
-    if text.model_type in UNMASKED or getattr(text, "alibi", False):
+    if text.model_type in ARCHITECTURES["unmasked"] or getattr(text, "alibi", False):
         return "an attention that no mask limits"
     if (kernel := getattr(text, "_attn_implementation", None)) not in (None, "sdpa", "eager"):
         return f"attention by {kernel}"

@@ -5,11 +5,9 @@ needs only the end of each token's descendants. Positions are depths. The loss g
 as without sharing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -83,11 +81,9 @@ class PrefixTrees:
             }
         return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": masks}
 
-    def to(self, device: torch.device | str) -> PrefixTrees:
+    def to(self, device: torch.device | str) -> Self:
         """The same on another device."""
-        return PrefixTrees(
-            *(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places))
-        )
+        return type(self)(*(getattr(self, one.name).to(device) for one in fields(self)))
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
