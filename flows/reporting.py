@@ -120,7 +120,8 @@ def report_stage(
         name, uid = f"{stage} {policy[:8]}".strip(), [stage, experiment.settings.digest, policy]
         mlflow = MlflowRun(place, experiment.name, name, hashing.digest(uid), _now())
         mlflow.tags({"agentfly.stage": stage, "agentfly.policy": policy})
-        syncs.send_settings(experiment, mlflow)
+        settings, site = experiment.settings, experiment.site
+        mlflow.settings(settings.model_dump(mode="json"), site.model_dump(mode="json"))
         uri = f"{experiment.store.uri}/{data.uri}"
         mlflow.dataset(experiment.name, uri, data.digest, version)
         syncs.send_stages(stages, experiment.store, mlflow)

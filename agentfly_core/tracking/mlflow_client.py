@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentfly_core.config.loading import flat
 from agentfly_core.records.run_record import Summary
-from agentfly_core.system.formats import foreign_names
+from agentfly_core.system.formats import foreign_names, hashing
 from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, redact, warn_once
@@ -160,19 +161,22 @@ class MlflowRun:
         """The value of a tag, empty without one."""
         return str(self._tags.get(mlflow_key(name), ""))
 
-    def settings(self, values: Mapping[str, JSON]) -> None:
-        """Log settings as parameters, which MLflow never changes.
+    def settings(self, values: Mapping[str, JSON], site: Mapping[str, JSON]) -> None:
+        """Log an experiment's settings and its site as parameters, which MLflow never changes, and
+        the digests of settings and code as tags.
 
         A setting that a continued run changed becomes the tag `agentfly.continued.NAME`.
         """
         from mlflow.entities import Param
 
-        longest = foreign_names.LONGEST_PARAMETER
-        params = {mlflow_key(n): mlflow_text(redact(str(v)), longest) for n, v in values.items()}
+        longest, named = foreign_names.LONGEST_PARAMETER, {**flat(values), **flat(site, "site.")}
+        params = {mlflow_key(n): mlflow_text(redact(str(v)), longest) for n, v in named.items()}
         self._log("params", [Param(n, v) for n, v in params.items() if n not in self._params])
         self._params = params | self._params
         changed = {name: v for name, v in params.items() if self._params[name] != v}
-        self.tags({f"agentfly.continued.{name}": v for name, v in changed.items()})
+        tags = {f"agentfly.continued.{name}": v for name, v in changed.items()}
+        tags["agentfly.code_digest"] = hashing.digest(code) if (code := values.get("code")) else ""
+        self.tags({"agentfly.settings_digest": hashing.digest({**values}), **tags})
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags that MLflow lacks or has with another value."""

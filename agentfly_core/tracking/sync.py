@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from agentfly_core.config.loading import flat
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
@@ -27,14 +25,6 @@ from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, Mlflo
 
 SYNCED = "agentfly.synced_step"
 EVALUATE = "agentfly.synced_evaluate"
-
-
-def send_settings(experiment: Experiment, mlflow: MlflowRun) -> None:
-    """Send the settings of an experiment and its site, and their digests."""
-    settings, site = experiment.settings, experiment.site.model_dump(mode="json")
-    mlflow.settings({**flat(settings.model_dump(mode="json")), **flat(site, "site.")})
-    code = hashing.digest(settings.code) if settings.code else ""
-    mlflow.tags({"agentfly.settings_digest": settings.digest, "agentfly.code_digest": code})
 
 
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
@@ -64,7 +54,8 @@ def sync(run: Run, mlflow: MlflowRun) -> None:
     evaluate = hashing.digest(run.settings.evaluate.model_dump(mode="json"))
     if mlflow.tag(EVALUATE) != evaluate:  # a continued run may evaluate earlier steps
         mlflow.tags({SYNCED: "", EVALUATE: evaluate})
-    send_settings(run.experiment, mlflow)
+    site = run.experiment.site.model_dump(mode="json")
+    mlflow.settings(run.settings.model_dump(mode="json"), site)
     folder = {"agentfly.run_folder": f"{run.store.uri}/{run.layout.uri}"}
     tags = {"agentfly.tags": " ".join(tags_of(run.store, run.name))}
     mlflow.tags({**folder, **tags, **sender.parents})

@@ -103,7 +103,7 @@ def test_mlflow_gets_every_metric_setting_and_tag(
     run = MlflowRun(place, "shop", "demo", "4f1c", TIME)
     every = [*NEIGHBOURS[:1], *names, *NEIGHBOURS[1:]]
     run.points({name: float(number) for number, name in enumerate(every)}, 1, TIME)
-    run.settings({name: f"setting {name}" for name in every})
+    run.settings({name: f"setting {name}" for name in every}, {})
     run.tags({name: f"tag {name}" for name in every})
     assert not any("refused" in message for message in caplog.messages)
     client = MlflowClient(place.uri)

@@ -47,8 +47,8 @@ def version(digest: str, success: float, data: str = "ab") -> dict[str, str]:
 
 
 def send_a_run(mlflow: MlflowRun) -> None:
-    mlflow.settings({"update.learning_rate": 3e-4, "steps": 2})
-    mlflow.tags({"agentfly.settings_digest": "1f2e3d4c"})
+    mlflow.settings({"update": {"learning_rate": 3e-4}, "steps": 2}, {})
+    mlflow.tags({"agentfly.run_folder": "runs/demo"})
     mlflow.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "none: not wanted")
     for step in (1, 2):
         mlflow.points({"rollout/reward": step / 10}, step, TIME + step)
@@ -128,8 +128,8 @@ def test_a_run_sent_twice_is_stored_once(place: MlflowStore) -> None:
 
 def test_a_setting_that_a_continued_run_changed_is_a_tag(place: MlflowStore) -> None:
     mlflow = opened(place, "resumed")
-    mlflow.settings({"steps": 2, "seed": 0})
-    opened(place, "resumed").settings({"steps": 30, "seed": 0})
+    mlflow.settings({"steps": 2, "seed": 0}, {})
+    opened(place, "resumed").settings({"steps": 30, "seed": 0}, {})
     data = MlflowClient(place.uri).get_run(mlflow.run_id).data
     assert data.params == {"steps": "2", "seed": "0"}
     assert data.tags["agentfly.continued.steps"] == "30"
@@ -141,7 +141,7 @@ def test_secrets_in_settings_and_tags_are_not_sent(
 ) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", "sk-1f2e3d4c")
     mlflow = opened(place, "secret")
-    mlflow.settings({"data.settings.url": "https://host/?key=sk-1f2e3d4c"})
+    mlflow.settings({"data.settings.url": "https://host/?key=sk-1f2e3d4c"}, {})
     mlflow.tags({"agentfly.store": "http://me:opensesame@host"})
     data = MlflowClient(place.uri).get_run(mlflow.run_id).data
     assert data.params == {"data.settings.url": "https://host/?key=[SEARCH_API_KEY]"}

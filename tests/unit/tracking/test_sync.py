@@ -61,7 +61,7 @@ class Sent:
     def finish(self, status: str, time_ms: int, summary: object) -> None:
         self.status = status
 
-    def settings(self, values: object) -> None:
+    def settings(self, values: object, site: object) -> None:
         pass
 
     def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
