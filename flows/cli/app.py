@@ -20,7 +20,7 @@ Train and evaluate
   play          play:play              Play problems with any policy, and store the episodes.
   prepare       stages:prepare         Build, check and version the dataset; show some problems.
   warm-start    stages:warm_start      Make the policy that training starts from.
-  admit         admission:admit        Try whether this machine can train a model.
+  admit         machine:admit          Try whether this machine can train a model.
   config        stages:config          Check an experiment; show its settings with their origins.
   resolve       stages:resolve         Write the complete settings into results/ for DVC.
 Runs
