@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 from prefect import flow, runtime
 from prefect.runtime import flow_run
 
 from agentfly_core.experiment.checks import check_run
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.forking import check_start
 from agentfly_core.pipeline.loop.training import Training, end_after
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs.run import Run, opened
+from agentfly_core.runs.run import opened
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
 from flows.flow_run import devices, experiment_of_flow
@@ -28,24 +25,10 @@ from flows.run_pages import name_after, show_summary
 from tasks.stages import TASKS
 
 
-@dataclass(frozen=True)
-class RunSession:
-    """A flow's run, the function that reports it and the folder of its logs."""
-
-    run: Run
-    report: Callable[[Run], None]
-    logs: Path
-
-    @property
-    def experiment(self) -> Experiment:
-        """The run's experiment and place."""
-        return self.run.experiment
-
-
 @contextmanager
 def session(
-    experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str
-) -> Iterator[RunSession]:
+    experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str, until: float
+) -> Iterator[Training]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
     check_run(loaded, loaded.run_name(run, new))
@@ -64,7 +47,7 @@ def session(
             ):
                 report(mine)  # the MLflow run appears while services start
                 name_after(name)
-                yield RunSession(mine, report, logs)
+                yield Training(mine, logs, TASKS, until, report)
 
 
 def _title() -> str:
@@ -87,7 +70,7 @@ def train(
     The step during which `hours` are over is the run's last one.
     """
     until = end_after(hours)
-    with session(experiment, run, overrides, new, site, store) as here:
-        summary = Training(here.run, here.logs, TASKS, until, here.report).complete()
-    show_summary(here.run.store, here.experiment.site, summary)
+    with session(experiment, run, overrides, new, site, store, until) as training:
+        summary = training.complete()
+    show_summary(training.run.store, training.run.experiment.site, summary)
     return summary
