@@ -16,75 +16,28 @@ from typing import Any
 import psutil
 import pytest
 
-from agentfly_core.config.experiment import Settings
-from agentfly_core.config.site import Site
-from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.loop.lookahead import one_thread, side_by_side
-from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.pipeline.workers import connection
-from agentfly_core.pipeline.workers.job import RolloutJob
 from agentfly_core.pipeline.workers.pool import WorkerLost
-from agentfly_core.records.parquet import EPISODES, read_trajectories
-from agentfly_core.records.trajectory import Ending, Problem, Trajectory
-from agentfly_core.rollout.rules import EpisodeSpec
-from agentfly_core.store.artifact import ArtifactKey
-from agentfly_core.store.store import Store
-from agentfly_core.system.progress import Progress
+from agentfly_core.records.trajectory import Ending, Trajectory
+from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.system.service import RUN
 from tests.support.processes import processes_of
 from tests.support.short_limit_worker import SECONDS
 from tests.support.unruly_agent import LATE, WAITING
 from tests.support.waiting import until
+from tests.support.worker_sessions import (
+    AFFECTED,
+    HERE,
+    SHARD,
+    WITH_ENVIRONMENT,
+    Play,
+    session,
+)
 
-HERE = "tests.support.unruly_agent"
-SHARD, AFFECTED = 6, 2
-WITHOUT_ENVIRONMENT = {
-    "model": "nano:calculator",
-    "template": {"use": "agentfly_core.inference.templates.chatml:Hermes", "show_tools": False},
-    "data": {"use": "tests.support.problems:clean", "train": 8, "test": 4},
-    "agent": {"use": f"{HERE}:agent", "max_turns": 2, "max_tokens": 8, "max_model_len": 160},
-    "tools": [f"{HERE}:calm", f"{HERE}:bend", f"{HERE}:press"],
-    "rewards": {f"{HERE}:even": 1.0},
-    "gates": {"failed": 1.0, "unscored": 1.0},
-    "steps": 1,
-}
-WITH_ENVIRONMENT = {
-    "tools": [f"{HERE}:calm", f"{HERE}:look"],
-    "rewards": {f"{HERE}:even": 1.0, f"{HERE}:judge": 1.0},
-    "environments": {f"{HERE}:Unruly": SHARD},
-    "evaluate": {"goal": f"{HERE}:even"},
-}
 HELD = "held the event loop for more than"
 SILENT = "kept its process from running for more than"
 OVERDUE = "no result within 0.5 s"
-Play = Callable[..., list[Trajectory]]
-
-
-@contextmanager
-def session(folder: Path, workers: int = 1, **changes: Any) -> Iterator[Play]:
-    """Play shards in warm workers: `play("bend", "sleeps")` has one episode that misbehaves."""
-    site = Site(sampler="transformers", threads=1, workers=workers)
-    store = Store.at(str(folder), folder / "cache")
-    settings = Settings.model_validate({**WITHOUT_ENVIRONMENT, **changes})
-    experiment = Experiment.of("unruly", settings, {}, site, store)
-    policy = inputs.base_model(experiment)
-
-    def play(place: str = "no", deed: str = "deed") -> list[Trajectory]:
-        target = ArtifactKey(f"runs/unruly/{place}-{deed}", "rollout", f"{place}-{deed}", {})
-        job = RolloutJob(target, policy, 0, shard(place, deed), Progress("rollout", 1, 0, SHARD))
-        return read_trajectories(store.open(player.do(job)) / EPISODES)
-
-    with rollout_services(experiment, policy, str(folder), folder / "logs") as player:
-        yield play
-
-
-def shard(place: str, deed: str) -> tuple[EpisodeSpec, ...]:
-    facts = {AFFECTED: {"place": place, "deed": deed}}
-    problems = [Problem(f"p{n}", f"What is {n}?", facts.get(n, {})) for n in range(SHARD)]
-    return tuple(
-        EpisodeSpec(problem, 0, 1, "train", 1.0, seed) for seed, problem in enumerate(problems)
-    )
 
 
 def tokens(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
@@ -320,7 +273,7 @@ def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int)
     with interrupted(workers), session(tmp_path, workers) as play:
         side_by_side(workers, functools.partial(play, "agent"), deeds)
     assert processes_of(str(tmp_path)) == []
-    assert not [*tmp_path.glob("runs/unruly/*/manifest.json")]
+    assert not [*tmp_path.glob(f"runs/unruly/*/{MANIFEST}")]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -328,7 +281,7 @@ def test_an_interrupt_ends_a_job_that_is_played_ahead(tmp_path: Path, workers: i
     with interrupted(1), session(tmp_path, workers) as play, one_thread("", plays=True) as thread:
         thread.submit(play, "agent", "waits").result()
     assert processes_of(str(tmp_path)) == []
-    assert not [*tmp_path.glob("runs/unruly/*/manifest.json")]
+    assert not [*tmp_path.glob(f"runs/unruly/*/{MANIFEST}")]
 
 
 def test_the_death_of_an_idle_worker_is_no_death_of_the_next_job(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.records.parquet import EPISODES, read_trajectories
 from tests.support.killed_commands import (
     KILLED,
     TRAIN,
@@ -19,6 +20,7 @@ from tests.support.killed_commands import (
 )
 from tests.support.waiting import until
 
+VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 ONE, TWO = {"AGENTFLY_WORKERS": "1"}, {"AGENTFLY_WORKERS": "2"}
 
 
@@ -78,3 +80,19 @@ def test_workers_killed_at_random_moments_leave_equal_bytes(
     assert end.code == 0, end.printed
     assert max(deaths(begun)) == len(moments)  # a worker without a job is replaced by the next one
     assert_same(begun, whole)
+
+
+@pytest.mark.long
+def test_two_workers_share_a_vllm_server(begun: Path, lives: Lives, whole: Whole) -> None:
+    """vLLM's rounding depends on its batches, so the bytes of replies are not compared."""
+    end = lives.run(begun, *TRAIN, env={**TWO, **VLLM})
+    assert end.code == 0, end.printed
+    assert len([*begun.rglob("worker-*.log")]) == 2
+    for step in (1, 2, 3):
+        shards = [*begun.glob(f"runs/demo/steps/{step:06d}/rollout-*/{EPISODES}")]
+        episodes = [one for shard in shards for one in read_trajectories(shard)]
+        spans = [span for one in episodes for turn in one.turns for span in turn.sampled]
+        assert len(shards) == 2
+        assert {span.version for span in spans} == {step - 1}
+    assert ledger(begun)["problem"].equals(ledger(whole.folder)["problem"])
+    assert not survivors(begun)
