@@ -144,10 +144,9 @@ def vllm_sampler(
     settings: Settings, site: Site, model: Path, in_flight: int, logs: Path
 ) -> Iterator[VLLM]:
     """A vLLM server for a model directory, starting, as the sampler that speaks to it."""
-    address = new_address("vllm")
-    command, environment = vllm_server.launch(address, model, settings.dtype, settings.agent, site)
-    log = logs / "vllm.log"
-    with supervised("vllm", command, environment, address, log, "benchmark") as service:
+    with vllm_server.served(
+        model, settings.dtype, settings.agent, site, logs, "benchmark"
+    ) as service:
         yield VLLM(service, settings.dtype, in_flight)
 
 

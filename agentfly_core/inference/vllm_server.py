@@ -1,6 +1,8 @@
 """How the vLLM server is started: command and environment."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly_core.config.parts import AgentPart
@@ -8,9 +10,10 @@ from agentfly_core.config.site import Site
 from agentfly_core.models import probe
 from agentfly_core.models.known import VLLM_RANKS
 from agentfly_core.system import hardware
+from agentfly_core.system.service import Service, new_address, supervised
 
-SERVED = "policy"
-"""Name of the model that the server starts with."""
+KIND, SERVED = "vllm", "policy"
+"""Names of the service, and of the model that the server starts with."""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20
@@ -23,6 +26,25 @@ OWN_KERNELS = '{"custom_ops": ["all"]}'
 NEEDED_AT_START = 0.01
 """Free share of a GPU at vLLM's start, 0.92 by default: the learner may use most of the memory when
 a dead server restarts."""
+
+
+@contextmanager
+def served(
+    model: Path,
+    dtype: str,
+    agent: AgentPart,
+    site: Site,
+    logs: Path,
+    run: str,
+    adapter_rank: int = 0,
+    restarts: int = 3,
+) -> Iterator[Service]:
+    """Start a server for the block, see `launch` and `supervised`; it is not ready yet."""
+    address = new_address(KIND)
+    command, environment = launch(address, model, dtype, agent, site, adapter_rank)
+    log = logs / f"{KIND}.log"
+    with supervised(KIND, command, environment, address, log, run, restarts) as service:
+        yield service
 
 
 def launch(

@@ -10,10 +10,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel
 
 TOKENS = 64
@@ -33,6 +31,8 @@ class WrongWeights(RuntimeError):
 
 def likely_tokens(model: PreTrainedModel) -> list[int]:
     """Token 0 and 63 greedy tokens: rounding changes likely tokens least."""
+    import torch  # workers need the rest of this module, and no torch
+
     row = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
     more = TOKENS - 1
     new = {"min_new_tokens": more, "max_new_tokens": more, "do_sample": False, "pad_token_id": 0}
@@ -49,6 +49,8 @@ def tokens_of(policy: Path) -> list[int]:
 
 def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
     """Log-probabilities of `tokens` after the first, at temperature 1."""
+    import torch
+
     row = torch.tensor([tokens], device=model.device)
     with torch.no_grad():
         logprobs = model(input_ids=row).logits[0, :-1].float().log_softmax(-1)

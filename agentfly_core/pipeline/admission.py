@@ -27,7 +27,6 @@ from agentfly_core.models import lora, model_config, pretrained, probe
 from agentfly_core.models.known import require
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.formats.text import fault, sentence
-from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
@@ -207,13 +206,11 @@ def _vllm(candidate: Candidate) -> Iterator[Sampler]:
     config = candidate.config()
     if candidate.site.device == "cpu":
         model_config.require_served_on_cpu(config)
-    address = new_address("vllm")
-    command, environment = vllm_server.launch(
-        address, candidate.folder, candidate.dtype, AgentPart(), candidate.site
-    )
-    log = candidate.folder.parent / "vllm.log"
-    with supervised("vllm", command, environment, address, log, "admission", 0) as service:
-        yield VLLM(service, candidate.dtype, 1)
+    here, logs = candidate, candidate.folder.parent
+    with vllm_server.served(
+        here.folder, here.dtype, AgentPart(), here.site, logs, "admission", restarts=0
+    ) as service:
+        yield VLLM(service, here.dtype, 1)
 
 
 def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:

@@ -14,10 +14,15 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
-from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
-from agentfly_core.inference.templates.model import writer
+from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.text_encoder import reply_encoder
-from agentfly_core.pipeline.playing import OnEpisode, collect_into, episode_specs, watching
+from agentfly_core.pipeline.playing import (
+    OnEpisode,
+    collect_into,
+    episode_specs,
+    scripted,
+    watching,
+)
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
 from agentfly_core.pipeline.workers.job import NO_BLAME, Blame
 from agentfly_core.records.messages import reply_text
@@ -63,7 +68,8 @@ class DemonstrationPlayer:
     def script(self) -> Scripted:
         """The script as a sampler."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
-        return self._sampler(policy_at(path, settings, self.problems, self.seed))
+        policy = policy_at(path, settings, self.problems, self.seed)
+        return scripted(policy, self.tokenizer, self.spec.template)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
         """Draw `count` episodes, each task with its quota; any prefix is a fair draw."""
@@ -92,7 +98,8 @@ class DemonstrationPlayer:
         """
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
         played = self._collect(self.script, specs, lambda _: None, resources)
-        unanswered = self._collect(self._sampler(_unsure), specs[:1], lambda _: None, resources)
+        unsure = scripted(_unsure, self.tokenizer, self.spec.template)
+        unanswered = self._collect(unsure, specs[:1], lambda _: None, resources)
         stop_if_failing(played, self.failed)
         if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
             raise GateClosed(f"The warm start has not begun: {errors[0]}.")
@@ -105,10 +112,6 @@ class DemonstrationPlayer:
             played = self._collect(self.script, self.episodes(HEARD), watch, resources)
         stop_if_failing(played, self.failed)
         return spans_of(played)
-
-    def _sampler(self, policy: ScriptedPolicy) -> Scripted:
-        encode, template = reply_encoder(self.tokenizer), self.spec.template
-        return Scripted(encode, template.stop_tokens[0], policy, writer(template))
 
     def _collect(
         self,

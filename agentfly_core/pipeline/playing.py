@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout
 from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
+from agentfly_core.inference.templates.model import writer
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models.known import end_tokens
 from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
 from agentfly_core.records.parquet import EPISODES, write_trajectories
@@ -77,6 +81,13 @@ def _task_spec(
         limits=task.limits,
         frozen=frozen,
     )
+
+
+def scripted(
+    policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, template: ChatTemplate
+) -> Scripted:
+    """A function as a sampler, with the tokens of a template."""
+    return Scripted(reply_encoder(tokenizer), template.stop_tokens[0], policy, writer(template))
 
 
 def require_room(

@@ -18,9 +18,7 @@ from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import chat_file
 from agentfly_core.datasets.chat_files import ChatFile, ChatRow
 from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
-from agentfly_core.inference.scripted import Scripted
-from agentfly_core.inference.templates.model import writer
-from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.pipeline.playing import scripted
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import (
@@ -130,8 +128,7 @@ class ChatPlayer:
             assert isinstance(recorded_reply, Message)
             return recorded_reply
 
-        stop = rules.template.stop_tokens[0]
-        sampler = Scripted(reply_encoder(self.tokenizer), stop, reply, writer(rules.template))
+        sampler = scripted(reply, self.tokenizer, rules.template)
         speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
         for place in reply_places(messages):
             await speaker.reply_to(messages[:place])

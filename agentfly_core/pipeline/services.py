@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,9 @@ from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.pool import worker_pool
 from agentfly_core.pipeline.workers.samplers import (
-    chat_services,
+    Samplers,
+    class_of,
     endpoint_of,
-    frozen_speakers,
-    sampler_at,
-    sampler_server,
     tokenizer_of,
 )
 from agentfly_core.rollout.resources import ResourceManager, resources_for
@@ -35,7 +33,7 @@ from agentfly_core.training import client
 from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 if TYPE_CHECKING:
-    from agentfly_core.inference.endpoints.chat_service import ChatService
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +70,14 @@ def rollout_services(
     With `scripted` the sampler is in the process that plays. Raises ValueError for a frozen speaker
     that is missing or has other tokens.
     """
-    serving = nullcontext("") if scripted else sampler_server(experiment, model, owner, logs)
+    samplers = Samplers(experiment, endpoint_of(experiment.store, model))
+    serving = nullcontext("") if scripted else samplers.server(model, owner, logs)
     with serving as server:
-        store, speakers = experiment.store, experiment.settings.agent.speakers
-        chats = chat_services(store, experiment.site, speakers, endpoint_of(store, model))
+        tokenizer = tokenizer_of(experiment.store, model)
         playing = (
-            worker_pool(experiment, model, server, chats, owner, logs)
+            worker_pool(samplers, model, class_of(tokenizer), server, owner, logs)
             if experiment.site.workers
-            else local_player(experiment, model, server, chats)
+            else local_player(samplers, tokenizer, server)
         )
         with playing as player:
             yield player
@@ -87,16 +85,16 @@ def rollout_services(
 
 @contextmanager
 def local_player(
-    experiment: Experiment, model: Pointer, server: str, chats: Mapping[str, ChatService]
+    samplers: Samplers, tokenizer: PreTrainedTokenizerBase, server: str
 ) -> Iterator[LocalPlayer]:
     """Start environments and speakers in this process; `server` is the address of vLLM, or empty.
 
     The end of the block cancels the job of another thread.
     """
+    experiment = samplers.experiment
     with environments_here(experiment.whole) as resources:
-        tokenizer = tokenizer_of(experiment.store, model)
-        sampler = sampler_at(server, experiment, model, chats)
-        frozen = frozen_speakers(experiment, tokenizer, chats)
+        sampler = samplers.served(server) if server else samplers.here(tokenizer)
+        frozen = samplers.frozen(tokenizer)
         player = LocalPlayer(experiment, LocalServices(sampler, resources, tokenizer, frozen))
         try:
             yield player

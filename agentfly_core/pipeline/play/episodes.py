@@ -22,24 +22,21 @@ from agentfly_core.experiment.run_policies import last_policy
 from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.inference.scripted import Scripted
-from agentfly_core.inference.templates.model import writer
-from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
-from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
+from agentfly_core.pipeline.playing import (
+    OnEpisode,
+    of_split,
+    play_shard,
+    rollout_spec,
+    scripted,
+    watching,
+)
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.workers.local import LocalServices
-from agentfly_core.pipeline.workers.samplers import (
-    chat_services,
-    endpoint_of,
-    frozen_speakers,
-    sampler_at,
-    sampler_server,
-    tokenizer_of,
-)
+from agentfly_core.pipeline.workers.samplers import Samplers, endpoint_of, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.run_record import ModeName, PlayRecord
@@ -57,8 +54,6 @@ from agentfly_core.system.formats.text import did_you_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from agentfly_core.inference.endpoints.chat_service import ChatService
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
@@ -159,12 +154,13 @@ class PreparedPlay:
         """Start the services of the player; scripts need no model and no GPU."""
         experiment, player, site = self.experiment, self.player, self.experiment.site
         store, speakers = experiment.store, experiment.settings.agent.speakers
-        needs_gpu, endpoint = any(isinstance(who, RunPolicy) for who in speakers.values()), ""
+        needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
         serving: AbstractContextManager[str] = nullcontext("")
+        samplers = Samplers(experiment, "")
         if isinstance(player, ModelPlayer):
-            endpoint, owner = endpoint_of(store, player.policy), f"play-{player.policy.digest[:16]}"
-            serving = sampler_server(experiment, player.policy, owner, logs)
-            needs_gpu = needs_gpu or not endpoint
+            samplers = Samplers(experiment, endpoint_of(store, player.policy))
+            serving = samplers.server(player.policy, f"play-{player.policy.digest[:16]}", logs)
+            needs_gpu = needs_gpu or not samplers.endpoint
         on_gpu = needs_gpu and site.device == "cuda"
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (
@@ -172,25 +168,20 @@ class PreparedPlay:
             resources_for(experiment.whole.limits) as resources,
             serving as server,
         ):
-            chats = chat_services(store, site, speakers, endpoint)
-            tokenizer, sampler = self._sampler(server, chats)
-            frozen = frozen_speakers(experiment, tokenizer, chats)
-            ready = LocalServices(sampler, resources, tokenizer, frozen)
+            tokenizer, sampler = self._sampler(server, samplers)
+            ready = LocalServices(sampler, resources, tokenizer, samplers.frozen(tokenizer))
             if isinstance(player, ModelPlayer):
                 ready.load(store, player.policy, 0)
             yield ready
 
-    def _sampler(
-        self, server: str, chats: Mapping[str, ChatService]
-    ) -> tuple[PreTrainedTokenizerBase, Sampler]:
+    def _sampler(self, server: str, samplers: Samplers) -> tuple[PreTrainedTokenizerBase, Sampler]:
         experiment, player = self.experiment, self.player
         if isinstance(player, ModelPlayer):
             tokenizer = tokenizer_of(experiment.store, player.policy)
-            return tokenizer, sampler_at(server, experiment, player.policy, chats)
+            return tokenizer, samplers.served(server) if server else samplers.here(tokenizer)
         tokenizer, _ = inputs.tokenizer(experiment)
         template = template_of(experiment.settings.template, tokenizer)
-        encode, stop = reply_encoder(tokenizer), template.stop_tokens[0]
-        return tokenizer, Scripted(encode, stop, player.policy, writer(template))
+        return tokenizer, scripted(player.policy, tokenizer, template)
 
     def _rollouts(
         self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode

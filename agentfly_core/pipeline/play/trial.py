@@ -17,11 +17,9 @@ from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
-from agentfly_core.inference.templates.model import writer
-from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
-from agentfly_core.pipeline.playing import of_split, rollout_spec
+from agentfly_core.pipeline.playing import of_split, rollout_spec, scripted
 from agentfly_core.pipeline.workers.job import Blame
 from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
@@ -109,10 +107,9 @@ def _by_playing(
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
     """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
-    encode, solved = reply_encoder(tokenizer), dict[str, dict[str, bool | str]]()
+    solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():
-        template = spec.template
-        sampler = Scripted(encode, template.stop_tokens[0], policy, writer(template))
+        sampler = scripted(policy, tokenizer, spec.template)
         solved[name] = _solved(tasks, without_held_calls(partial(_played, spec, specs, sampler)))
     return solved
 

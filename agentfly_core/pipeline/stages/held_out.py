@@ -6,8 +6,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_test
 from agentfly_core.pipeline.produce import find
-from agentfly_core.pipeline.stages.shard import Shard
-from agentfly_core.pipeline.workers.job import JobPlayer
+from agentfly_core.pipeline.workers.job import JobPlayer, Shard
 from agentfly_core.records.dataset import split
 from agentfly_core.store.artifact import Artifact, Pointer
 

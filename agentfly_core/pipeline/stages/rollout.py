@@ -8,8 +8,7 @@ from functools import cached_property
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_step
 from agentfly_core.pipeline.produce import find
-from agentfly_core.pipeline.stages.shard import Shard
-from agentfly_core.pipeline.workers.job import JobPlayer
+from agentfly_core.pipeline.workers.job import JobPlayer, Shard
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec

@@ -39,7 +39,8 @@ ERRORS = {
 class Setup:
     """The first message, with the experiment. `sampler` is the address of vLLM, or empty.
 
-    `code` contains the digests of the author's modules that rollouts use.
+    `code` contains the digests of the author's modules that rollouts use, `tokenizer` is the import
+    path of the class of the model's tokenizer.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Setup:
     cache: str
     pinned: Mapping[str, str]
     model: Pointer
+    tokenizer: str
     sampler: str
     path: tuple[str, ...]
     folder: str

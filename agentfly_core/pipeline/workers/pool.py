@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
@@ -21,14 +19,11 @@ from agentfly_core.pipeline.workers.connection import Death
 from agentfly_core.pipeline.workers.job import Blame, Job, RolloutJob
 from agentfly_core.pipeline.workers.messages import Setup
 from agentfly_core.pipeline.workers.process import WorkerDied, WorkerProcess, worker
-from agentfly_core.pipeline.workers.samplers import sampler_at
+from agentfly_core.pipeline.workers.samplers import Samplers
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import timing
 from agentfly_core.store.store import Store
 from agentfly_core.system.service import end_orphans
-
-if TYPE_CHECKING:
-    from agentfly_core.inference.endpoints.chat_service import ChatService
 
 MOST_DEATHS = 3
 logger = logging.getLogger(__name__)
@@ -149,36 +144,19 @@ def _lost(death: Death) -> str:
 
 @contextmanager
 def worker_pool(
-    experiment: Experiment,
-    model: Pointer,
-    server: str,
-    chats: Mapping[str, ChatService],
-    owner: str,
-    logs: Path,
+    samplers: Samplers, model: Pointer, tokenizer: str, server: str, owner: str, logs: Path
 ) -> Iterator[WorkerPool]:
     """Start the workers of a site; `owner` is the uid of their run, `server` the address of vLLM,
-    or empty.
+    or empty. `tokenizer` is the class of the model's tokenizer.
 
     Raises RuntimeError for an environment still in use at the end of the block.
     """
+    experiment = samplers.experiment
     experiment.require_speakers_unchanged()
     end_orphans(owner)
-    policies = OwnSamplers()
-    if server:
-        policies = ServedSampler(sampler_at(server, experiment, model, chats), experiment.store)
-    setup = _setup(experiment, model, server)
-    budgets = {name: chat.budget for name, chat in chats.items()}
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(worker(number, setup, budgets, owner, logs))
-            for number in range(1, experiment.site.workers + 1)
-        ]
-        yield WorkerPool(experiment.store, policies, processes)
-
-
-def _setup(experiment: Experiment, model: Pointer, server: str) -> Setup:
+    policies = ServedSampler(samplers.served(server), experiment.store) if server else OwnSamplers()
     settings, site, store = experiment.settings, experiment.site, experiment.store
-    return Setup(
+    setup = Setup(
         name=experiment.name,
         settings=settings.model_dump(mode="json"),
         code=code_of(settings, experiment.tasks).get("rollout", {}),
@@ -187,7 +165,15 @@ def _setup(experiment: Experiment, model: Pointer, server: str) -> Setup:
         cache=str(store.root.parent),
         pinned=experiment.frozen,
         model=Pointer(model.uri, model.digest),
+        tokenizer=tokenizer,
         sampler=server,
         path=tuple(sys.path),
         folder=os.getcwd(),
     )
+    budgets = {name: chat.budget for name, chat in samplers.chats.items()}
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(worker(number, setup, budgets, owner, logs))
+            for number in range(1, site.workers + 1)
+        ]
+        yield WorkerPool(store, policies, processes)

@@ -51,7 +51,7 @@ from agentfly_core.pipeline.workers.messages import (
     decoded,
     encoded,
 )
-from agentfly_core.pipeline.workers.samplers import chat_services, endpoint_of
+from agentfly_core.pipeline.workers.samplers import Samplers, endpoint_of, tokenizer_like
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import tracebacks
@@ -131,9 +131,10 @@ def _served(session: _Session) -> None:
     assert isinstance(setup, Setup)
     try:
         with _player(setup, session) as player:
-            # with Python's defaults collections take half of the time of scripted episodes
+            # With Python's defaults collections take half of the time of scripted episodes; in
+            # older generations nearly all objects are episodes that are still played.
             gc.freeze()
-            gc.set_threshold(20_000)
+            gc.set_threshold(20_000, 50)
             while isinstance(message := session.messages.get(), Assigned):
                 _do(message, player, setup.sampler, session)
     except LoopHeld as held:
@@ -186,11 +187,11 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     experiment = Experiment.of(
         setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares
     )
-    endpoint = endpoint_of(store, setup.model)
-    chats = chat_services(store, experiment.site, settings.agent.speakers, endpoint)
-    for name, chat in chats.items():
+    samplers = Samplers(experiment, endpoint_of(store, setup.model))
+    for name, chat in samplers.chats.items():
         chat.budget = _SessionBudget(name, session)
-    with local_player(experiment, setup.model, setup.sampler, chats) as player:
+    tokenizer = tokenizer_like(setup.tokenizer, store.open(setup.model))
+    with local_player(samplers, tokenizer, setup.sampler) as player:
         yield player
 
 

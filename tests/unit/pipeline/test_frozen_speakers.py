@@ -22,7 +22,7 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
-from agentfly_core.pipeline.workers.samplers import chat_services, frozen_speakers
+from agentfly_core.pipeline.workers.samplers import Samplers
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
@@ -42,8 +42,7 @@ def experiment(folder: Path, frozen: dict[str, str], **endpoint: Any) -> Experim
 
 
 def speakers_of(here: Experiment, tokenizer: Any) -> dict[str, Frozen]:
-    services = chat_services(here.store, here.site, here.settings.agent.speakers)
-    return frozen_speakers(here, tokenizer, services)
+    return Samplers(here, "").frozen(tokenizer)
 
 
 def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
