@@ -93,6 +93,6 @@ def test_two_workers_share_a_vllm_server(begun: Path, lives: Lives, whole: Whole
         episodes = [one for shard in shards for one in read_trajectories(shard)]
         spans = [span for one in episodes for turn in one.turns for span in turn.sampled]
         assert len(shards) == 2
-        assert {span.version for span in spans} == {step - 1}
+        assert {span.policy_version for span in spans} == {step - 1}
     assert ledger(begun)["problem"].equals(ledger(whole.folder)["problem"])
     assert not survivors(begun)
