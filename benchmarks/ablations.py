@@ -21,12 +21,13 @@ from agentfly_core.rollout.speaker import Context, Speaker
 
 
 class ForeignSummary(Folding):
-    """Continues with a summary of another ledger, `balance 148, next page 52`, which depends on the
-    question alone, so that an episode reads the same one whoever plays beside it.
+    """Continues with the summary of another ledger, `balance 148, next page 52`.
+
+    The summary depends on the question alone: parallel episodes do not change it.
     """
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """The other ledger's, after this one's was said as in the whole agent."""
+        """Sample the own summary as the whole agent does, and return the other ledger's."""
         await super().summary(context, *read)
         question, *_ = context.messages[0].content.splitlines()
         draw = random.Random(question)

@@ -83,7 +83,7 @@ class Module:
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """What each imported name stands for: `{"files": "agentfly_core.system.files"}`."""
+        """Qualified names by imported name: `{"files": "agentfly_core.system.files"}`."""
         qualified: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):

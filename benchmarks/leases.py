@@ -192,7 +192,7 @@ class Played:
 
 
 async def said(conversation: Conversation) -> str:
-    """What the model says: a number a turn, and nothing after the last."""
+    """Replies of the model: a number in each turn, and an empty last reply."""
     problem, _, turn = conversation.order
     return str(seed(1, problem, turn) % 100) if turn < TURNS else ""
 

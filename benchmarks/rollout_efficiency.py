@@ -150,7 +150,7 @@ def bare(sampler: VLLM, requests: Sequence[Request], cap: int) -> Rate:
 
 
 def rules(tokenizer: PreTrainedTokenizerBase, latency: float, cap: int) -> RolloutSpec:
-    """Episodes of four turns whose tools take `latency` seconds, whatever the model says."""
+    """Episodes of four turns with tools that take `latency` seconds."""
 
     async def talk(episode: Episode) -> Ending:
         read: tuple[Message | Observation, ...] = episode.opening

@@ -1,4 +1,4 @@
-"""What an execution in the sandbox costs beside a plain subprocess, and what a thousand leave.
+"""Cost of an execution in the sandbox and in a plain subprocess; leftovers of a thousand.
 
     python -m benchmarks.sandbox [--repeats 50] [--executions 1000] [--at-once 32]
 

@@ -54,7 +54,7 @@ def blocking(seconds: float) -> str:
 
 
 def replies(latency: float, turns: int) -> list[str]:
-    """What the model says: a call a turn, and a last word."""
+    """Replies of the model: a call in each turn, and a last word."""
     call = json.dumps({"name": "waiting", "arguments": {"seconds": latency}})
     return [f"<tool_call>\n{call}\n</tool_call>"] * turns + ["done"]
 

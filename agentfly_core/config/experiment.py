@@ -206,8 +206,8 @@ class Settings(Section):
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
                 key = task_key(name, "goal") if self.tasks else "evaluate.goal"
                 raise ValueError(
-                    f"{key}: got {goal!r}, expected one of "
-                    f"{', '.join(one.rewards) or 'none'}, or a further reward with weight 0 that "
+                    f"{key}: got {goal!r}, expected the reward that decides success (1 or more is "
+                    f"solved): {', '.join(one.rewards) or 'none'}, or a further reward with weight 0 that "
                     "combines them"
                 )
         all_own = all(task.goal or task.rewards for task in self.tasks.values())

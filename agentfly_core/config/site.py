@@ -105,7 +105,8 @@ class Site(Section):
         default_factory=lambda site: (0,) if site["device"] == "cuda" else ()
     )
     learner_gpus: Gpus = Field(
-        default=(), description="this machine's GPUs for the learner, by default one a rank from 0"
+        default=(),
+        description="this machine's GPUs for the learner, by default GPU 0, 1, ... of its ranks",
     )
     ranks: Positive = Field(default_factory=_places)
     zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(
@@ -130,7 +131,7 @@ class Site(Section):
         "the process of the command plays",
     )
     slots: Positive = Field(
-        default=1, description="on a CPU: how many of the runs that workers start work at a time"
+        default=1, description="on a CPU: runs of Prefect workers that run at the same time"
     )
     # not TMPDIR, which differs from user to user
     locks: str = Field(default="/tmp", description="folder of the locks on GPUs and slots")

@@ -121,7 +121,9 @@ class Database(Environment):
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """The answer of _PROGRAM, which restarts from the beginning if it was stopped by force."""
+        """Run code in _PROGRAM and return its answer; a killed program restarts with a new
+        database.
+        """
         result = await self._interpreter.run(code)
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)

@@ -353,9 +353,9 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
-            f"update.epochs x update.mini_batches is {steps}, and the loss of "
-            f"{use} has no ratio to the old policy, so it allows 1 optimizer step. Set both to 1, "
-            f"or choose {ratio}."
+            f"update.epochs x update.mini_batches is {steps}, but {use} allows only 1 optimizer "
+            "step, because its loss has no ratio to the old policy. Set both to 1, or choose "
+            f"{ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"

@@ -52,9 +52,9 @@ def launch(
 ) -> tuple[list[str], dict[str, str]]:
     """Command and environment of a server on a UNIX socket, with adapters up to `adapter_rank`.
 
-    It loads a tokenizer only for stop strings. Log-probabilities are those after the temperature.
-    Chunked prefill is off on CPU, where vLLM 0.32 would die rewinding a request's generator. On
-    GPUs the model is spread over all of the sampler's, and sleeps if the learner shares one.
+    It loads a tokenizer only for stop strings. Log-probabilities include the temperature. Chunked
+    prefill is off on CPUs: vLLM 0.32 crashes there when it rewinds a request's generator. On GPUs
+    the model is sharded over all GPUs of the sampler, and sleeps if the learner shares one.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,

@@ -118,10 +118,10 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 def warnings(
     signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return warnings of a step, repeated each time a sign has lasted twice as long; raises
-    GateClosed to stop the run.
+    """Return the warnings of a step; raises GateClosed to stop the run.
 
-    `advice` is added to the signs of these names.
+    A lasting sign warns again after 2, 4, 8, ... times its number of steps. `advice` maps names of
+    signs to texts that are added to their warnings.
     """
     raised = due(signs, metrics)
     texts = {

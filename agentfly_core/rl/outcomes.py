@@ -45,9 +45,9 @@ class Outcomes:
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
         """`how(own, *means)` by group, with means of values [n] over each episode's trajectories.
 
-        0 for nan, and if the first values are equal in all episodes. Rewards 1, 0, 3, 3 in groups
-        (0, 1), (2, 3) give with `centred` 0.5, -0.5, 0, 0. With two instances in the first episode,
-        rewards 1, 1, 0 give 0.5, 0.5, -0.5, because episodes count once.
+        A group gets 0 if its first value is nan, or equal in all episodes. Examples with `centred`:
+        rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. Rewards 1, 1, 0 of two
+        episodes, the first with two instances, give 0.5, 0.5, -0.5: an episode counts once.
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):

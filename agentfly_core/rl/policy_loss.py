@@ -82,10 +82,10 @@ class Clip(_PolicyLoss):
 
 
 class DPPO(_PolicyLoss):
-    """`-A rho`, but nothing once a token's probability passed a bound the way its advantage pulls.
+    """`-A rho`, but 0 for a token that already moved too far in the direction of its advantage.
 
-    With probabilities p now and q when sampled: 0 if A > 0 and p - q > high, or A <= 0 and p - q <
-    -low. Unlike bounds of ratios, this lets rare tokens change.
+    p is its probability now, q the one when it was sampled. The loss is 0 if A > 0 and p - q >
+    high, or A <= 0 and p - q < -low. Unlike bounds of ratios, these let rare tokens change.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"

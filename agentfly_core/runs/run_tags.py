@@ -1,4 +1,4 @@
-"""Tags of runs. They have a file of their own, since a run at work may be tagged."""
+"""Tags of runs, in a file beside run.json, because a running run can be tagged."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A model server with scripted replies, which `rollout_vs_verifiers.py` starts as a process.
 
-It speaks vLLM's `/inference/v1/generate`, token ids in and out, and `/v1/chat/completions`, on a
-UNIX socket and on a TCP port, whose number is its line on stdout. What it says depends on how many
-replies of the model the request holds. A reply takes as long as the settings say, or as long as a
-vLLM server takes to sample as many tokens after that prompt.
+It serves vLLM's `/inference/v1/generate`, with token ids in and out, and `/v1/chat/completions`, on
+a UNIX socket and on a TCP port. It prints the port's number. A reply depends on the number of
+replies in the request. It takes the time in the settings, or the time of a vLLM server for as many
+tokens after that prompt.
 """
 
 from __future__ import annotations

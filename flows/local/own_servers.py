@@ -99,5 +99,5 @@ def password(state: Path) -> str:
 
 
 def shown(state: Path) -> str:
-    """The password on a terminal; elsewhere its file, since logs and journals keep text."""
+    """The password if stdout is a terminal, else its file: a log would store the password."""
     return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"

@@ -22,7 +22,7 @@ def installed(folder: Path) -> Path:
         shutil.copy(ROOT / name, source)
     outer = ("MAKE", "SHORT")  # of the `make` that runs these tests
     env = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
-    # this environment stands in for .venv, which would be installed first
+    # used instead of .venv, which would be installed first
     words = ["make", "--silent", "wheel", f"BIN={PROGRAMS}", "INSTALLED="]
     subprocess.run(words, cwd=source, env=env, check=True)
     (wheel,) = (source / "dist").glob("*.whl")

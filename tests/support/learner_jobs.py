@@ -103,7 +103,7 @@ KILLED = Counter()
 
 
 def kill_worker(service):
-    """End the first rank as the kernel would; one that is dead already is not counted again."""
+    """Kill the first rank with SIGKILL, unless it is dead already."""
     killed = set()
     for process in psutil.process_iter(["cmdline", "environ"]):
         words, variables = (process.info[name] or () for name in ("cmdline", "environ"))

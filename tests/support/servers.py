@@ -1,4 +1,4 @@
-"""Servers for tests: Prefect's, and one that records its requests."""
+"""Servers for tests: Prefect, and a server that records its requests."""
 
 from __future__ import annotations
 

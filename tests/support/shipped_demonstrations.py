@@ -1,4 +1,4 @@
-"""Demonstrations of a shipped experiment, played as it says."""
+"""Demonstrations of a shipped experiment, played with its settings."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _COPIED: Sequence[Sequence[str]] = (
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
-    """Look, then use the first printed name, with this ending if given, as `{file}`."""
+    """Run `look`, then `command` with `{file}` as the first printed name with this ending."""
     listed = yield look.format(**fields)
     files = _ending_in(ending.format(**fields), listed) if ending else listed.split()
     return command.format(file=files[0], **fields)

@@ -40,7 +40,7 @@ async def receive(reader: asyncio.StreamReader, most: int) -> tuple[Any, list[by
     """The next message of a stream; raises EOFError, and ValueError above `most` bytes."""
     size = _HEAD.unpack(await reader.readexactly(_HEAD.size))[0]
     if size > LARGEST_HEADER:
-        raise ValueError(f"A header of {size} bytes is not one of ours.")
+        raise ValueError(f"A header has {size} bytes, expected at most {LARGEST_HEADER}.")
     header = json.loads(await reader.readexactly(size))
     sizes = header.pop("sizes")
     if sum(sizes) > most:

@@ -41,7 +41,7 @@ OVERDUE = "no result within 0.5 s"
 
 
 def tokens(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
-    """The tokens of all episodes but the one that misbehaves."""
+    """Tokens of all well-behaved episodes."""
     return {
         one.problem.id: [(turn.given.tokens, turn.sampled[0].tokens) for turn in one.turns]
         for number, one in enumerate(trajectories)
@@ -50,13 +50,13 @@ def tokens(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
 
 
 def read(trajectory: Trajectory) -> list[str]:
-    """The contents of what the model read after its first reply."""
+    """Contents of the messages that the model read after its first reply."""
     return [item.content for turn in trajectory.turns[1:] for item in turn.read]
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Play]]:
-    """Start sessions; they leave no process behind."""
+    """Start sessions; at the end all their processes have ended."""
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(connection, "PROGRAM", "tests.support.short_limit_worker")
         patch.setattr(connection, "MARGIN", 3.0)
@@ -79,7 +79,7 @@ def play(sessions: Callable[..., Play]) -> Play:
 
 @pytest.fixture(scope="module")
 def calm(play: Play) -> list[Trajectory]:
-    """The shard in which nobody misbehaves."""
+    """The shard without a misbehaving episode."""
     return play()
 
 
@@ -91,7 +91,7 @@ def play_in(sessions: Callable[..., Play]) -> Play:
 
 @pytest.fixture(scope="module")
 def calm_in(play_in: Play) -> list[Trajectory]:
-    """The shard with environments in which nobody misbehaves."""
+    """The shard with environments and without a misbehaving episode."""
     return play_in()
 
 
@@ -246,7 +246,7 @@ def test_processes_of_a_tool_end_with_the_session(tmp_path: Path) -> None:
 
 @contextmanager
 def interrupted(episodes: int) -> Iterator[None]:
-    """Interrupt the block when so many episodes wait."""
+    """Interrupt the block when this number of episodes waits."""
     waiting = threading.Semaphore(0)
 
     def interrupt() -> None:

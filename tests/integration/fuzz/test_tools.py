@@ -264,7 +264,7 @@ value = Values([NUMBERS, WORDS], lambda draw: draw.choice(KEYS))  # possible arg
 
 
 def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
-    """A value, mostly one that the schema allows."""
+    """A value that usually fits the schema."""
     if draw.random() < 0.05 or not isinstance(schema, dict):
         return value(draw)
     if "$ref" in schema:

@@ -1,4 +1,4 @@
-"""What the tests of code that blocks share."""
+"""Fixtures for tests of blocking code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """What blocking code waits for; it is let go at the end."""
+    """An event that blocking code waits for; it is set at the end."""
     event = threading.Event()
     yield event
     event.set()

@@ -43,7 +43,7 @@ async def test_a_hundred_synchronous_functions_wait_at_the_same_time() -> None:
 
 
 class Panic(BaseException):
-    """What a Rust extension raises."""
+    """The error type of a Rust extension."""
 
 
 async def test_what_would_end_the_program_arrives_as_an_exception() -> None:

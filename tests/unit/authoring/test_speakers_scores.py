@@ -1,4 +1,4 @@
-"""One score an episode, whoever spoke in it."""
+"""One score for each episode, also of several speakers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEAM = [SEARCHER, PLANNER, SECOND]
 
 
 def giving(result: Score) -> tuple[Reward, list[str]]:
-    """A reward with this result, and the speakers whose trajectories it was shown."""
+    """A reward with this result, and the speakers of the trajectories that it got."""
     seen: list[str] = []
 
     def gives(trajectory: Trajectory) -> Score:

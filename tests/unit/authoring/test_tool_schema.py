@@ -1,4 +1,4 @@
-"""What a model is told of a tool's arguments, and what an author is told that the model is not."""
+"""Schemas of tools for the model, and warnings about them for the author."""
 
 # No `from __future__ import annotations`: the types of these functions are made inside tests.
 

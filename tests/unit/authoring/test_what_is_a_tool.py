@@ -1,4 +1,4 @@
-"""What can be made a tool, and what is refused."""
+"""Functions and objects that can be tools, and those that are refused."""
 
 from __future__ import annotations
 

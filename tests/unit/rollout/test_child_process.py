@@ -1,4 +1,4 @@
-"""A process of an environment's own: asked in lines of JSON, and never left behind."""
+"""A child process of an environment answers lines of JSON, and always ends with its owner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
 from tests.support.waiting import LIMIT
 
-# Answers what it is asked for: its environment, the process id of a grandchild in a session of its
+# Answers requests for its environment, the process id of a grandchild in a session of its
 # own, nothing, ...
 PROGRAM = """
 import json, os, signal, sys, time
@@ -47,7 +47,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
-# Starts a child with a grandchild, says who they are, and waits to be killed.
+# Starts a child with a grandchild, prints their ids, and waits to be killed.
 OWNER = """
 import asyncio, signal, sys
 from agentfly_core.rollout.child_process import Child

@@ -1,4 +1,4 @@
-"""What a shard's episodes leave: their order, their times, and what is told of them as they end."""
+"""Results of a shard: order and times of episodes, and reports at their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes beside others that are late or slow."""
+"""Episodes that run together with late or slow ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import LIMIT
 
 
 class Desk(Environment):
-    """It remembers which problem it was last set up for, and all for which one was closed."""
+    """Remembers its last problem, and the problems of all closed instances."""
 
     closed: ClassVar[list[str]] = []
 

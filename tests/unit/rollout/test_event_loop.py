@@ -48,7 +48,7 @@ def _nothing_made() -> None:
 
 
 class Fresh(Room):
-    """Lent once; tells when one has started."""
+    """Lent once; sets a signal when an instance has started."""
 
     max_uses = 1
     started: ClassVar[threading.Semaphore]

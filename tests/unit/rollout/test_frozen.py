@@ -1,4 +1,4 @@
-"""Speakers that are not trained: who replies for them, and what is recorded of it."""
+"""Untrained speakers: the policies that reply for them, and their record."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Noted(TransformersSampler):
 
 
 def slowly(slow: str) -> Agent:
-    """Episodes that ask the same three in different orders; that of one problem comes late."""
+    """Episodes that call the same three samplers in different orders; one episode starts late."""
 
     async def agent(episode: Episode) -> Ending:
         critic, referee = episode.speaker("critic"), episode.speaker("referee")

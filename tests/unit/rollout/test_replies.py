@@ -26,7 +26,7 @@ from agentfly_core.testing.letters import STOP, Letters, as_letters, encode, los
 
 
 class Watched(Scripted):
-    """A scripted sampler that keeps what was asked of it."""
+    """A scripted sampler that keeps its requests."""
 
     def __init__(self, *replies: str) -> None:
         super().__init__(encode, STOP, saying(*replies))
@@ -38,7 +38,7 @@ class Watched(Scripted):
 
 
 async def react(episode: Episode) -> Ending:
-    """Says what it observed after each reply, two times."""
+    """Replies twice, and repeats its observations after each reply."""
     said = await episode.reply(*episode.opening)
     for number in range(2):
         said = await episode.reply(Message("user", f"{said.content}={number}"))

@@ -148,7 +148,7 @@ async def test_a_holder_deaf_to_cancellation_blocks_no_other_lease() -> None:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                await served.wait()  # until somebody else was lent one
+                await served.wait()  # until another holder has one
             return room.events[-1]
 
     async with ResourceManager({Room: 1}) as resources, asyncio.TaskGroup() as group:

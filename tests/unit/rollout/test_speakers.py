@@ -39,12 +39,12 @@ from tests.support.policies import numbered
 
 
 async def named(conversation: Conversation) -> str:
-    """The policy whose reply number 3 is `planner 3` where the planner speaks."""
+    """A policy that replies `planner 3` in the planner's third turn."""
     return f"{conversation.speaker} {conversation.turn}"
 
 
 async def team(episode: Episode) -> Ending:
-    """A planner and two workers; the agent itself says nothing but the answer."""
+    """A planner and two workers; the agent itself only gives the answer."""
     planner = episode.speaker("planner", system="Plan.")
     workers = [episode.speaker("worker", tools=[calculator]) for _ in range(2)]
     plan = await planner.reply(Message("user", episode.problem.prompt))

@@ -1,4 +1,4 @@
-"""What tools give for their steps: noted by turn, and what the environment's return is made of."""
+"""Step rewards of tools: recorded by turn, and summed to the environment's return."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_an_agent_sees_what_each_call_was_given() -> None:
     spec = rollout_spec(dial, agent=watching)
     trajectory = await play(["<dial by=1>", "Open."], spec=spec)
     assert seen == [0.25]
-    # what was earned before the first reply is no reply's
+    # rewards before the first reply belong to no reply
     assert [turn.reward for turn in trajectory.turns] == [0.25, None]
 
 

@@ -28,7 +28,7 @@ def test_a_program_that_cannot_start_is_named_with_its_log(
 
 
 class Inputs:
-    """What is deployed, and how often; `refusals` are the outcomes of attempts."""
+    """Deployments and their number; `refusals` are the outcomes of attempts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *refusals: str) -> None:
         self.now: list[object] = ["market"]

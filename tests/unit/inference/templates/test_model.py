@@ -51,7 +51,7 @@ def test_prompts_have_the_tokens_of_the_chat_server(family, count):
 @pytest.mark.parametrize("count", CONVERSATIONS)
 @pytest.mark.parametrize("family", NATIVE)
 def test_a_continued_conversation_has_the_tokens_of_its_prompt(family, count):
-    """Prompt, reply and the tokens behind it, if none is None."""
+    """Prompt, reply and following tokens, or None if one is missing."""
     template, continued = template_of(family), 0
     encode = reply_encoder(tokenizer_of(family))
     for seed in range(count):
