@@ -207,8 +207,8 @@ class Settings(Section):
                 key = task_key(name, "goal") if self.tasks else "evaluate.goal"
                 raise ValueError(
                     f"{key}: got {goal!r}, expected the reward that decides success (1 or more is "
-                    f"solved): {', '.join(one.rewards) or 'none'}, or a further reward with weight 0 that "
-                    "combines them"
+                    f"solved): {', '.join(one.rewards) or 'none'}, or a further reward with weight "
+                    "0 that combines them"
                 )
         all_own = all(task.goal or task.rewards for task in self.tasks.values())
         if self.tasks and self.evaluate.goal and all_own:

@@ -36,7 +36,7 @@ def with_workers(folder: Path, workers: int, environments: int) -> list[bytes]:
     return played(folder, DEEDS)
 
 
-def test_one_and_two_workers_give_equal_bytes_with_an_environment_for_each_episode(
+def test_one_and_two_workers_with_environments_give_equal_bytes(
     tmp_path: Path,
 ) -> None:
     one, two = (with_workers(tmp_path / f"{n}", n, environments=2 * SHARD) for n in (1, 2))
@@ -50,7 +50,7 @@ def test_two_workers_give_equal_bytes_again_with_few_environments(tmp_path: Path
     assert once == again
 
 
-def test_a_session_killed_between_blame_and_replay_ends_with_equal_bytes(tmp_path: Path) -> None:
+def test_a_session_killed_before_a_replay_ends_with_equal_bytes(tmp_path: Path) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     command = [sys.executable, "-m", "tests.support.dies_after_blame", str(killed)]
     dead = subprocess.run([*command, "press", "crashes"], cwd=ROOT, check=False)
