@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.datasets.chats import RecordedChat
-from agentfly_core.datasets.columns import demonstration_of, renamed, tools_of
+from agentfly_core.datasets.chats import RecordedChat, chat_of
+from agentfly_core.datasets.columns import TOOLS, DataRow, demonstration_of, renamed, tools_of
 from agentfly_core.datasets.file_rows import FIRST, rows
+from agentfly_core.datasets.traces import RecordedCall, trace_of
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.system.formats.text import counted, sentence
 
@@ -22,12 +23,28 @@ from agentfly_core.system.formats.text import counted, sentence
 class ChatRow:
     """A chat of a file and the tools that its row lists, None for the experiment's:
     `ChatRow("chats.jsonl", 17, RecordedChat(...), None)`.
+
+    A trace also has the token ids of its last replies, and one of our own `ours`, see `Trace`.
     """
 
     source: str
     number: int
     chat: RecordedChat
     tools: tuple[ToolSchema, ...] | None
+    calls: tuple[RecordedCall, ...] = ()
+    ours: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
+        """The chat or trace in a row; raises ValueError."""
+        if (trace := trace_of(row)) is None:
+            return cls(source, number, demonstration_of(row), tools_of(row))
+        chat, tools = chat_of(trace.messages), tools_of({TOOLS: trace.tools})
+        if not trace.ours:  # a policy of ours may say nothing
+            chat.checked()
+        if not any(chat.trained):
+            raise ValueError("it has no reply to train")
+        return cls(source, number, chat, tools, trace.calls, trace.ours)
 
 
 @dataclass(frozen=True)
@@ -43,8 +60,7 @@ class ChatFile:
         """The chats of a file, and a BadRow for each unusable row; raises ValueError without."""
         for number, row in rows(path):
             try:
-                fields = renamed(row, self.columns or {})
-                yield ChatRow(path.name, number, demonstration_of(fields), tools_of(fields))
+                yield ChatRow.of(path.name, number, renamed(row, self.columns or {}))
             except ValueError as error:
                 yield BadRow(path.name, number, str(error))
 
@@ -59,8 +75,8 @@ class ChatFile:
         if len(bad) > self.tolerate_bad_rows:
             raise ValueError(
                 f"{counted(len(bad), 'row')} cannot be trained (tolerated: "
-                f"{self.tolerate_bad_rows}), first {_listed(bad)} Mend them, or raise "
-                "warm_start.settings.tolerate_bad_rows."
+                f"{self.tolerate_bad_rows}), first {_listed(bad)} Mend or remove them; a warm "
+                "start also has warm_start.settings.tolerate_bad_rows."
             )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from agentfly_core.authoring import injection
@@ -18,14 +20,19 @@ from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import chat_file
 from agentfly_core.datasets.chat_files import ChatFile, ChatRow
 from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
+from agentfly_core.datasets.traces import OURS, RecordedCall
+from agentfly_core.inference.sampler import Request, SamplerSession
+from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import scripted
 from agentfly_core.records.dataset import BadRow
-from agentfly_core.records.messages import reply_text
+from agentfly_core.records.messages import plain, reply_text
+from agentfly_core.records.parquet import trajectory_of
 from agentfly_core.records.trajectory import (
     Ending,
     Message,
     Observation,
     Problem,
+    Sampled,
     ToolCall,
     Trajectory,
     Turn,
@@ -35,7 +42,7 @@ from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.system.formats import hashing
-from agentfly_core.system.formats.text import did_you_mean, shown
+from agentfly_core.system.formats.text import did_you_mean, fault, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -64,6 +71,51 @@ class ListedTool:
         raise AssertionError(f"{call.name} was called in a recorded chat")
 
 
+class OtherTokens(Exception):
+    """Our template renders another prompt, or the ids decode to another text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed(SamplerSession):
+    """Returns the tokens of `calls`, by number of the reply, and others of the script; raises
+    OtherTokens for another prompt than a call has.
+    """
+
+    script: Scripted
+    calls: Mapping[int, RecordedCall]
+    stops: Sequence[int]
+
+    async def sample(self, request: Request) -> Sampled:
+        """See SamplerSession."""
+        if (call := self.calls.get(request.conversation.turn)) is None:
+            return await self.script.sample(request)
+        if tuple(request.prompt) != call.prompt:
+            raise OtherTokens
+        whole = bool(call.sampled) and call.sampled[-1] in self.stops
+        return Sampled(call.sampled, call.logprobs, -1, "stop" if whole else "length")
+
+    def continues(self, speaker: str) -> bool:
+        """False: a recorded reply is whole."""
+        return False
+
+
+def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
+    """Spans divided where the mask of their tokens changes."""
+    bits = iter(trained)
+    for span in spans:
+        begin, size = 0, len(span.tokens)
+        for bit, same in groupby([next(bits) for _ in span.tokens]):
+            end = begin + len([*same])
+            yield replace(
+                span,
+                tokens=span.tokens[begin:end],
+                logprobs=span.logprobs[begin:end],
+                finish=span.finish if end == size else "stop",
+                trained=bit and span.trained,
+            )
+            begin = end
+
+
 @dataclass(frozen=True)
 class ChatPlayer:
     """Makes trajectories of chats by the rules of an experiment: `ChatPlayer(spec, tokenizer)`.
@@ -88,11 +140,17 @@ class ChatPlayer:
         return played
 
     async def _trajectory(self, row: ChatRow) -> Trajectory:
+        if row.ours and (kept := self._ours(row)):
+            _require_room(kept.turns, self.spec.max_model_len)
+            return kept
         rules, problem = self._rules(row), problem_of(row)
         messages = rules.opening(replace(problem, messages=row.chat.messages))
         name, replies = injection.name(self.spec.agent), row.chat.replies
         spec = EpisodeSpec(problem, 0, "demonstrations", "demonstration", 1.0, 0)
-        turns = await self._turns(rules, spec, messages, name)
+        try:
+            turns = await self._turns(rules, spec, messages, name, row.calls)
+        except OtherTokens:
+            turns = await self._turns(rules, spec, messages, name, ())
         self._require_plain(messages)
         _require_reasoning(messages, turns)
         _require_room(turns, self.spec.max_model_len)
@@ -118,21 +176,58 @@ class ChatPlayer:
             seed=spec.seed,
         )
 
+    def _ours(self, row: ChatRow) -> Trajectory | None:
+        """The trajectory of our own trace, None if it has other tokens than its record, or another
+        template or tokenizer made it.
+        """
+        assert row.ours is not None
+        try:
+            trajectory = trajectory_of(row.ours)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"its metadata.{OURS} is no record: {fault(error)}") from None
+        rules, first = self.spec.of(trajectory.problem), trajectory.turns[0]
+        is_main = trajectory.agent == injection.name(self.spec.agent)
+        tools = (rules.schemas,) if is_main else (rules.schemas, ())  # speakers may have none
+        openings = [rules.template.open(first.read, schemas) for schemas in tools]
+        same = all(rules.parse(t.sampled, rules.stop) == t.reply for t in trajectory.turns)
+        same = same and first.given.tokens in openings and calls_of(trajectory) == [*row.calls]
+        return trajectory if same else None
+
     async def _turns(
-        self, rules: EpisodeRules, spec: EpisodeSpec, messages: Messages, name: str
+        self,
+        rules: EpisodeRules,
+        spec: EpisodeSpec,
+        messages: Messages,
+        name: str,
+        calls: Sequence[RecordedCall],
     ) -> tuple[Turn, ...]:
-        """A turn for each reply, which answers all messages before it."""
+        """A turn for each reply, which answers all messages before it, with the tokens of `calls`.
+
+        Raises OtherTokens for calls with another prompt or text.
+        """
 
         async def reply(conversation: Conversation) -> Message:
             recorded_reply = messages[len(conversation.messages)]
             assert isinstance(recorded_reply, Message)
             return recorded_reply
 
-        sampler = scripted(reply, self.tokenizer, rules.template)
+        places, history = reply_places(messages), [*messages]
+        numbered = dict(enumerate(calls, len(places) - len(calls)))
+        script = scripted(reply, self.tokenizer, rules.template)
+        sampler = Replayed(script, numbered, rules.template.stop_tokens)
         speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
-        for place in reply_places(messages):
-            await speaker.reply_to(messages[:place])
-        return speaker.turns
+        for number, place in enumerate(places):
+            parsed = await speaker.reply_to(history[:place])
+            if number in numbered:
+                if _text_of(parsed) != _text_of(messages[place]):
+                    raise OtherTokens
+                history[place] = parsed
+        return tuple(
+            replace(turn, sampled=tuple(masked(turn.sampled, numbered[number].trained)))
+            if number in numbered
+            else turn
+            for number, turn in enumerate(speaker.turns)
+        )
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
         """The rules of a row, with its tools; raises ValueError for an unknown one, and for another
@@ -184,16 +279,45 @@ class ChatPlayer:
                 )
 
 
+def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
+    """The tokens of each reply."""
+    tokens, calls = defaultdict[int, tuple[int, ...]](tuple), list[RecordedCall]()
+    for turn in trajectory.turns:
+        prompt, trains = (*tokens[turn.context], *turn.given.tokens), trajectory.trains(turn)
+        sampled = tuple(chain.from_iterable(span.tokens for span in turn.sampled))
+        logprobs = tuple(chain.from_iterable(span.logprobs for span in turn.sampled))
+        mask = tuple(trains and span.trained for span in turn.sampled for _ in span.tokens)
+        calls.append(RecordedCall(prompt, sampled, logprobs, mask))
+        tokens[turn.context] = (*prompt, *sampled)
+    return calls
+
+
+def _text_of(item: Message | Observation) -> list[str]:
+    return [text.strip() for text in (*plain(item), getattr(item, "reasoning", ""))]
+
+
+def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
+    """Whether the trajectory of a trace has the trace's own tokens."""
+    calls = calls_of(trajectory)[-len(row.calls) :]
+    return [call.sampled for call in calls] == [call.sampled for call in row.calls]
+
+
 def recorded(
     warm_start: WarmStart, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """The chats of a warm start's file with their trajectories, and the number of rows left out.
+    """The chats of a warm start's file, see `played_chats`."""
+    path = chat_file(warm_start.demonstrations)
+    assert path is not None
+    return played_chats(construct(ChatFile, warm_start.settings), path, player)
+
+
+def played_chats(
+    file: ChatFile, path: Path, player: ChatPlayer
+) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
+    """The chats of a file with their trajectories, and the number of rows left out.
 
     Raises ValueError for more unusable rows than are tolerated.
     """
-    path = chat_file(warm_start.demonstrations)
-    assert path is not None
-    file = construct(ChatFile, warm_start.settings)
     rows = [*file.read(path)]
     chats = [row for row in rows if isinstance(row, ChatRow)]
     played = player.trajectories(chats)

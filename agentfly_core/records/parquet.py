@@ -90,7 +90,13 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
     """Write trajectories, sorted by (problem, chain, agent)."""
-    rows = [
+    in_order = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
+    _write(path, [trajectory_row(t) for t in in_order], TRAJECTORY)
+
+
+def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
+    """A trajectory as a row of TRAJECTORY."""
+    return (
         _fields(t, PLAIN)
         | _problem_row(t.problem)
         | {
@@ -104,32 +110,32 @@ def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) ->
             "branch_parent": t.branch.parent if t.branch else None,
             "branch_turns": t.branch.turns if t.branch else None,
         }
-        for t in sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
-    ]
-    _write(path, rows, TRAJECTORY)
+    )
 
 
 def read_trajectories(path: Path) -> list[record.Trajectory]:
     """Read trajectories; raises ValueError for a file of another schema."""
-    return [
-        record.Trajectory(
-            **{name: row[name] for name in PLAIN},
-            problem=_problem(row["problem"], row),
-            turns=tuple(sorted(map(_turn, row["turns"]), key=attrgetter("call", "context"))),
-            closing=tuple(record.Observation(**item) for item in json.loads(row["closing"])),
-            ending=record.Ending(row["ending"]),
-            observed={
-                name: record.Unscored(**fields)
-                if "reason" in fields
-                else record.Score(**_tuples(fields))
-                for name, fields in json.loads(row["observed"]).items()
-            },
-            branch=record.Branch(row["branch_parent"], row["branch_turns"])
-            if row["branch_parent"] is not None
-            else None,
-        )
-        for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))
-    ]
+    return [trajectory_of(row) for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))]
+
+
+def trajectory_of(row: Mapping[str, Any]) -> record.Trajectory:
+    """The trajectory of a row of TRAJECTORY."""
+    return record.Trajectory(
+        **{name: row[name] for name in PLAIN},
+        problem=_problem(row["problem"], row),
+        turns=tuple(sorted(map(_turn, row["turns"]), key=attrgetter("call", "context"))),
+        closing=tuple(record.Observation(**item) for item in json.loads(row["closing"])),
+        ending=record.Ending(row["ending"]),
+        observed={
+            name: record.Unscored(**fields)
+            if "reason" in fields
+            else record.Score(**_tuples(fields))
+            for name, fields in json.loads(row["observed"]).items()
+        },
+        branch=record.Branch(row["branch_parent"], row["branch_turns"])
+        if row["branch_parent"] is not None
+        else None,
+    )
 
 
 def write_scores(path: Path, scores: Iterable[record.Scored]) -> None:

@@ -27,12 +27,13 @@ Runs
   list          runs:list_runs         List runs with the command that continues each.
   show          episodes:show          Show episodes, sampled tokens marked, or a run's steps.
   score         episodes:score         Score stored episodes with other rewards.
+  import        episodes:import_traces  Store chats and traces of a file as episodes.
   compare       comparing:compare      Compare runs on the same held-out problems.
   sweep         comparing:sweep        Train with each combination of values and seeds; compare.
   fork          training:fork          Continue from a step of a run with other settings.
   tag           training:tag           Put words on a run, to find it again.
   open          training:open_ui       Open a run in the MLflow or Prefect UI.
-  export        sharing:export         Write a policy for transformers and vLLM.
+  export        sharing:export         Write a policy for transformers and vLLM, or episodes.
   push          sharing:push           Share a run's last policy.
   pull          sharing:pull           Fetch a run's last policy that another clone has pushed.
   verify        sharing:verify         Train a finished run again, and compare every byte.

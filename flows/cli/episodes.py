@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -17,7 +18,19 @@ from agentfly_core.reports.show.printed import most_changed, played_twice, show_
 from agentfly_core.reports.show.rescored_view import TwiceScored
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
-from flows.cli.arguments import RUNS, AsJson, StoreArg
+from agentfly_core.system.formats.text import counted
+from flows.cli.arguments import (
+    HERE,
+    RUNS,
+    AsJson,
+    ExperimentArg,
+    Override,
+    StoreArg,
+    Where,
+    flow_arguments,
+    typed,
+)
+from flows.experiments import load_checked
 from flows.local.terminal import output
 from flows.store import store_at
 
@@ -108,3 +121,22 @@ def score(
     scored = TwiceScored.of(rescored(store, named.run, named.step, rewards))
     all_of = named.run, rewards, scored, store
     output(lambda: rescored_view.as_json(*all_of), lambda: rescored_view.view(*all_of), as_json)
+
+
+def import_traces(
+    file: Path, target: ExperimentArg, /, *overrides: Override, where: Where = HERE
+) -> None:
+    """Store chats and traces of a file as episodes.
+
+    For example `agentfly import traces.jsonl quickstart`. They are scored by the experiment's
+    rewards; `agentfly show play:NAME` shows them.
+
+    Args:
+        file: chats, TrainingTraces of OpenEnv, Traces of verifiers, or logged chat completions
+    """
+    from agentfly_core.pipeline.play import imported
+
+    experiment = load_checked(flow_arguments(target, overrides, where))
+    stored = imported.import_traces(experiment, file, typed.get())
+    print(f"play:{stored.name}: {counted(stored.episodes, 'episode')}")
+    print(f"The token ids of {stored.kept} of {counted(stored.traces, 'trace')} were kept.")

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.reports.show.sources import all_episodes
 from agentfly_core.runs import versioning
 from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.run import known_run
@@ -31,17 +32,34 @@ RemoteUri = Annotated[
 ]
 
 
-def export(policy: str, folder: Path, /, *, store_uri: StoreArg = "") -> None:
-    """Write a policy for transformers and vLLM.
+def export(
+    policy: str,
+    folder: Path,
+    /,
+    *,
+    episodes: bool = False,
+    speaker: str = "",
+    store_uri: StoreArg = "",
+) -> None:
+    """Write a policy for transformers and vLLM, or episodes.
 
     For example `agentfly export run:mine ./policy`.
 
     Args:
-        policy: run:NAME (its last), run:NAME@STEP (0: the start)
+        policy: run:NAME (its last), run:NAME@STEP (0: the start), for episodes also play:NAME
         folder: where it is written; must not exist
+        episodes: write the episodes of all steps, of STEP or of a play instead: chats.jsonl for
+            a warm start, traces.jsonl with tokens
+        speaker: only episodes of this speaker (default: of the policy)
     """
     from agentfly_core.pipeline import export as exports
+    from agentfly_core.reports.show import exported
 
+    if episodes:
+        store = store_at(store_uri)
+        written = exported.export(all_episodes(store, run_named(store, policy)), speaker, folder)
+        print(f"{folder}: {', '.join(f'{n} {what}' for what, n in written.items() if n)}")
+        return
     exports.export(store_at(store_uri), policy, folder)
     print(f"{folder} holds {policy}; its README.md shows how to load it.")
 

@@ -133,10 +133,17 @@ class PreparedPlay:
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
             spec = mode.rules(rollout_spec(here.whole, here.mixture, ready.tokenizer, ready.frozen))
-            name = self._take_name(mode.name)
+            name = take_name(
+                here,
+                self.player.reference,
+                self.request.split,
+                self.request.command,
+                mode.name,
+                self.player,
+            )
             layout = PlayLayout(name)
             try:
-                publish(store, _key(layout.tokenizer, {}), partial(_save, ready))
+                publish(store, play_key(layout.tokenizer, {}), partial(_save, ready))
                 begun = time.monotonic()
                 rollouts = self._rollouts(layout, changed, spec, mode.ended)
                 ungated = here.on(here.settings.model_copy(update={"gates": OPEN}))
@@ -203,34 +210,12 @@ class PreparedPlay:
 
         return [
             publish(
-                self.experiment.store, _key(layout.rollout(number), digests), partial(make, start)
+                self.experiment.store,
+                play_key(layout.rollout(number), digests),
+                partial(make, start),
             )
             for number, start in enumerate(range(0, len(self.episodes), self.at_once))
         ]
-
-    def _take_name(self, mode: ModeName) -> str:
-        """Take the next free name by writing its play.json."""
-        experiment, settings, player = self.experiment, self.experiment.settings, self.player
-        sampled_from: ArtifactRecord | None = None
-        if isinstance(player, ModelPlayer):
-            sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
-        record: PlayRecord = {
-            "experiment": experiment.name,
-            "policy": player.reference,
-            "sampled_from": sampled_from,
-            "script": None if isinstance(player, ModelPlayer) else player.path,
-            "way": mode,
-            "split": self.request.split,
-            "seed": settings.seed,
-            "settings": settings.model_dump(mode="json"),
-            "settings_digest": settings.digest,
-            "time_ms": int(time.time() * 1000),
-            "command": self.request.command,
-        }
-        while True:
-            name = next_play(experiment.store, experiment.name)
-            if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
-                return name  # or another process took it meanwhile
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
@@ -257,10 +242,43 @@ def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> Prepa
     return PreparedPlay(experiment, request, player, data, specs, at_once)
 
 
+def take_name(
+    experiment: Experiment,
+    policy: str,
+    split: str,
+    command: str,
+    mode: ModeName = "experiment",
+    player: Player | None = None,
+) -> str:
+    """Take the next free name by writing its play.json; imported episodes have no player."""
+    settings = experiment.settings
+    sampled_from: ArtifactRecord | None = None
+    if isinstance(player, ModelPlayer):
+        sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
+    record: PlayRecord = {
+        "experiment": experiment.name,
+        "policy": policy,
+        "sampled_from": sampled_from,
+        "script": player.path if isinstance(player, Script) else None,
+        "way": mode,
+        "split": split,
+        "seed": settings.seed,
+        "settings": settings.model_dump(mode="json"),
+        "settings_digest": settings.digest,
+        "time_ms": int(time.time() * 1000),
+        "command": command,
+    }
+    while True:
+        name = next_play(experiment.store, experiment.name)
+        if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
+            return name  # or another process took it meanwhile
+
+
 def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
     services.tokenizer.save_pretrained(folder)
     return {}
 
 
-def _key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
+def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
+    """An artifact of a play."""
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +13,7 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, begun_shards, done_by, plays
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
+from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.runs.episodes import (
     Episodes,
     Pair,
@@ -88,6 +89,16 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
         )
     run = named.run if named.step is None else done_by(store, named.run, named.step)
     return read_step(store, run, named.step)
+
+
+def all_episodes(store: Store, text: str) -> list[Trajectory]:
+    """The episodes of all steps of RUN, of RUN@STEP or of play:NAME; raises ValueError for none."""
+    named = reference(text)
+    steps: Sequence[EpisodeSource] = [named]
+    if isinstance(named, LastPolicy):
+        steps = [RunPolicy(named.run, step) for step in RunLayout(named.run).steps(store)]
+    stored = [read(store, one, "", False) for one in steps or [named]]
+    return [trajectory for episodes in stored for trajectory, _ in episodes.pairs]
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:

@@ -319,3 +319,23 @@ def test_a_chat_without_messages_is_not_stored(
     assert chat(monkeypatch, "chats") == 0
     assert capsys.readouterr().out.endswith("The chat is empty and was not stored.\n")
     assert plays(store) == []
+
+
+def test_exported_episodes_are_imported_as_they_were(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert played("--policy", "random", "-n", "6") == 0
+    assert main(["export", "play:atlas-1", "out", "--episodes"]) == 0
+    assert "6 traces.jsonl" in capsys.readouterr().out
+    assert main(["import", "out/traces.jsonl", "atlas.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "play:atlas-2: 6 episodes" in printed
+    assert "The token ids of 6 of 6 traces were kept." in printed
+    one, other = ({t.id: t for t in episodes(store, name)} for name in ("atlas-1", "atlas-2"))
+    assert one == other
+    assert main(["show", "play:atlas-2"]) == 0
+    assert "play:atlas-2, traces.jsonl on a file: 6 episodes" in capsys.readouterr().out
+    assert main(["export", "play:atlas-1", "out", "--episodes"]) == 2
+    assert main(["export", "play:atlas-1", "none", "--episodes", "--speaker", "critic"]) == 2
+    assert "no episode with a reply of critic" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

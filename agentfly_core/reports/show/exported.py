@@ -1,0 +1,111 @@
+"""Episodes as chats and as traces for other programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.datasets.traces import OURS
+from agentfly_core.inference.endpoints.chat import ChatRequest
+from agentfly_core.pipeline.recorded_chats import calls_of
+from agentfly_core.records.parquet import trajectory_row
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Message,
+    Observation,
+    Trajectory,
+    Turn,
+)
+
+CHATS, TRACES = "chats.jsonl", "traces.jsonl"
+
+
+def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
+    """Write the policy's episodes, or those of one speaker, into a new folder: CHATS, which a warm
+    start reads, and TRACES, OpenEnv's `TrainingTrace` with our record in its metadata.
+
+    Returns the number of rows by file, and of those left out: conversations with an unreadable
+    call, and texts with NUL. Raises ValueError for an existing folder, and without an episode.
+    """
+    mine = [t for t in trajectories if t.turns]
+    mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
+    if not mine:
+        raise ValueError(f"There is no episode with a reply of {speaker or 'the policy'}.")
+    if folder.exists():
+        raise ValueError(f"{folder} exists; name a new folder, or remove it.")
+    conversations = [(t, turns) for t in mine for turns in conversations_of(t)]
+    chats = [chat_row(t, turns) for t, turns in conversations if not any(map(_is_bad, turns))]
+    traces = [trace_row(t) for t in mine if all(turn.sampled for turn in t.turns)]
+    folder.mkdir(parents=True)
+    counts = {"left out": len(conversations) - len(chats)}
+    for name, rows in ((CHATS, chats), (TRACES, traces)):
+        lines = [json.dumps(row) + "\n" for row in rows]
+        readable = [line for line in lines if "\\u0000" not in line]  # readers refuse NUL
+        (folder / name).write_text("".join(readable), encoding="utf-8")
+        counts[name] = len(readable)
+        counts["left out"] += len(lines) - len(readable)
+    return counts
+
+
+def _is_bad(turn: Turn) -> bool:
+    return any(isinstance(call, BadCall) for call in turn.reply.calls)
+
+
+def conversations_of(trajectory: Trajectory) -> list[list[Turn]]:
+    """The turns of each conversation: a context that begins as the first one is another."""
+    conversations, contexts = list[list[Turn]](), set[int]()
+    for turn in trajectory.turns:
+        opens = turn.context not in contexts and turn.read[:1] == trajectory.turns[0].read[:1]
+        contexts.add(turn.context)
+        if opens:
+            conversations.append([])
+        conversations[-1].append(turn)
+    return conversations
+
+
+def chat_row(trajectory: Trajectory, turns: Sequence[Turn]) -> dict[str, Any]:
+    """A conversation as OpenAI's messages, with `train` for replies that are not trained."""
+    items = [item for turn in turns for item in (*turn.read, turn.reply)]
+    closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()
+    messages, names = _messages([*items, *closing]), trajectory.problem.tools
+    replies = [message for message in messages if message["role"] == "assistant"]
+    for message, turn in zip(replies[-len(turns) :], turns, strict=True):
+        if not any(span.trained for span in turn.sampled) or not trajectory.trains(turn):
+            message["train"] = False
+    return {"messages": messages, **({} if names is None else {"tools": [*names]})}
+
+
+def trace_row(trajectory: Trajectory) -> dict[str, Any]:
+    """A trajectory as a `TrainingTrace`."""
+    rows, calls = list[dict[str, Any]](), iter(calls_of(trajectory))
+    names = trajectory.problem.tools
+    for conversation in conversations_of(trajectory):
+        history = list[Message | Observation]()
+        for turn in conversation:
+            history += turn.read
+            call, (message,) = next(calls), _messages([turn.reply])
+            request = {"messages": _messages(history)}
+            rows.append(
+                {
+                    "node_id": f"{trajectory.id}-{len(rows)}",
+                    "prompt_token_ids": call.prompt,
+                    "completion_token_ids": call.sampled,
+                    "per_token_logps": call.logprobs,
+                    "loss_mask": [0] * len(call.prompt) + [int(bit) for bit in call.trained],
+                    "request": request if names is None else {**request, "tools": [*names]},
+                    "response": {"choices": [{"message": message}]},
+                    "metadata": {} if rows else {OURS: trajectory_row(trajectory)},
+                }
+            )
+            history.append(turn.reply)
+    return {"schema_version": 1, "turns": rows}
+
+
+def _messages(items: Sequence[Message | Observation]) -> list[dict[str, Any]]:
+    """Messages as OpenAI lists them, with reasoning."""
+    written: Any = ChatRequest(tuple(items)).body()["messages"]
+    reasoning = [getattr(item, "reasoning", "") for item in items]
+    pairs = zip(written, reasoning, strict=True)
+    return [one | ({"reasoning_content": text} if text else {}) for one, text in pairs]

@@ -1,0 +1,199 @@
+"""Traces: exported and imported again, and those of other programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.run_layout import PlayLayout
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
+from agentfly_core.pipeline.play.imported import Imported, import_traces
+from agentfly_core.pipeline.playing import rollout_spec
+from agentfly_core.pipeline.recorded_chats import calls_of
+from agentfly_core.pipeline.stages.chats import read_chats
+from agentfly_core.records.dataset import split
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import Branch, Sampled, Score, Trajectory
+from agentfly_core.reports.show.exported import CHATS, TRACES, export
+from agentfly_core.rollout.resources import resources_for
+from tests.support.chats import json_lines
+from tests.support.experiments import experiment
+from tests.support.project import ROOT
+
+TOOLS = ("agentfly_core.tools.calculator:calculator", "agentfly_core.tools.answer:answer")
+SCRIPT = {
+    "demonstrations": "agentfly_core.datasets.demonstrations:calculator",
+    "settings": {"spoilt": 0.5},
+}
+SUMS = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 16, "test": 8}
+FIXTURES = ROOT / "tests/fixtures/traces"
+Change = Callable[[dict[str, Any]], None]
+
+
+def adding(tmp_path: Path, **changes: Any) -> Experiment:
+    """An experiment whose demonstrations are wrong half of the time."""
+    template = {"use": "hermes", "show_tools": False}
+    data = {**SUMS, "validation": 0}
+    usual = {"template": template, "data": data, "tools": TOOLS, "warm_start": SCRIPT}
+    return experiment(tmp_path, **{**usual, **changes})
+
+
+def played(of: Experiment, folder: Path) -> list[Trajectory]:
+    tokenizer, _ = inputs.tokenizer(of)
+    spec, warm_start = rollout_spec(of.whole, {}, tokenizer), of.settings.warm_start
+    problems = split(of.store.open(inputs.dataset(of)), "train")
+    assert warm_start is not None
+    player = DemonstrationPlayer(
+        spec, tokenizer, problems, warm_start, of.settings.quotas, 0, failed=0.0
+    )
+    folder.mkdir()
+    with resources_for(spec.limits) as resources:
+        player.play(32, folder, resources)
+    return read_trajectories(folder / EPISODES)
+
+
+def stored(of: Experiment, play: Imported) -> list[Trajectory]:
+    rollout = of.store.artifact(PlayLayout(play.name).rollout(0))
+    return read_trajectories(of.store.open(rollout) / EPISODES)
+
+
+def changed(first: Trajectory) -> Trajectory:
+    """A trajectory with a value in each field that a played demonstration leaves empty."""
+    (one, *turns), sampled = first.turns, first.turns[0].sampled[0]
+    size = len(sampled.tokens)
+    head = Sampled(sampled.tokens[:2], (-0.5, -0.25), 3, "stop", (0.5, 0.25), trained=False)
+    rest = replace(sampled, tokens=sampled.tokens[2:], logprobs=(-0.125,) * (size - 2))
+    opening = replace(one, sampled=(head, rest), temperature=0.0, state="a", reward=0.5)
+    problem = replace(first.problem, tools=("calculator", "answer"))
+    return replace(
+        first,
+        turns=(opening, *turns),
+        problem=problem,
+        role="train",
+        answered="99",
+        branch=Branch("before", 1),
+        observed={"other": Score(0.5, {"part": 1.0}, (0.5,))},
+    )
+
+
+def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
+    of = adding(tmp_path)
+    first, *others = played(of, tmp_path / "played")
+    episodes = [changed(first), *others]
+    counts = export(episodes, "", tmp_path / "out")
+    assert counts == {"chats.jsonl": 32, "traces.jsonl": 32, "left out": 0}
+    play = import_traces(of, tmp_path / "out/traces.jsonl", "agentfly import")
+    assert (play.episodes, play.traces, play.kept) == (32, 32, 32)
+    assert stored(of, play) == episodes
+    with pytest.raises(ValueError, match=r"out exists; name a new folder"):
+        export(episodes, "", tmp_path / "out")
+    with pytest.raises(ValueError, match="no episode with a reply of critic"):
+        export(episodes, "critic", tmp_path / "none")
+
+
+def test_exported_chats_and_traces_are_imitated_with_their_tokens(tmp_path: Path) -> None:
+    of = adding(tmp_path)
+    episodes = played(of, tmp_path / "played")
+    export(episodes, "", tmp_path / "out")
+    for file in (CHATS, TRACES):
+        there = adding(tmp_path, warm_start={"demonstrations": f"file:{tmp_path / 'out' / file}"})
+        read = read_chats(there, inputs.base_model(there), inputs.dataset(there))
+        recorded = read_trajectories(there.store.open(read) / EPISODES)
+        assert [calls_of(one) for one in recorded] == [*map(calls_of, episodes)]
+
+
+def test_our_traces_of_another_template_are_made_anew(tmp_path: Path) -> None:
+    of = adding(tmp_path)
+    export(played(of, tmp_path / "played"), "", tmp_path / "out")
+    showing = adding(tmp_path, template={"use": "hermes", "show_tools": True})
+    play = import_traces(showing, tmp_path / "out/traces.jsonl", "agentfly import")
+    tokenizer, _ = inputs.tokenizer(showing)
+    prompts = [tokenizer.decode(list(one.turns[0].given.tokens)) for one in stored(showing, play)]
+    assert len(prompts) == 32
+    assert all("calculator" in prompt for prompt in prompts)
+
+
+@pytest.mark.parametrize(
+    ("name", "episodes"),
+    [("openenv-0.10.0", 1), ("verifiers-0.4.0", 1), ("chat-completions", 2)],
+)
+def test_traces_of_other_programs_keep_their_ids_and_are_scored(
+    name: str, episodes: int, tmp_path: Path
+) -> None:
+    of = adding(tmp_path)
+    play = import_traces(of, FIXTURES / f"{name}.jsonl", "agentfly import")
+    assert (play.episodes, play.traces, play.kept) == (episodes, episodes, episodes)
+    last = stored(of, play)[-1]
+    logged = json.loads((FIXTURES / "openenv-0.10.0.jsonl").read_text())["turns"][-1]
+    reply = last.turns[-1].sampled[0]
+    assert reply.tokens == tuple(logged["completion_token_ids"])
+    assert reply.logprobs == pytest.approx(logged["per_token_logps"], abs=1e-6)
+    trained = [span.trained for turn in last.turns for span in turn.sampled]
+    assert trained == ([True, True] if episodes == 1 else [False, True])
+    scored = of.store.open(of.store.artifact(PlayLayout(play.name).scored)) / SCORES
+    assert len(read_scores(scored)) == episodes
+
+
+def other_prompt(row: dict[str, Any]) -> None:
+    row["turns"][1]["prompt_token_ids"][3] += 1
+
+
+def other_text(row: dict[str, Any]) -> None:
+    row["turns"][1]["response"]["choices"][0]["message"]["content"] = "It is 98."
+
+
+def partial_mask(row: dict[str, Any]) -> None:
+    row["turns"][1]["loss_mask"][-1] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "spans"), [(other_prompt, 0, 1), (other_text, 0, 1), (partial_mask, 1, 2)]
+)
+def test_ids_of_another_prompt_or_text_are_made_anew(
+    change: Change, kept: int, spans: int, tmp_path: Path
+) -> None:
+    of, row = adding(tmp_path), json.loads((FIXTURES / "openenv-0.10.0.jsonl").read_text())
+    change(row)
+    play = import_traces(of, json_lines(tmp_path / "x.jsonl", [row]), "agentfly import")
+    assert (play.traces, play.kept) == (1, kept)
+    (chat,) = stored(of, play)
+    assert [span.trained for span in chat.turns[1].sampled] == [True, False][:spans]
+
+
+def shorter_mask(row: dict[str, Any]) -> None:
+    row["turns"][0]["loss_mask"].pop()
+
+
+def later_version(row: dict[str, Any]) -> None:
+    row["schema_version"] = 2
+
+
+def no_prompt(row: dict[str, Any]) -> None:
+    del row["turns"][0]["prompt_token_ids"]
+
+
+def negative(row: dict[str, Any]) -> None:
+    row["turns"][0]["prompt_token_ids"][0] = -1
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (shorter_mask, "sampled tokens, .* log-probabilities and .* entries of its mask"),
+        (later_version, "it has version 2 of its format, expected 1"),
+        (no_prompt, "its 'turns' cannot be read: .*prompt_token_ids"),
+        (negative, "greater than or equal to 0"),
+    ],
+)
+def test_damaged_traces_are_refused_by_row(change: Change, fault: str, tmp_path: Path) -> None:
+    damaged = json.loads((FIXTURES / "openenv-0.10.0.jsonl").read_text())
+    change(damaged)
+    with pytest.raises(ValueError, match=rf"x\.jsonl, row 1: .*{fault}"):
+        import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [damaged]), "import")
