@@ -238,7 +238,8 @@ class MlflowRun:
             versions.insert(0, new)
         last = versions[0]
         alike = [v for v in versions if v.tags[DATASET] == last.tags[DATASET]]
-        best = max(alike, key=lambda version: float(version.tags[SUCCESS]))
+        # runs without rewards have no success
+        best = max(alike, key=lambda version: float(version.tags.get(SUCCESS, -1.0)))
         client.set_registered_model_alias(model, "last", last.version)
         client.set_registered_model_alias(model, "best", best.version)
 
