@@ -246,7 +246,7 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _trains_something(self) -> Self:
+    def _steps_fit(self) -> Self:
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
                 f"warm_start.demonstrations: got {self.warm_start.demonstrations}, a file "

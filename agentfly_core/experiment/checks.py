@@ -1,9 +1,6 @@
 """Checks of a valid configuration before any work; messages contain the remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
@@ -36,14 +33,12 @@ from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import report
 from agentfly_core.models import model_config
 from agentfly_core.models.known import require
+from agentfly_core.models.type_names import PreTrainedConfig, PreTrainedTokenizerBase
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Message
 from agentfly_core.rl.interface import Algorithm, Needs
 from agentfly_core.rl.rejection_sampling import RejectionSampling
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 
 def check(settings: Settings) -> dict[str, Task]:

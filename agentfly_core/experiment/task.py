@@ -1,13 +1,11 @@
 """A task of an experiment: its settings with the parts that they name, imported and checked."""
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
@@ -18,11 +16,9 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at, check_settings, construct, load
 from agentfly_core.config.parts import AgentPart, Part, PoolSettings, RewardPart, ToolPart
 from agentfly_core.config.tasks import GOAL, SINGLE
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.pool import Limit
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 P = TypeVar("P")
 

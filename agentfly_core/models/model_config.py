@@ -1,13 +1,11 @@
 """A model's config.json and tokenizer, and checks of them before weights are read."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentfly_core.config.reference import (
     HubModel,
@@ -20,10 +18,8 @@ from agentfly_core.config.reference import (
     model_reference,
 )
 from agentfly_core.models.known import PACKAGES, refuse_adapter, require_package
+from agentfly_core.models.type_names import PreTrainedConfig, PreTrainedTokenizerBase
 from agentfly_core.system.formats.text import fault, sentence
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
     Path(__file__).with_name("architectures.toml").read_text()
