@@ -42,12 +42,14 @@ from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.system.formats import hashing
-from agentfly_core.system.formats.text import did_you_mean, fault, shown
+from agentfly_core.system.formats.text import THINK, THOUGHT_END, did_you_mean, fault, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 NOTHING = Signature({}, {})
+WRITTEN = (THINK, THOUGHT_END, "<tool_call>", "</tool_call>")
+"""Added tokens with which the content of a reply may write reasoning and calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +269,26 @@ class ChatPlayer:
         )
 
     def _require_plain(self, messages: Messages) -> None:
-        """Raise ValueError for a special token in a reply's text, which would end or fake it."""
+        """Raise ValueError for a control token in a reply's text, which would end or fake it."""
+        tokens = self._control_tokens
         for place in reply_places(messages):
             reply = messages[place]
             assert isinstance(reply, Message)
             text = "\n".join((reply.reasoning, reply_text(reply)))
-            if written := [token for token in self.tokenizer.all_special_tokens if token in text]:
+            if written := [token for token in tokens if token in text]:
                 raise ValueError(
                     f"the reply {shown(reply.content)} has the special token {written[0]!r} in its "
                     "text; remove it"
                 )
+
+    @property
+    def _control_tokens(self) -> list[str]:
+        """Special tokens, and the template's other added tokens but those of calls and thoughts."""
+        jinja = str(getattr(self.spec.template, "jinja", ""))
+        added = self.tokenizer.added_tokens_decoder.values()
+        own = [t.content for t in added if t.special or (t.content.strip() and t.content in jinja)]
+        names = dict.fromkeys([*self.tokenizer.all_special_tokens, *own])
+        return [name for name in names if name not in WRITTEN]
 
 
 def calls_of(trajectory: Trajectory) -> list[RecordedCall]:

@@ -18,20 +18,22 @@ async def sample_spans(
     """Sample a reply; its reasoning is a span of its own.
 
     With a thinking budget the first request ends with the reasoning or at the budget, where
-    untrained tokens end the reasoning. A second request samples the rest. Scripts and services
-    reply at once, without the budget.
+    untrained tokens end the reasoning. A second request samples the rest. Without room for these
+    tokens and a rest the reply ends at the budget. Scripts and services reply at once, without it.
     """
     if not isinstance(template, ModelTemplate):
         return (await session.sample(request),)
     budget, end, params = template.thinking_budget, template.thought_end, request.params
-    left = params.max_tokens - budget - len(end)
-    if not budget or left < 1 or not session.continues(request.conversation.speaker):
+    within = not budget or params.max_tokens <= budget
+    if within or not session.continues(request.conversation.speaker):
         return tuple(_divided(await session.sample(request), template))
     stops = (*params.stop_tokens, template.thought_close)
     limited = replace(params, max_tokens=budget, stop_tokens=stops)
     first = await session.sample(replace(request, params=limited))
     spans = [*_divided(first, template)]
     if first.finish == "length" and template.is_thinking(first.tokens):
+        if params.max_tokens - budget <= len(end):
+            return tuple(spans)
         zeros = (0.0,) * len(end)
         spans.append(Sampled(end, zeros, first.policy_version, "length", trained=False))
     elif first.finish != "length" and first.tokens[-1:] != (template.thought_close,):

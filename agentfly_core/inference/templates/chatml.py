@@ -62,9 +62,9 @@ class Hermes:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
         self._tokenizer, self._show_tools = tokenizer, show_tools
+        self._text = TextEncoder(tokenizer)
         self._special(START)
         self._end = self._special(END)
-        self._text = TextEncoder(tokenizer)
         mark = self._text.mark
         self._before, self._behind, self._listed = mark(START), mark(END), mark(TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
@@ -113,12 +113,7 @@ class Hermes:
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """The text before a stop string, and calls outside of thoughts, wrong ones as BadCall."""
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
-        text = str(
-            self._tokenizer.decode(
-                list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )
-        )
-        text = before_stop(text, stop)
+        text = before_stop(self._text.decode(tokens), stop)
         calls, content, end = list[ToolCall | BadCall](), "", 0
         for begin, behind, call in hermes_calls(text):
             content, end = content + text[end:begin], behind
@@ -172,8 +167,7 @@ class Hermes:
             )
 
     def _special(self, token: str) -> int:
-        index = self._tokenizer.convert_tokens_to_ids(token)
-        if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
+        if (index := self._text.id_of(token)) is None:
             raise ValueError(
                 f"The tokenizer has no {token} token; the Hermes template needs a ChatML model."
             )

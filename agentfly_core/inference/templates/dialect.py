@@ -34,14 +34,12 @@ TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A template's markup: `stop` ends a reply, `header` begins one, with reasoning `opened`.
+    """A template's markup: `stop` ends a reply, `marks` are around its reasoning.
 
     `calls` is the format of its calls, "" if it is not one of ours.
     """
 
     dialect: Dialect
-    header: str
-    opened: bool
     stop: tuple[str, ...]
     calls: FormatName | Literal[""]
     marks: ReasoningMarks
@@ -77,7 +75,7 @@ def markup_of(
     dialect = _dialect(renderer, header)
     replied = [USER, {dialect.reasoning or "role": "R0"} | REPLY]
     marks = marks_of(jinja_of(tokenizer), renderer.render(replied))
-    called = renderer.render([USER, _called(dialect, 1)], TOOLS) if dialect.native else ""
+    called = _rendered_call(renderer, dialect) if dialect.native else ""
     ends = tuple(stop) or tuple(dict.fromkeys(_ends(renderer, called)))
     if not ends:
         raise ValueError(
@@ -90,8 +88,13 @@ def markup_of(
             "do, so that replies cannot be appended. Choose another model."
         )
     native: FormatName | Literal[""] = format_of(called) if dialect.native else "hermes"
-    opened = header.rstrip().endswith(marks.open.rstrip())
-    return Markup(dialect, header, opened, ends, calls or native, marks)
+    return Markup(dialect, ends, calls or native, marks)
+
+
+def _rendered_call(renderer: JinjaRenderer, dialect: Dialect) -> str:
+    """A reply with a call, without the list of tools before it."""
+    called = renderer.render([USER, _called(dialect, 1)], TOOLS)
+    return called[len(common_beginning(called, renderer.render([USER], TOOLS))) :]
 
 
 def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import count, zip_longest
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS, FormatName
 from agentfly_core.inference.templates.dialect import Markup, jinja_of, markup_of
 from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
+from agentfly_core.inference.templates.replies import ReplyReader
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.records.messages import reply_text
-from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import BadCall, Message, Observation
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import before_stop, did_you_mean
 
@@ -63,17 +65,17 @@ class ModelTemplate:
         given = {**variables, **_now(tokenizer, variables, date)}
         self.markup: Markup = markup_of(tokenizer, given, stop, calls)
         self._renderer = JinjaRenderer(tokenizer, given, self.markup.dialect)
-        self._opened, self._schemas = self.markup.opened, tuple[ToolSchema, ...]()
+        self._schemas = tuple[ToolSchema, ...]()
         self.stop_tokens = tuple(map(self._id, self.markup.stop))
         marks = self.markup.marks
         self.thought_close = self._id(marks.close) if thinking_budget else -1
         self.thought_end = self._renderer.tokens(marks.joined("", "", opened=True))
         """The tokens that end reasoning which is not finished."""
-        verdict = self.verdict([QUESTION, Message("assistant", "\n a")], [QUESTION])
-        if verdict.startswith("refused"):
+        self._reader = self._reader_of(self._renderer)
+        if difference := self.difference([QUESTION, Message("assistant", "\n a"), QUESTION]):
             raise ValueError(
                 f"template: with this tokenizer a prompt would differ from the served one "
-                f"({verdict}). Choose another model, or write a template for it."
+                f"({difference}). Choose another model, or write a template for it."
             )
 
     @property
@@ -83,12 +85,17 @@ class ModelTemplate:
         settings = (f"{{%- set {name} = {value} -%}}\n" for name, value in names.items())
         return "".join(settings) + jinja_of(self._tokenizer)
 
+    @property
+    def reads_calls(self) -> bool:
+        """Whether calls of tools can be read."""
+        return self._reader.reads_calls
+
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
         """The template of a speaker with these tools; `thinking` switches reasoning on or off.
 
         Raises ValueError for tools if calls cannot be read, and for a template without a switch.
         """
-        if tools and not self.markup.calls:
+        if tools and not self.reads_calls:
             raise ValueError(
                 "template: the calls that this model's template writes cannot be read. Set "
                 f"template.calls to one of {', '.join(FORMATS)}, or leave out the tools."
@@ -102,8 +109,7 @@ class ModelTemplate:
                     f"variables {', '.join(SWITCHES)}. Leave it out."
                 )
             bound._renderer = self._renderer.with_variables({self._switch: thinking})
-            header = bound._renderer.text([QUESTION], ()).rstrip()
-            bound._opened = header.endswith(self.markup.marks.open.rstrip())
+        bound._reader = bound._reader_of(bound._renderer)
         return bound
 
     def open(self, messages: MessageList, tools: Sequence[ToolSchema]) -> tuple[int, ...]:
@@ -136,40 +142,32 @@ class ModelTemplate:
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """The reasoning, text and calls of a reply, wrong calls as BadCall."""
         ended = bool(reply) and reply[-1] in self.stop_tokens
-        text = before_stop(self._decode(reply[:-1] if ended else reply), stop)
-        reasoning, rest = self.markup.marks.split(text, self._opened)
-        calls, content, at = list[ToolCall | BadCall](), "", 0
-        if self.markup.calls and self._schemas:
-            schemas = {schema.name: schema for schema in self._schemas}
-            for begin, behind, call in FORMATS[self.markup.calls].calls(rest, schemas):
-                content, at = content + rest[at:begin].rstrip(), behind
-                calls.append(call)
-        content += rest[at:].rstrip() if calls else rest[at:]
-        if not self.markup.dialect.several_calls:
-            fault = "this model's template writes one call in a reply"
-            calls[1:] = [BadCall(str(call), fault) for call in calls[1:]]
-        message = Message("assistant", content, tuple(calls), reasoning=reasoning)
+        tokens = reply[:-1] if ended else reply
+        message = self._reader.read(before_stop(self._decode(tokens), stop))
         try:  # a model's reply must not end the training
             self._renderer.text([QUESTION, message], self._schemas, prompt=False)
         except ValueError as refused:
-            bad = tuple(BadCall(str(call), str(refused)) for call in calls)
+            bad = tuple(BadCall(str(call), str(refused)) for call in message.calls)
             return replace(message, calls=bad)
         return message
 
     def is_thinking(self, reply: Sequence[int]) -> bool:
         """Whether the reasoning of a reply has begun and not ended."""
         text = self._decode(reply)
-        return self.markup.marks.begin(text, self._opened) and self.markup.marks.close not in text
+        return (
+            self.markup.marks.begin(text, self._reader.opened)
+            and self.markup.marks.close not in text
+        )
 
     def reasoning_tokens(self, reply: Sequence[int]) -> int:
         """How many tokens of a reply are its reasoning, with its end mark; 0 without any."""
         marks = self.markup.marks
-        if not marks.begin(self._decode(reply), self._opened):
+        if not marks.begin(self._decode(reply), self._reader.opened):
             return 0
-        ended = bisect_left(
-            range(len(reply)), True, key=lambda n: marks.close in self._decode(reply[:n])
-        )
-        return min(ended, len(reply))
+        pieces = self._tokenizer.convert_ids_to_tokens(list(reply))  # the mark is ASCII in them
+        before, mark, _ = "".join(pieces).partition(marks.close)
+        ends = accumulate(map(len, pieces))
+        return bisect_left([*ends], len(before + mark)) + 1 if mark else len(reply)
 
     def reply_text(self, message: Message) -> str:
         """The text of a reply with its calls, as the model writes it after a prompt."""
@@ -183,26 +181,35 @@ class ModelTemplate:
         ends = [at for at, name in self._renderer.markup(whole) if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
         text = self._renderer.shown(whole[len(kept) : end])
-        opened = self._opened and kept != prompt and self.markup.marks.close not in text
+        opened = self._reader.opened and kept != prompt and self.markup.marks.close not in text
         if opened or message.reasoning.strip() not in text:
             return self.markup.marks.joined(message.reasoning, text, opened)
         return text
 
-    def verdict(self, before: MessageList, read: MessageList) -> str:
-        """Whether the conversation `before`, which ends with a reply, continues; see `table`."""
-        reply, whole = before[-1], (*before, *read)
-        assert isinstance(reply, Message)
-        own = self.open(whole, self._schemas)
-        pairs = zip_longest(own, self._renderer.served(whole, self._schemas), fillvalue=0)
-        different = next(
-            ((at, pair) for at, pair in zip(count(), pairs) if pair[0] != pair[1]), None
-        )
-        if different and not any(self._renderer.markup(item.content) for item in whole):
-            place, names = different[0], self._tokenizer.convert_ids_to_tokens([*different[1]])
-            return f"refused: token {place} is {names[0]!r}, served {names[1]!r}"
-        encode = reply_encoder(self._tokenizer)
-        sampled = (*encode(self.reply_text(reply)), self.stop_tokens[0])
-        return "continues" if self.extend(sampled, read, before) else "opens a context"
+    def written(self, message: Message) -> tuple[int, ...]:
+        """The tokens of a reply with its end."""
+        text = self.reply_text(message)
+        return (*reply_encoder(self._tokenizer)(text), self.stop_tokens[0])
+
+    def difference(self, messages: MessageList) -> str:
+        """The first token of a prompt that a chat server writes differently, "" for none.
+
+        Contents with added tokens are not compared: a server turns them into markup.
+        """
+        if any(self._renderer.markup(item.content) for item in messages):
+            return ""
+        served = self._renderer.served(messages, self._schemas)
+        pairs = zip_longest(self.open(messages, self._schemas), served, fillvalue=0)
+        for place, pair in enumerate(pairs):
+            if pair[0] != pair[1]:
+                own, other = (self._tokenizer.convert_ids_to_tokens(token) for token in pair)
+                return f"token {place} is {own!r}, served {other!r}"
+        return ""
+
+    def _reader_of(self, renderer: JinjaRenderer) -> ReplyReader:
+        header = renderer.shown(renderer.text([QUESTION], ()))
+        opened = header.rstrip().endswith(self.markup.marks.open.rstrip())
+        return ReplyReader(self._tokenizer, self.markup, header, opened, self._schemas)
 
     def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
         """Where the reply's end token begins in the text, -1 without one."""
@@ -216,15 +223,10 @@ class ModelTemplate:
         return ends[-1] if ends and not (read and common == whole) else -1
 
     def _decode(self, tokens: Sequence[int]) -> str:
-        return str(
-            self._tokenizer.decode(
-                list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )
-        )
+        return self._renderer.encoder.decode(tokens)
 
     def _id(self, token: str) -> int:
-        index = self._tokenizer.convert_tokens_to_ids(token)
-        if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
+        if (index := self._renderer.encoder.id_of(token)) is None:
             raise ValueError(f"template: {token!r} is not one token of this model.")
         return index
 
@@ -236,9 +238,11 @@ def writer(template: ChatTemplate) -> Callable[[Message], str]:
 
 def _switch(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, JSON]) -> str:
     """The variable that switches reasoning, or ""; raises ValueError for unknown variables."""
-    from transformers.utils.chat_template_utils import _get_template_variables
+    from jinja2 import Environment, meta  # needed here only
 
-    own = _get_template_variables(jinja_of(tokenizer)) - NOT_VARIABLES
+    text = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", jinja_of(tokenizer))  # transformers' tag
+    syntax = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(text)
+    own = meta.find_undeclared_variables(syntax) - NOT_VARIABLES
     for name in variables:
         if name not in own:
             raise ValueError(

@@ -36,7 +36,7 @@ def table(template: ModelTemplate) -> dict[str, str]:
     """Try each of PROBES; return the results: "continues", "opens a context", "refused: ..." or
     "impossible: ...".
     """
-    bound = template.bound((SCHEMA,) if template.markup.calls else (), None)
+    bound = template.bound((SCHEMA,) if template.reads_calls else (), None)
     return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
 
 
@@ -51,9 +51,13 @@ def report(template: ModelTemplate) -> list[str]:
 
 
 def _verdict(template: ModelTemplate, before: MessageList, read: MessageList) -> str:
-    markup = "".join(template.markup.stop)
+    markup, reply = "".join(template.markup.stop), before[-1]
     read = [Message("user", markup) if item.content == "{markup}" else item for item in read]
+    assert isinstance(reply, Message)
     try:
-        return template.verdict(before, read)
+        if difference := template.difference((*before, *read)):
+            return f"refused: {difference}"
+        added = template.extend(template.written(reply), read, before)
     except ValueError as error:
         return f"impossible: {error}"
+    return "opens a context" if added is None else "continues"

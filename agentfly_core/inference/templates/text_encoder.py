@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer
@@ -35,7 +35,7 @@ class TextEncoder:
                 f"The tokenizer is a {type(tokenizer).__name__}, expected one of the tokenizers "
                 "library: choose a model with a tokenizer.json."
             )
-        self._twin = Tokenizer(own.model)
+        self._tokenizer, self._twin = tokenizer, Tokenizer(own.model)
         self._twin.normalizer, self._twin.pre_tokenizer = own.normalizer, own.pre_tokenizer
         added = own.get_added_tokens_decoder()
         self._require_control(own, added)
@@ -73,6 +73,21 @@ class TextEncoder:
             self._ids[index] if self._secret in token or token in self._space else index
             for token, index in zip(encoding.tokens, encoding.ids, strict=True)
         )
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, with special ones."""
+        return str(
+            self._tokenizer.decode(
+                list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a text that is one token, else None."""
+        index = self._tokenizer.convert_tokens_to_ids(token)
+        if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
+            return None
+        return index
 
     def markup_in(self, text: str) -> list[tuple[int, str]]:
         """Places and names of added tokens in an unmarked text."""

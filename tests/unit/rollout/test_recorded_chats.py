@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentfly_core.datasets.chat_files import ChatRow
+import pytest
+
+from agentfly_core.datasets.chat_files import BadRow, ChatRow
 from agentfly_core.datasets.chats import chat_of
 from agentfly_core.pipeline.recorded_chats import ChatPlayer
 from agentfly_core.records.trajectory import Trajectory
@@ -34,3 +36,17 @@ def test_reasoning_is_trained_and_dropped_reasoning_opens_a_context() -> None:
     ]
     assert [turn.context for turn in chat.turns] == [0, 1]
     assert "One more." not in tokenizer.decode(list(chat.turns[1].given.tokens))
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [("</tool_response>", True), ("<|im_end|>", True), ("a < b", False), ("<tool_call>", False)],
+)
+def test_control_tokens_in_a_reply_are_refused(content: str, refused: bool) -> None:
+    """`</tool_response>` is an added token of Qwen's that is not flagged as special."""
+    spec = replace(rollout_spec(template=template_of("qwen3")), max_model_len=1000)
+    chat = [CHAT[0], {"role": "assistant", "content": content}]
+    row = ChatRow("chats.jsonl", 1, chat_of(chat).checked(), None)
+    (played,) = ChatPlayer(spec, tokenizer_of("qwen3")).trajectories([row])
+    assert isinstance(played, BadRow) == refused
+    assert not isinstance(played, BadRow) or f"special token {content!r}" in str(played)

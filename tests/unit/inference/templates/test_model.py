@@ -3,6 +3,7 @@
 import copy
 import json
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -295,3 +296,65 @@ def test_the_exported_template_has_the_variables_of_training():
 def test_a_conversation_that_the_template_refuses_is_a_value_error():
     with pytest.raises(ValueError, match=r"refuses a conversation: .*alternate"):
         template_of("gemma3").open([Message("assistant", "a")], ())
+
+
+def test_the_length_of_reasoning_ends_with_its_end_mark():
+    template, encode = ModelTemplate(tokenizer_of("gptoss"), date="2026-01-31"), reply_encoder
+    text = "<|channel|>analysis<|message|>é 🙂 1+1<|end|>"
+    reasoning = encode(tokenizer_of("gptoss"))(text)
+    assert template.reasoning_tokens([*reasoning, *reasoning]) == len(reasoning)
+    assert template.reasoning_tokens(reasoning[:-1]) == len(reasoning) - 1
+    assert template.reasoning_tokens(encode(tokenizer_of("gptoss"))("2")) == 0
+
+
+RESPONSE_TEMPLATE: dict[str, Any] = {
+    "start_anchor": "<|im_start|>assistant\n",
+    "defaults": {"role": "assistant"},
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close": "</think>"},
+        "tool_calls": {
+            "open_pattern": r"<<(?P<name>\w+)>>",
+            "close": "<<end>>",
+            "content": "json",
+            "repeats": True,
+            "transform": {
+                "type": "function",
+                "function": {"name": "{name}", "arguments": "{content}"},
+            },
+        },
+        "content": {},
+    },
+}
+
+
+def test_replies_are_read_by_the_tokenizers_response_template():
+    """Its calls are in none of our formats."""
+    tokenizer = copy.copy(tokenizer_of("qwen3"))
+    text = str(tokenizer.chat_template)
+    text = text.replace('<tool_call>\\n{"name": "', "<<").replace('", "arguments": ', ">>")
+    text = text.replace("}\\n</tool_call>", "<<end>>").replace("<tool_call>", "<<NAME>>")
+    tokenizer.chat_template = text
+    with pytest.raises(ValueError, match=r"Set template\.calls"):
+        ModelTemplate(tokenizer, calls="").bound(TOOLS, None)
+    tokenizer.response_template = RESPONSE_TEMPLATE
+    template, encode = ModelTemplate(tokenizer).bound(TOOLS, None), reply_encoder(tokenizer)
+    reply = template.parse(encode('<think>\n1+1\n</think>\n\nSo. <<search>>{"text": "a"}<<end>>'))
+    call = ToolCall("search", {"text": "a"})
+    assert reply == Message("assistant", "So.", (call,), reasoning="1+1")
+    (bad,) = template.parse(encode("<<search>>{oops<<end>>")).calls
+    assert isinstance(bad, BadCall) and "response_template refuses it" in bad.fault
+
+
+def test_a_reply_that_the_response_template_refuses_is_read_in_the_known_format():
+    tokenizer = copy.copy(tokenizer_of("qwen3"))
+    calls = {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "repeats": True}
+    fields = {
+        **RESPONSE_TEMPLATE["fields"],
+        "tool_calls": {**calls, "transform": {"function": "{content}"}},
+    }
+    tokenizer.response_template = {**RESPONSE_TEMPLATE, "fields": fields}
+    template, encode = ModelTemplate(tokenizer).bound(TOOLS, None), reply_encoder(tokenizer)
+    call = '<tool_call>\n{"name": "search", "arguments": {"text": "a"}}\n</tool_call>'
+    assert template.parse(encode(call)).calls == (ToolCall("search", {"text": "a"}),)
+    reply = template.parse(encode(f"{call}<tool_call>oops</tool_call>"))
+    assert [type(one) for one in reply.calls] == [ToolCall, BadCall]
