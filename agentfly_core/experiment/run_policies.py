@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import TemplatePart
 from agentfly_core.config.reference import (
@@ -58,14 +57,12 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
     return Parent(where.run, policy)
 
 
-def with_parents_template(store: Store, settings: Settings) -> Settings:
-    """The settings with the chat template of the run that `model` names, unless they name one."""
-    own = settings.template == TemplatePart(use="default") and settings.model.startswith("run:")
-    parent = policy_of_run(settings.model) if own else None
+def inherited_template(store: Store, model: str) -> TemplatePart | None:
+    """The chat template of the run that a model `run:NAME` names, None for other models."""
+    parent = policy_of_run(model) if model.startswith("run:") else None
     if parent is None or (record := record_of(store, parent.run)) is None:
-        return settings  # a missing run is reported with its policy
-    template = TemplatePart.model_validate(record["settings"]["template"])
-    return settings.model_copy(update={"template": template})
+        return None  # a missing run is reported with its policy
+    return TemplatePart.model_validate(record["settings"]["template"])
 
 
 def last_policy(store: Store, name: str) -> Artifact | None:

@@ -53,7 +53,7 @@ def export(
         speaker: only episodes of this speaker (default: of the policy)
     """
     from agentfly_core.pipeline import export as exports
-    from agentfly_core.reports.show import exported
+    from agentfly_core.pipeline.play import exported
 
     if episodes:
         store = store_at(store_uri)

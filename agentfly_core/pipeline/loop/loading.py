@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 
 from agentfly_core.config import loading as experiments
+from agentfly_core.config.parts import TemplatePart
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import record_of
-from agentfly_core.experiment.run_policies import with_parents_template
+from agentfly_core.experiment.run_policies import inherited_template
 from agentfly_core.experiment.user_code import code_of, continued
 from agentfly_core.store.store import Store
 
@@ -38,7 +39,10 @@ def load(
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
-    settings = with_parents_template(opened, read.settings)
+    settings = read.settings
+    own = settings.template != TemplatePart(use="default")
+    if not own and (template := inherited_template(opened, settings.model)):
+        settings = settings.model_copy(update={"template": template})
     code, fork = code_of(settings, tasks), settings.fork
     forked = record_of(opened, fork.run) if fork else None
     settings = settings.with_code(continued(code, forked) if forked else code)

@@ -14,6 +14,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import PlayLayout
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
+from agentfly_core.pipeline.play.exported import CHATS, TRACES, export
 from agentfly_core.pipeline.play.imported import Imported, import_traces
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.recorded_chats import calls_of
@@ -21,7 +22,6 @@ from agentfly_core.pipeline.stages.chats import read_chats
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Branch, Sampled, Score, Trajectory
-from agentfly_core.reports.show.exported import CHATS, TRACES, export
 from agentfly_core.rollout.resources import resources_for
 from tests.support.chats import json_lines
 from tests.support.experiments import experiment
