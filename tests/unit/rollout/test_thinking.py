@@ -74,7 +74,7 @@ async def test_at_the_budget_untrained_tokens_end_the_reasoning():
     assert first.conversation.seed != second.conversation.seed
 
 
-async def test_without_room_for_the_end_of_reasoning_the_reply_ends_at_the_budget():
+async def test_a_reply_without_room_for_its_end_ends_at_the_budget():
     session = Written("<think>\n1 2 3 4 5 6 7 8")
     spans = await sample_spans(session, request(8), ModelTemplate(QWEN3, thinking_budget=6))
     assert shown(spans) == [("<think>\n1 2 ", "length", True)]

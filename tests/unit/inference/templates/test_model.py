@@ -345,7 +345,7 @@ def test_replies_are_read_by_the_tokenizers_response_template():
     assert isinstance(bad, BadCall) and "response_template refuses it" in bad.fault
 
 
-def test_a_reply_that_the_response_template_refuses_is_read_in_the_known_format():
+def test_a_reply_that_the_template_refuses_is_read_in_our_format():
     tokenizer = copy.copy(tokenizer_of("qwen3"))
     calls = {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "repeats": True}
     fields = {
