@@ -1,5 +1,5 @@
-"""Agents and templates that lack something that a policy should need: agents.py evaluates with them
-what was trained with the whole agent.
+"""Agents and templates without a part that a policy should need: agents.py evaluates policies of the
+whole agent with them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class BlankSteps(PlannerExecutor):
     """Its executor reads an empty message where the planner names a step."""
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
-        """Whatever the executor says to nothing."""
+        """The executor's reply to an empty message."""
         return await super().carried_out(executor, "")
 
 
 class BlankResults(PlannerExecutor):
-    """Its planner reads an empty message where the executor says a result."""
+    """Its planner reads an empty message in place of each result."""
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
         """Nothing, after the step was carried out."""
@@ -71,7 +71,7 @@ class OwnThought(ModelTemplate):
         return (*prompt, *self._encode(reasoning))
 
     def calculation(self, question: str) -> str:
-        """What the reasoning is about."""
+        """The calculation that the reasoning works out."""
         return calculation_of(question)
 
 

@@ -1,4 +1,4 @@
-"""Do the ready-made agents learn, and do they need what they are made of?
+"""Do the ready-made agents learn, and do they need each of their parts?
 
     python -m benchmarks.agents [--experiment folding planner-executor] [--seeds 1 2 3]
 
@@ -38,7 +38,7 @@ COLUMNS = ("agent", "problems", "whole", "ablated", "ablated - whole", "95 % int
 
 
 def main() -> None:
-    """Train and evaluate what is missing and print the tables."""
+    """Run the missing trainings and evaluations and print the tables."""
     options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
     for experiment in options.experiment:
         results = learning.learned(experiment, options.seeds)

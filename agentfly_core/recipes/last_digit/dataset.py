@@ -43,7 +43,7 @@ def drawn(draw: random.Random, steps: int) -> str:
 
 
 def calculation_of(question: str) -> str:
-    """The calculation that a prompt asks for."""
+    """The calculation in a prompt."""
     return question.removeprefix("What is the last digit of ").partition(",")[0].replace(" ", "")
 
 
