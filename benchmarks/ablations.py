@@ -1,5 +1,5 @@
-"""Agents and templates without a part that a policy should need: agents.py evaluates policies of the
-whole agent with them.
+"""Agents and templates without a part that a policy should need: agents.py evaluates policies
+of the whole agent with them.
 """
 
 from __future__ import annotations
