@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +13,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.parts import AgentPart
@@ -21,11 +27,15 @@ from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
-from agentfly_core.inference.templates.text_encoder import TextEncoder
+from agentfly_core.inference.templates import probes
+from agentfly_core.inference.templates.default import default_template
+from agentfly_core.inference.templates.dialect import SCHEMA
+from agentfly_core.inference.templates.model import ModelTemplate, writer
+from agentfly_core.inference.templates.text_encoder import TextEncoder, reply_encoder
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import lora, model_config, pretrained, probe
 from agentfly_core.models.known import require
-from agentfly_core.records.trajectory import Problem, Sampled
+from agentfly_core.records.trajectory import Message, Problem, Sampled
 from agentfly_core.system.formats.text import fault, sentence
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
@@ -43,6 +53,8 @@ LENGTH, SHARED, PROMPTS, REPLY = 64, 40, (24, 9, 3), 32
 each reply.
 """
 PROBLEM = Problem("admission", "")
+DATE = "2026-01-31"
+"""The date in prompts of templates that insert one; an experiment sets template.date."""
 NOISE = 0.05
 """Standard deviation of the noise in changed weights, relative to that of each weight."""
 LEARNER_BYTES = 16
@@ -75,6 +87,10 @@ class Candidate:
         assert config
         return config
 
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, with the model's chat template."""
+        return model_config.tokenizer(str(self.folder))
+
     def policy(self) -> Policy:
         """The learner's model."""
         return load_policy(str(self.folder), self.dtype).to(self.site.device)
@@ -106,6 +122,8 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
     tries: dict[str, Callable[[Candidate], str]] = {
         "architecture": _architecture,
         "tokenizer": _tokenizer,
+        "template": _template,
+        "tool call": _tool_call,
         "learner, rows": _rows,
         "learner, shared prefixes": _trees,
         "sampler transformers": partial(_sampler, serve=_in_process),
@@ -147,12 +165,35 @@ def _architecture(candidate: Candidate) -> str:
 
 
 def _tokenizer(candidate: Candidate) -> str:
-    tokenizer = model_config.tokenizer(str(candidate.folder))
+    tokenizer = candidate.tokenizer()
     encoder = TextEncoder(tokenizer)
     for text in TEXTS:
         if (back := tokenizer.decode(list(encoder.encode(text)))) != text:
             raise ValueError(f"It reads {text!r} and writes {back!r}.")
     return f"{len(tokenizer)} tokens, {len(TEXTS)} texts unchanged"
+
+
+def _template(candidate: Candidate) -> str:
+    template = default_template(candidate.tokenizer(), DATE)
+    if not isinstance(template, ModelTemplate):
+        return "Hermes on ChatML"
+    verdicts = probes.table(template)
+    if refused := [f"{name}: {one}" for name, one in verdicts.items() if one.startswith("refused")]:
+        raise ValueError("; ".join(refused))
+    counts = Counter(verdict.partition(":")[0] for verdict in verdicts.values())
+    return ", ".join(f"{kind} in {many}" for kind, many in counts.items()) + " conversations"
+
+
+def _tool_call(candidate: Candidate) -> str:
+    tokenizer = candidate.tokenizer()
+    template = default_template(tokenizer, DATE)
+    if isinstance(template, ModelTemplate):
+        template = template.bound((SCHEMA,), None)
+    text = writer(template)(Message("assistant", "", (probes.CALL,)))
+    tokens = (*reply_encoder(tokenizer)(text), template.stop_tokens[0])
+    if (calls := template.parse(tokens).calls) != (probes.CALL,):
+        raise ValueError(f"It writes {text!r}, which is read as {calls}.")
+    return repr(text)
 
 
 def _rows(candidate: Candidate) -> str:
@@ -227,7 +268,7 @@ def _changed(candidate: Candidate) -> Path:
             noise = size * torch.randn(weight.shape, generator=draw.manual_seed(1))
             weight.data += noise.to(weight.dtype)
         folder.mkdir()
-        pretrained.write(model, model_config.tokenizer(str(candidate.folder)), folder)
+        pretrained.write(model, candidate.tokenizer(), folder)
     return folder
 
 

@@ -14,6 +14,7 @@ from agentfly_core.models import probe
 from agentfly_core.pipeline.admission import Proof, admit
 from agentfly_core.pipeline.inputs import base_model
 from agentfly_core.training.prefix_tree import PrefixTrees
+from tests.support.chat_templates import tokenizer_of
 from tests.support.experiments import experiment
 from tests.support.model_families import tiny
 
@@ -21,6 +22,8 @@ WITHOUT_VLLM = [
     "files",
     "architecture",
     "tokenizer",
+    "template",
+    "tool call",
     "learner, rows",
     "learner, shared prefixes",
     "sampler transformers",
@@ -47,6 +50,27 @@ def test_a_new_model_of_a_known_family_passes(family: str, nano: Path, tmp_path:
     assert [*tried] == WITHOUT_VLLM
     assert {name for name, proof in tried.items() if not proof.passed} == set()
     assert ("Not supported" in tried["learner, shared prefixes"].detail) == (family == "qwen3.5")
+
+
+@pytest.mark.parametrize(
+    ("family", "conversations", "call"),
+    [
+        (
+            "llama3_1",
+            "continues in 7, impossible in 1, opens a context in 2",
+            '{"name": "f0", "parameters"',
+        ),
+        ("qwen3", "opens a context in 9, continues in 1", "<tool_call>"),
+    ],
+)
+def test_the_template_of_a_model_and_a_call_are_tried(
+    family: str, conversations: str, call: str, nano: Path, tmp_path: Path
+) -> None:
+    folder = saved("qwen3", nano, tmp_path / "model", vocab_size=152_000)
+    tokenizer_of(family).save_pretrained(folder)
+    tried = proofs(folder, tmp_path)
+    assert tried["template"].detail == f"{conversations} conversations"
+    assert call in tried["tool call"].detail
 
 
 def test_nothing_is_tried_without_files(tmp_path: Path) -> None:
