@@ -57,11 +57,12 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
     return Parent(where.run, policy)
 
 
-def inherited_template(store: Store, model: str) -> TemplatePart | None:
-    """The chat template of the run that a model `run:NAME` names, None for other models."""
-    parent = policy_of_run(model) if model.startswith("run:") else None
+def inherited_template(store: Store, model: str, template: TemplatePart) -> TemplatePart:
+    """The chat template of the run that `model` names, unless `template` names one."""
+    own = template == TemplatePart(use="default") and model.startswith("run:")
+    parent = policy_of_run(model) if own else None
     if parent is None or (record := record_of(store, parent.run)) is None:
-        return None  # a missing run is reported with its policy
+        return template  # a missing run is reported with its policy
     return TemplatePart.model_validate(record["settings"]["template"])
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 
 from agentfly_core.config import loading as experiments
-from agentfly_core.config.parts import TemplatePart
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import record_of
@@ -40,9 +39,8 @@ def load(
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
     settings = read.settings
-    own = settings.template != TemplatePart(use="default")
-    if not own and (template := inherited_template(opened, settings.model)):
-        settings = settings.model_copy(update={"template": template})
+    template = inherited_template(opened, settings.model, settings.template)
+    settings = settings.model_copy(update={"template": template})
     code, fork = code_of(settings, tasks), settings.fork
     forked = record_of(opened, fork.run) if fork else None
     settings = settings.with_code(continued(code, forked) if forked else code)

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 from agentfly_core.config.parts import TEMPLATES, TemplatePart
 from agentfly_core.experiment.checks import template_report
 from agentfly_core.experiment.run_layout import RunLayout
-from agentfly_core.experiment.run_policies import with_parents_template
+from agentfly_core.experiment.run_policies import inherited_template
 from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.templates.default import default_template
@@ -93,12 +93,10 @@ def test_nano_models_and_hermes_exports_default_to_hermes(nano, show_tools):
 def test_a_run_of_another_run_is_played_in_that_runs_template(tmp_path, model):
     store, first = Store.at(str(tmp_path), tmp_path), {"template": {"use": "hermes"}}
     store.write_json(RunLayout("first").record, {"settings": first})
-    own = experiment(tmp_path, model=model).settings
-    assert with_parents_template(store, own).template == TemplatePart(use="hermes")
-    named = experiment(tmp_path, model=model, template={"use": "model"}).settings
-    assert with_parents_template(store, named) == named
-    missing = experiment(tmp_path, model="run:second").settings
-    assert with_parents_template(store, missing) == missing
+    unnamed, named = TemplatePart(use="default"), TemplatePart(use="model")
+    assert inherited_template(store, model, unnamed) == TemplatePart(use="hermes")
+    assert inherited_template(store, model, named) == named
+    assert inherited_template(store, "run:second", unnamed) == unnamed
 
 
 def test_hermes_is_not_reported_for_nano(nano):
