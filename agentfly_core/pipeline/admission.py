@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
 from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.reference import LocalModel, model_reference
 from agentfly_core.config.site import Site
@@ -173,8 +173,15 @@ def _tokenizer(candidate: Candidate) -> str:
     return f"{len(tokenizer)} tokens, {len(TEXTS)} texts unchanged"
 
 
+def _chat_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
+    try:
+        return default_template(tokenizer)
+    except ValueError:  # it may need a date
+        return ModelTemplate(tokenizer, date=DATE)
+
+
 def _template(candidate: Candidate) -> str:
-    template = default_template(candidate.tokenizer(), DATE)
+    template = _chat_template(candidate.tokenizer())
     if not isinstance(template, ModelTemplate):
         return "Hermes on ChatML"
     verdicts = probes.table(template)
@@ -186,7 +193,7 @@ def _template(candidate: Candidate) -> str:
 
 def _tool_call(candidate: Candidate) -> str:
     tokenizer = candidate.tokenizer()
-    template = default_template(tokenizer, DATE)
+    template = _chat_template(tokenizer)
     if isinstance(template, ModelTemplate):
         template = template.bound((SCHEMA,), None)
     text = writer(template)(Message("assistant", "", (probes.CALL,)))

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def default_template(tokenizer: PreTrainedTokenizerBase, date: str = "") -> ChatTemplate:
+def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     """The model's own chat template; Hermes without one, for nano models and exports of Hermes.
 
-    The choice depends on the tokenizer alone, so equal models are played alike. `date` is for
-    templates that insert one. Raises ValueError for a template that cannot be played.
+    The choice depends on the tokenizer alone, so equal models are played alike. Raises ValueError
+    for a template that cannot be played.
     """
     from agentfly_core.models.nano import CHATML  # loads transformers, which takes seconds
 
@@ -26,4 +26,4 @@ def default_template(tokenizer: PreTrainedTokenizerBase, date: str = "") -> Chat
         return Hermes(tokenizer)
     if own == jinja_text(None):
         return Hermes(tokenizer, show_tools=False)
-    return ModelTemplate(tokenizer, date=date)
+    return ModelTemplate(tokenizer)

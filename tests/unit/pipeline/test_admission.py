@@ -60,6 +60,7 @@ def test_a_new_model_of_a_known_family_passes(family: str, nano: Path, tmp_path:
             "continues in 7, impossible in 1, opens a context in 2",
             '{"name": "f0", "parameters"',
         ),
+        ("llama3_2", "continues in 7, impossible in 1, opens a context in 2", '"parameters"'),
         ("qwen3", "opens a context in 9, continues in 1", "<tool_call>"),
     ],
 )
