@@ -98,7 +98,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
                 "algorithm={use: remax, policy_loss: reinforce}",
                 "update={epochs: 2, mini_batches: 3}",
             ],
-            "mini_batches is 6, and the loss of .*ReMax has no ratio .* so it allows 1 optimizer",
+            "mini_batches is 6, but .*ReMax allows only 1 optimizer step",
         ),
         (
             ["rollout.group_size=1"],
