@@ -120,8 +120,8 @@ def require_rewards(goal: str) -> None:
     """Raise ValueError for the goal of settings without rewards, ""."""
     if not goal:
         raise ValueError(
-            "The experiment has no rewards, which decide what is solved. Evaluate its policy by an "
-            "experiment with rewards: `agentfly evaluate EXPERIMENT --policy run:NAME`."
+            "The experiment has no rewards, so success cannot be measured. Evaluate its policy by "
+            "an experiment with rewards: `agentfly evaluate EXPERIMENT --policy run:NAME`."
         )
 
 

@@ -168,7 +168,7 @@ def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def tokenizer_like(path: str, folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder whose class is known, without torch: 350 MB less in a worker."""
+    """Load a tokenizer by the path of its class; AutoTokenizer would also load torch."""
     kind: type[PreTrainedTokenizerBase] = load(path)
     tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(folder, trust_remote_code=False)
     return tokenizer

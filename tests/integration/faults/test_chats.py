@@ -79,7 +79,7 @@ def test_a_warm_start_alone_needs_no_reward(lives, tmp_path, sums):
     for command in (("evaluate", TINY, *without, "steps=0"), ("compare", "demo")):
         refused = lives.run(tmp_path, *command)
         assert refused.code == 2
-        assert "The experiment has no rewards, which decide what is solved." in refused.printed
+        assert "The experiment has no rewards, so success cannot be measured." in refused.printed
     with_rewards = ("evaluate", TINY, sums[0], "--policy", "run:demo")
     judged = lives.run(tmp_path, *with_rewards)
     assert judged.code == 0, judged.printed
