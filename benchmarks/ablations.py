@@ -2,8 +2,6 @@
 of the whole agent with them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

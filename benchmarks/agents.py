@@ -7,8 +7,6 @@ problems with an agent or a template that lacks something (ablations.py). All ar
 evaluations: the same command continues after an interruption.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from agentfly_core.reports.compare.seed_intervals import difference

@@ -10,8 +10,6 @@ experiment's test problems; the interval of after - before is paired by problem,
 together.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -9,8 +9,6 @@ next prompt of its episode: the tools, the environment, the template, and the wa
 episodes on the event loop. The experiments take turns; medians of all runs.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Sequence

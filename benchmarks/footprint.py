@@ -7,8 +7,6 @@ CPU time is user and system time. Memory is the sum of the processes' proportion
 pages counted once), sampled every half second. With `--repeats` it prints medians.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

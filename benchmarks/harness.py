@@ -1,7 +1,5 @@
 """What benchmarks share: options, medians, tables, a served model, a learner, stored episodes."""
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

@@ -8,8 +8,6 @@ problems at its temperature; the interval of after - before is paired by problem
 by the mean of each problem over those that were asked it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean

@@ -4,8 +4,6 @@ agentfly train quickstart evaluate.every=3
 python -m benchmarks.learning_curve RUN docs/images/quickstart.png
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

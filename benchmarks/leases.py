@@ -9,8 +9,6 @@ error unless every episode has an ending, exactly those failed that were hit, al
 they earn undisturbed, and no process or folder is left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

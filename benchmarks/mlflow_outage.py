@@ -9,8 +9,6 @@ run. Afterwards each run is synced with a database. Exits with an error when a w
 a point is missing or doubled.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import socket

@@ -10,8 +10,6 @@ start-up: what passed until the first step beside the stages themselves. Rewards
 record are scored in a stage of their own and count as orchestration here.
 """
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 

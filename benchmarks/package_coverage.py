@@ -11,8 +11,6 @@ With `--compare` the command ends with 1 if the coverage of a package falls by m
 Packages that exchanged modules count as one, see MERGED.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

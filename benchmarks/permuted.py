@@ -1,7 +1,5 @@
 """GRPO with permuted rewards: a control that shows that learning comes from the rewards."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

@@ -8,8 +8,6 @@ prints the first test that fails, and its first line of error. With names only t
 planted. Ends with 1 if a fault is not noticed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -7,8 +7,6 @@ tool call each, the template, the record, parquet files that are read back and v
 The rate is the one that the command prints; imports and the dataset are not in it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

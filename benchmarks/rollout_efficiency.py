@@ -10,8 +10,6 @@ steady state lasts until the last episode, or request, has begun; what comes aft
 reported apart. Goal: 0.9 with tools of 0 to 200 ms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time

@@ -5,8 +5,6 @@
 Goals: 15 ms for `print(1)`, 25 ms with numpy.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess

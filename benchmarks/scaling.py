@@ -9,8 +9,6 @@ linear: time a token must not grow. Flat: memory must not either, up to one row 
 the least that a micro-batch holds.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import tempfile

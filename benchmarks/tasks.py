@@ -8,8 +8,6 @@ policy where each page has the text of another. All are ordinary runs and evalua
 command continues after an interruption.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -7,8 +7,6 @@ latencies take turns, and the medians of all repeats are compared. `blocking` to
 functions that sleep in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

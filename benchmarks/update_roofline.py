@@ -14,8 +14,6 @@ adapter leaves as it is), against a product of matrices measured in between; it 
 prefixes are shared.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -4,8 +4,6 @@ Each row adds Gaussian noise to all weights, `noise` times the standard deviatio
 `right`: the probe was computed with these weights. `wrong`: with the weights before the noise.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

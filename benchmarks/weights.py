@@ -10,8 +10,6 @@ that of the other file. It uses commands and settings only, so that it runs on c
 are elsewhere: `/other/.venv/bin/python benchmarks/weights.py ...`, started in /other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ same time, each with a job of its own and warm. `rest ms` is the median time of 
 `GiB` the proportional memory (PSS) of the workers and their supervisors.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

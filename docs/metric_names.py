@@ -1,7 +1,5 @@
 """The names of all metrics of a step, from the code that computes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@
 import path of its class: `{agentfly_core.config.experiment:Update}`. Types and defaults are added.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """A Markdown extension: links to files outside the documentation become plain text on the site."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree.ElementTree import Element

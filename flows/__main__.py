@@ -1,7 +1,5 @@
 """The command line: `agentfly COMMAND ...`, also `python -m flows COMMAND ...`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

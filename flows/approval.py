@@ -2,8 +2,6 @@
 becomes it, or on the command line.
 """
 
-from __future__ import annotations
-
 import asyncio
 from uuid import UUID
 

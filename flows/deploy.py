@@ -1,7 +1,5 @@
 """Deploy the flows to a Prefect server: `python -m flows.deploy`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

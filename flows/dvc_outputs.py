@@ -1,7 +1,5 @@
 """Files for DVC: pointers to artifacts, metrics, and a plot's points."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

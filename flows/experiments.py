@@ -1,7 +1,5 @@
 """The experiment, site and store of a command or flow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The experiment of a flow run, and its devices: GPUs, or a slot of the CPU for a worker's."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The files of a new project, for `agentfly init`."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

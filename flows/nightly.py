@@ -2,8 +2,6 @@
 becomes the champion.
 """
 
-from __future__ import annotations
-
 import datetime
 import logging
 import os

@@ -1,7 +1,5 @@
 """Prefect around a command, and the message when a command fails."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout

@@ -1,7 +1,5 @@
 """Parameters of flows: types with the schema that Prefect's form and server use."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 It imports no Prefect: the command line uses it before Prefect's environment is set.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The work of `agentfly train` and `agentfly fork` on a run."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

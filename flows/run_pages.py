@@ -1,7 +1,5 @@
 """Pages of runs and nights: links between a flow run in Prefect and its run in MLflow, reports."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

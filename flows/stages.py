@@ -1,7 +1,5 @@
 """Flows of one stage: dataset, warm start, held-out evaluation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from prefect import flow

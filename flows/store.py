@@ -1,7 +1,5 @@
 """The store that a command or flow names."""
 
-from __future__ import annotations
-
 from agentfly_core.config import loading
 from agentfly_core.store.store import Store
 from flows.local.state_dirs import main_workspace, settle, state_of

@@ -1,7 +1,5 @@
 """The runs of a sweep, one after the other, each in its own process, with one Prefect server."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence

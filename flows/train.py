@@ -1,7 +1,5 @@
 """The training flow: a run that is started, or continued from disk, and a process's work on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

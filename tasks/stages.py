@@ -1,7 +1,5 @@
 """All stages as Prefect tasks; the store, not Prefect, caches their outputs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar

@@ -4,8 +4,6 @@ A call is recorded before its function runs. Another process can read the calls 
 process, also if a thread held Python's interpreter.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 import time

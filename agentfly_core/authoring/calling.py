@@ -1,7 +1,5 @@
 """Decorated author functions, and calls with time limits that cannot block the event loop."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

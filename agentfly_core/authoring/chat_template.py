@@ -1,7 +1,5 @@
 """Conversations, and the chat template interface that encodes them and parses replies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The environment interface: state that tools and rewards share during an episode."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import ClassVar

@@ -4,8 +4,6 @@ It runs in its own thread until the process ends. It is replaced when code holds
 that is, runs too long without an `await` that pauses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading

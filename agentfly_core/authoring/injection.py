@@ -1,7 +1,5 @@
 """Dependency injection by annotation: which parameters we fill in, and which the caller passes."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import types

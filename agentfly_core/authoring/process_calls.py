@@ -1,7 +1,5 @@
 """Calling tools and rewards in child processes, which are killed at their time limit."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

@@ -3,8 +3,6 @@
 It reads requests and writes answers in lines of JSON, see `process_calls`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

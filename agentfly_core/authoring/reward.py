@@ -1,7 +1,5 @@
 """Rewards: decorated functions that score an episode. A missing score is never zero."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

@@ -1,7 +1,5 @@
 """Scores of episodes by several rewards, with weights."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import defaultdict

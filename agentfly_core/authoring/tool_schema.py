@@ -1,7 +1,5 @@
 """A tool's arguments: their JSON schema, and validation of a model's calls."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

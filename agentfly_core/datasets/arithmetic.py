@@ -1,7 +1,5 @@
 """Sums of two two-digit numbers; splits share no pair of operands."""
 
-from __future__ import annotations
-
 import operator
 import random
 from collections.abc import Iterator

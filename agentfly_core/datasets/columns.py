@@ -1,7 +1,5 @@
 """The meaning of a row's columns: its prompt, its completion and its tools."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Demonstrations of the calculator, and parts of demonstrations with deliberate mistakes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from functools import partial

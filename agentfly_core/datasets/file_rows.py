@@ -1,7 +1,5 @@
 """The rows of a data file: a JSON array, JSON lines, parquet or CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

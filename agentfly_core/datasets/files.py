@@ -1,7 +1,5 @@
 """Problems from files: a JSON array, JSON lines, parquet or CSV."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@
 | check | `tests/test.sh` | `run-tests.sh`, `tests` |
 """
 
-from __future__ import annotations
-
 import random
 import re
 import sys

@@ -1,7 +1,5 @@
 """The problems of several tasks as one dataset."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

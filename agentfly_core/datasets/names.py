@@ -1,7 +1,5 @@
 """Made-up names of people, companies and books; no name is in two splits."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import product

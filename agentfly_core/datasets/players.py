@@ -1,7 +1,5 @@
 """Shared parts of scripted players with deliberate mistakes."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Sums of powers for a model that can write a program."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Generated problems of reasoning-gym: logic, arithmetic, games and text (arXiv 2505.24760)."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Splits that share nothing: parts of the material of problems, and samples of problems."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar

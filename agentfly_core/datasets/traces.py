@@ -4,8 +4,6 @@ OpenEnv's `TrainingTrace` (openenv 0.10.0, schema_version 1), `Trace` of verifie
 1), and logged chat completions of servers that return token ids (vLLM's `return_token_ids`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Admission of a model by proof: the parts that training needs are tried on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 from collections import Counter

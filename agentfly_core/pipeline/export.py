@@ -1,7 +1,5 @@
 """Export of a policy as a directory for other programs, with its chat template and a README."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

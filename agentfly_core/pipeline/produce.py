@@ -1,7 +1,5 @@
 """One stage's output: found in the store, or made, measured and published."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Other rewards for stored episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Retention of policies and learner states, and checks of free disk space."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Stop conditions of a run: failed or unscored episodes, diverging updates, and health signs."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,6 @@
 state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path

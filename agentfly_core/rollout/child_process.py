@@ -1,7 +1,5 @@
 """An environment's child process, which answers each line of JSON with one line of JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

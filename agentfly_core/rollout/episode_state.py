@@ -1,7 +1,5 @@
 """State that all speakers of an episode share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager

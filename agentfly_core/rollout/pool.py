@@ -1,7 +1,5 @@
 """A pool of environments of one kind: started in parallel and leased to one episode each."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

@@ -1,7 +1,5 @@
 """A watch over the parts of `Episode.gather`: parts that wait for each other fail their episode."""
 
-from __future__ import annotations
-
 import asyncio
 import asyncio.locks
 import asyncio.queues

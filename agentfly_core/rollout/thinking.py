@@ -1,7 +1,5 @@
 """Replies as spans: reasoning, its forced end, and the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

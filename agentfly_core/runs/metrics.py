@@ -1,7 +1,5 @@
 """Metrics of played episodes, computed from trajectories, scores and timings."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

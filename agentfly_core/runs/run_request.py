@@ -1,7 +1,5 @@
 """A run as a command names it: before it is opened, which may start or continue it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """Tags of runs, in a file beside run.json, because a running run can be tagged."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

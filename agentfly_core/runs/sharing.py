@@ -1,7 +1,5 @@
 """Copies of runs in other stores."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from agentfly_core.experiment.run_layout import RunLayout, record_of

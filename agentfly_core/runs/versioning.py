@@ -3,8 +3,6 @@
 Short calls hold a lock of ours, because DVC refuses a second writer instead of waiting.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

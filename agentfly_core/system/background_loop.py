@@ -1,7 +1,5 @@
 """An event loop that runs in a background thread."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The system frees a lock when its process ends. Child processes do not inherit it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

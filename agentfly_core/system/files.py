@@ -1,7 +1,5 @@
 """Atomic file writes with fsync, disk errors with their path, and reads of regular files."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

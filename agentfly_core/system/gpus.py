@@ -3,8 +3,6 @@
 A process that has loaded the driver can no longer change its visible GPUs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Child processes that exchange lines with this process, and end with it."""
 
-from __future__ import annotations
-
 import math
 import select
 import signal

@@ -6,8 +6,6 @@ A child process runs the module with these arguments. This process ends as its c
 same exit code, or by the same signal. SIGUSR1 is forwarded to the child.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import runpy

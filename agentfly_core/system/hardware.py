@@ -1,7 +1,5 @@
 """Slots of a hostfile, visible GPUs, and settings of memory and threads."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

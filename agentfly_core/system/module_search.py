@@ -1,7 +1,5 @@
 """Module search and environment of child processes, without secrets of the servers."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Progress reports, from the code that works to the listeners that display it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The git revision that produced an artifact or a run: recorded, never compared."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import subprocess

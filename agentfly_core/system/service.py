@@ -1,7 +1,5 @@
 """Warm child services (vLLM, the learner's workers) under a supervisor that restarts them."""
 
-from __future__ import annotations
-
 import glob
 import json
 import logging

@@ -1,7 +1,5 @@
 """Calls to MLflow in a thread of their own: no stage waits for MLflow."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A tag of the MLflow run is the last step that is complete there. Points carry th
 their stage ended, so a point that is sent again is stored once.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ replies in the request. It takes the time in the settings, or the time of a vLLM
 tokens after that prompt.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

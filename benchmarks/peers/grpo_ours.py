@@ -3,8 +3,6 @@
 The vLLM server, the stages that play and score, and the DeepSpeed learner are those of a run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 `rollout_vs_verifiers.py` runs it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import replace

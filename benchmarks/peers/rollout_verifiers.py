@@ -7,8 +7,6 @@ verifiers finds by the name of this module: the harness plays in the process, wh
 `vf.Harness.launch` allows as long as the model is reached through verifiers' interception server.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

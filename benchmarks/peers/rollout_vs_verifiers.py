@@ -21,8 +21,6 @@ endpoint's and vLLM's. verifiers lives in an environment of its own, made on the
 uv, by which it prepares the program of its harness.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

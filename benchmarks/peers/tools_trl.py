@@ -3,8 +3,6 @@
 Runs in an environment of its own, without this project.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -14,8 +14,6 @@ episode after another. Its experimental AsyncGRPOTrainer plays episodes concurre
 server that takes weights over NCCL; it is not compared.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

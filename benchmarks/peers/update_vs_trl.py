@@ -15,8 +15,6 @@ Neither is asked to keep its policy: ours, which lies in files by then, moves on
 between two steps, as a run sends it there when it publishes it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

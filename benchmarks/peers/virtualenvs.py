@@ -1,7 +1,5 @@
 """Virtual environments of other projects, made once and kept in the user's cache folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A command's module is imported only when the command runs: short commands start fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cyclopts import App, Group, Parameter

@@ -1,7 +1,5 @@
 """Arguments that several commands share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass

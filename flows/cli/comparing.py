@@ -1,7 +1,5 @@
 """Commands for several runs: do them in a sweep, and compare them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Completion of experiments, runs and settings in bash, zsh and fish."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

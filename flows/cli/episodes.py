@@ -1,7 +1,5 @@
 """Commands about stored episodes: show them, and score them with other rewards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Commands about this machine and this project: checks, servers, files, DVC and Prefect."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

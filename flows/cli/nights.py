@@ -1,7 +1,5 @@
 """Commands about nights: the outcome of each, and the champion."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rich.markdown import Markdown

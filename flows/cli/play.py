@@ -1,7 +1,5 @@
 """The command that plays problems outside of training, to look at the episodes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Literal

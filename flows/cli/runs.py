@@ -1,7 +1,5 @@
 """The command that lists the runs of a store."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from cyclopts import Parameter

@@ -1,7 +1,5 @@
 """The commands that export and share a run's policy, and that repeat a run to compare it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Commands that produce one artifact (a dataset, a warm start, an evaluation) or show settings."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

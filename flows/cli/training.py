@@ -1,7 +1,5 @@
 """Commands on one run: train, fork, tag and open it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

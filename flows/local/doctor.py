@@ -1,7 +1,5 @@
 """Checks of this machine with a remedy for each missing part: `agentfly doctor`."""
 
-from __future__ import annotations
-
 import operator
 import os
 import platform

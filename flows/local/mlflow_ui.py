@@ -1,7 +1,5 @@
 """MLflow's server and UI on the project's store, and a run's page in MLflow or Prefect."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from typing import Literal

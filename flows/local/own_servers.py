@@ -1,7 +1,5 @@
 """A project's own servers: their programs, marks, ports and password."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -1,7 +1,5 @@
 """Episodes of `agentfly play` on a terminal: with a bar, turn by turn, or in a chat."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial

@@ -1,7 +1,5 @@
 """The project's own Prefect server and its UI, and a Prefect API for one process."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -3,8 +3,6 @@
 Call `settle` before the first import of prefect, which reads the environment once.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 They could set the window's title, fill the clipboard, hide lines or reverse letters.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator

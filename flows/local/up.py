@@ -2,8 +2,6 @@
 alive, and prints its health; its beginning, here or detached, its end, and its systemd unit.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

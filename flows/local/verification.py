@@ -1,7 +1,5 @@
 """Train a finished run again in another store, and compare the manifests of its artifacts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The work of nights by Prefect flows, tasks and events; missing episodes are played to compare."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Missions in grids, their oracle and their baselines."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Scripts that write Python blocks, run in the sandbox."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.agents.code_block import STOP, code_block

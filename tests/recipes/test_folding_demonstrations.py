@@ -1,7 +1,5 @@
 """Demonstrations of ledgers, played with the settings of the experiment."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

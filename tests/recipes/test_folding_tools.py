@@ -1,7 +1,5 @@
 """The ledger that is read page by page."""
 
-from __future__ import annotations
-
 from agentfly_core.recipes.folding.tools import carry
 from agentfly_core.records.trajectory import Problem, ToolCall
 from agentfly_core.testing.episodes import play

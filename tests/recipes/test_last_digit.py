@@ -1,7 +1,5 @@
 """Calculations in steps and their demonstrations."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.recipes.last_digit.dataset import calculations, digits

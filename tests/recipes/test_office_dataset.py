@@ -1,7 +1,5 @@
 """Generated questions on a database, their oracle and their baselines."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """The database of an office, looked up one table at a time."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.recipes.office.environment import Office

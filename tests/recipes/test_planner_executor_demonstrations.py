@@ -1,7 +1,5 @@
 """Demonstrations of two speakers, played with the settings of the experiment."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.records.trajectory import Ending, ToolCall

@@ -1,7 +1,5 @@
 """Scripts that write programs, played with the sandbox."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Scripts that calculate by ReAct."""
 
-from __future__ import annotations
-
 from agentfly_core.agents.react import React
 from agentfly_core.datasets.arithmetic import arithmetic
 from agentfly_core.recipes.react_calculator import demonstrations

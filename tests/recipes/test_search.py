@@ -1,7 +1,5 @@
 """Questions that two searches lead to, and the encyclopaedia that is searched."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Scripts that shop, played in the shop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which of three words is of a kind."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.recipes.smollm2_kinds.dataset import KINDS, kinds

@@ -1,7 +1,5 @@
 """Generated tasks for a shell, their oracle and their baselines."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Generated wishes for the text shop, their oracle and their baselines."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """The text shop, its pages and its reward."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.recipes.text_shop.environment import (

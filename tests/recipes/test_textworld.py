@@ -1,7 +1,5 @@
 """Treasure hunts, their oracle and their baselines."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A local chat service in OpenAI's format with replies from the test."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Tokenizers with the chat templates of model families, on Qwen's vocabulary or their own."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Sequence

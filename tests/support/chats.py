@@ -1,7 +1,5 @@
 """Chats in files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Simulated changes of the system clock, and a clock that a test moves."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

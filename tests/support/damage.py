@@ -1,7 +1,5 @@
 """Damaged files of a store and the results of their readers."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Callable, Iterator

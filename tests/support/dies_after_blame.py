@@ -3,8 +3,6 @@
 python -m tests.support.dies_after_blame FOLDER PLACE DEED
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Finished runs with given held-out outcomes, without a model or a service."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

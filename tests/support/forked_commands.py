@@ -12,8 +12,6 @@ No file may grow beyond `largest` bytes, as on a disk that is full for large fil
 the command goes to the file `output`.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """A store from a stranger: a valid run, changed to make its names and files lead elsewhere."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

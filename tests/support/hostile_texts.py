@@ -1,7 +1,5 @@
 """Model output that tries to avoid grading or to stop the run, or is odd by chance."""
 
-from __future__ import annotations
-
 DIGITS = "9" * 5_000
 LONG = 32_000  # characters: a reader with more than linear time takes seconds or minutes
 TEXTS = {

@@ -1,7 +1,5 @@
 """The packages that a command imports."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

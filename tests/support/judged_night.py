@@ -1,7 +1,5 @@
 """A night as the store has it after it was played and judged, made without a model or a service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run `agentfly` commands, kill them, and read their stores."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

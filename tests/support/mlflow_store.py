@@ -1,7 +1,5 @@
 """MLflow's store as a fresh one is, without the seconds in which MLflow makes it."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A tiny random model of each family that can be trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that tests start, and that end with the tests, also when those are killed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of an experiment that have settings of their own."""
 
-from __future__ import annotations
-
 import os
 from typing import Literal
 

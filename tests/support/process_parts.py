@@ -1,7 +1,5 @@
 """Tools and rewards in processes of their own, with their possible failures."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Find living processes by their environment."""
 
-from __future__ import annotations
-
 import re
 import signal
 from contextlib import suppress

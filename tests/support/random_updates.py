@@ -2,8 +2,6 @@
 contexts, replies in pieces.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

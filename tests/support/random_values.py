@@ -1,7 +1,5 @@
 """Random values such as JSON and YAML can hold."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tokenizers of model families from packages that ship their vocabularies."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from functools import cache

@@ -6,8 +6,6 @@ sequences have the same length. Every estimator returns a list of advantages for
 token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, prod

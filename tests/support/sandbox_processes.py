@@ -1,7 +1,5 @@
 """Processes and control groups of this machine's sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Nights that are not played: a dataset, runs of scored steps, and their summaries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A second node for tests: an SSH server on 127.0.0.2 that the `ssh` on PATH can reach."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

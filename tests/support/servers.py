@@ -1,7 +1,5 @@
 """Servers for tests: Prefect, and a server that records its requests."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

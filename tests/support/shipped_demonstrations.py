@@ -1,7 +1,5 @@
 """Demonstrations of a shipped experiment, played with its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signals between tests and user code, which runs on an event loop of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run of which two steps are stored: four episodes of one problem, and one of another step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders

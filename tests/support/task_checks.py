@@ -2,8 +2,6 @@
 few.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter, defaultdict

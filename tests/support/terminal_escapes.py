@@ -1,7 +1,5 @@
 """An experiment with terminal control characters in every external text."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool

@@ -1,7 +1,5 @@
 """Which tier a test belongs to, by the fixtures that it uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

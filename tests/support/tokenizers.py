@@ -1,7 +1,5 @@
 """Tokenizers in the style of five model families, with the two tokens of ChatML."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Callable, Sequence

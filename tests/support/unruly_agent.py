@@ -4,8 +4,6 @@ Places are the tools, the environment, the reward and the agent below, deeds the
 A problem without a deed plays as usual.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import logging

@@ -1,7 +1,5 @@
 """Waits for other processes and threads that no busy machine exceeds."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

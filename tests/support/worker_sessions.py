@@ -1,7 +1,5 @@
 """Sessions with workers that play shards of an unruly agent, see `unruly_agent`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

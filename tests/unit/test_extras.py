@@ -1,7 +1,5 @@
 """Extras are pinned in the lists and free of the GPL. GPL packages have their own list."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

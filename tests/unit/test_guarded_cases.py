@@ -1,7 +1,5 @@
 """tests/guarded_cases.yaml names the tests of each case that must stay guarded."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Processes of a killed test session end with it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import select

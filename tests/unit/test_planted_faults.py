@@ -1,7 +1,5 @@
 """The faults that `python -m benchmarks.planted_faults` plants fit the code as it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.planted_faults import CORE, FAULTS, ROOT, Fault

@@ -1,7 +1,5 @@
 """Tool calls in the formats in which models write them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

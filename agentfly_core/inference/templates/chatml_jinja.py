@@ -1,7 +1,5 @@
 """The Hermes template in Jinja for transformers and vLLM."""
 
-from __future__ import annotations
-
 import json
 
 _SYSTEM = """\

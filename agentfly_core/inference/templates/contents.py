@@ -1,7 +1,5 @@
 """Contents of messages in which added tokens are hidden from a Jinja template."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Short conversations that are tried with a chat template: does it append to them?"""
 
-from __future__ import annotations
-
 from agentfly_core.inference.templates.dialect import SCHEMA
 from agentfly_core.inference.templates.model import MessageList, ModelTemplate
 from agentfly_core.records.trajectory import Message, Observation, ToolCall

@@ -1,7 +1,5 @@
 """Reasoning at the beginning of a reply, between a template's marks."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 

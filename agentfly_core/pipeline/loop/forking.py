@@ -1,7 +1,5 @@
 """Forks: runs that continue from a step of another run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core.config.experiment import Fork, Settings

@@ -1,7 +1,5 @@
 """The pipeline for scripts and notebooks, without Prefect and MLflow."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

@@ -1,7 +1,5 @@
 """An experiment by its name, with its site and its store."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Rollouts in threads: of later steps, within the allowed staleness, and side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager

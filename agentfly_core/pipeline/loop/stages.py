@@ -1,7 +1,5 @@
 """The stage functions that loops call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 

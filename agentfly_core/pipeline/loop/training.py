@@ -1,7 +1,5 @@
 """Training: data, warm start, then rollout, score and update of each step, and evaluation."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """A person talks to a policy that has its tools and the environment of a problem."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Episodes as chats and as traces for other programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Traces of a file as episodes of an experiment: stored as a play, shown and scored as one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

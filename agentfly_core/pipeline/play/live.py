@@ -1,7 +1,5 @@
 """Episodes shown while they are played, one after another, turn by turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

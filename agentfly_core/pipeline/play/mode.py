@@ -1,7 +1,5 @@
 """Play modes: episodes as in training, or one at a time for a person to follow."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

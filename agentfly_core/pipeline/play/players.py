@@ -1,7 +1,5 @@
 """Players: a policy that samples tokens, or a function that replies."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Check that the problems of a dataset can be solved, and that wrong answers earn less."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Statistics of played episodes."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

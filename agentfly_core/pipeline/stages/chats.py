@@ -1,7 +1,5 @@
 """The chats of a file as demonstrations of a warm start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The end of a run: its ledger and its summary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Held-out evaluation: the episodes that a policy plays on a split, shard by shard."""
 
-from __future__ import annotations
-
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_test

@@ -1,7 +1,5 @@
 """Changing weights: one update of the policy."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from agentfly_core.experiment.keys import StageKeys

@@ -2,8 +2,6 @@
 2308.01825).
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 

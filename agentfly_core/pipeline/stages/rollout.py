@@ -1,7 +1,5 @@
 """Rollouts: the episodes of a training step, shard by shard."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

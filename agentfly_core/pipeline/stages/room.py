@@ -1,7 +1,5 @@
 """Checks of a model and a dataset against the limits of an experiment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core.experiment.experiment import Experiment

@@ -1,7 +1,5 @@
 """Metrics of a step, merged from its stages."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The warm start: masked supervised fine-tuning on demonstrations, a round at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A running worker, and the memory in which it records its calls."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import signal

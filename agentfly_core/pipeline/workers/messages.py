@@ -1,7 +1,5 @@
 """Messages between a session and its workers: lines of JSON on a socket."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass

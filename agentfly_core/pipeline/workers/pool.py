@@ -1,7 +1,5 @@
 """The workers of a session: processes that play its jobs, and retries after their death."""
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

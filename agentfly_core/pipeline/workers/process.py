@@ -1,7 +1,5 @@
 """The session's side of one worker: send a job, and get its result or the worker's death."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

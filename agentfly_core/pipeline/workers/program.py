@@ -5,8 +5,6 @@ or does not answer. SIGINT is ignored, and SIGUSR1 writes the stacks of all thre
 the side of the session.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import logging

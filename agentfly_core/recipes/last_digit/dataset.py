@@ -1,7 +1,5 @@
 """Calculations in steps, of which the last digit is asked."""
 
-from __future__ import annotations
-
 import random
 import re
 

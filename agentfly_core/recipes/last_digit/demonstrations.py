@@ -1,7 +1,5 @@
 """Demonstrations of calculations in steps."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import partial

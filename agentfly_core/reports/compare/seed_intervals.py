@@ -5,8 +5,6 @@ Coverage of the true difference in 600 simulations each (problems vary by 20 poi
 because one seed does not show the variation of seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt

@@ -1,7 +1,5 @@
 """A sweep: all combinations of values and seeds; its runs have its name as a tag."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from operator import itemgetter

@@ -3,8 +3,6 @@
 It is the only truth about nights. MLflow's aliases and Prefect's events follow it.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

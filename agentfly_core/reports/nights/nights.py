@@ -3,8 +3,6 @@
 A simulation implements `NightWork` without services: months take seconds.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import logging

@@ -1,7 +1,5 @@
 """Episodes as JSON: messages, tokens and rewards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Trajectory, Unscored

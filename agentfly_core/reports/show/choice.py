@@ -1,7 +1,5 @@
 """Filters and order of stored episodes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Preview of a prepared dataset: sizes, skipped rows and some problems."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Markdown of foreign text, escaped and without secrets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

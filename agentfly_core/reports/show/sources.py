@@ -1,7 +1,5 @@
 """Episodes of training steps, evaluations, demonstrations and plays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

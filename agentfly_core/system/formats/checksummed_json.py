@@ -3,8 +3,6 @@
 {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 1, "uri": "runs/demo/..."}
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

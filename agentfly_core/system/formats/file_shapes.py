@@ -3,8 +3,6 @@
 A store from a stranger may have valid checksums. A name in it may still be `../precious`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 

@@ -3,8 +3,6 @@
 Two names never become one. Common names stay as they are.
 """
 
-from __future__ import annotations
-
 import re
 
 from agentfly_core.system.formats import hashing

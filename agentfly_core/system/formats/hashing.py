@@ -1,7 +1,5 @@
 """Names and seeds by hashing: nothing depends on arrival order, paths, clocks or machines."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

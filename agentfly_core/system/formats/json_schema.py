@@ -1,7 +1,5 @@
 """JSON schemas without references, which small models cannot follow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

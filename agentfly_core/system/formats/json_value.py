@@ -1,7 +1,5 @@
 """JSON values, and the faults of others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """`ast.parse` with retries: in threads CPython 3.11 may raise SystemError (gh-106905)."""
 
-from __future__ import annotations
-
 import ast
 from contextlib import suppress
 

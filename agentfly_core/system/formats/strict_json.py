@@ -1,7 +1,5 @@
 """A strict parser of JSON from models; its values can be stored and tokenized."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """YAML 1.2: `010` is 10, `1e-4` a number, `no` and `1:30` are text. Keys are unique."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cleaning text from outside for tokenizers, files and messages."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import os

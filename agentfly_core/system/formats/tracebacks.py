@@ -1,7 +1,5 @@
 """Places of errors in a user's code."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sysconfig

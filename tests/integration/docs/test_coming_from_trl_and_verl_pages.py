@@ -1,7 +1,5 @@
 """The pages for users of TRL and verl name settings that exist, and their examples are valid."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@
 sampler in process, the learner and the store are real.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

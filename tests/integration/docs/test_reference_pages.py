@@ -1,7 +1,5 @@
 """The pages of docs/reference that are made from the code are up to date."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

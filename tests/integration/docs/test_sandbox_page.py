@@ -1,7 +1,5 @@
 """The examples and claims of docs/explanation/sandbox.md hold."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

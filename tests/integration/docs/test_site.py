@@ -1,7 +1,5 @@
 """The documentation site: built without a network, complete, and without anything from outside."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

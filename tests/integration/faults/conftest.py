@@ -1,7 +1,5 @@
 """Fixtures of the fault tests: a program that runs mortal commands, and one undisturbed run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run that is to continue under other code can be killed once that is written down."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Damage to any file of a run is reported; the run continues, or is refused with a remedy."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import random

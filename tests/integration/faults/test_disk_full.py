@@ -1,7 +1,5 @@
 """On a full disk, published artifacts stay, and the run continues later."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.killed_commands import RUN, TRAIN, Lives, Whole, digests

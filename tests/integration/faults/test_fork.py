@@ -1,7 +1,5 @@
 """A fork with no other setting repeats the run it continues from bit for bit, killed or not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

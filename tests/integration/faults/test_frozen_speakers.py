@@ -1,7 +1,5 @@
 """A run with a frozen speaker, the policy of another run, can be killed as any other."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

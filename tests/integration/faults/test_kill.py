@@ -2,8 +2,6 @@
 killed.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

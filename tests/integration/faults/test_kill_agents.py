@@ -1,7 +1,5 @@
 """Runs with folded contexts or two speakers end with the same bytes after a kill at any moment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

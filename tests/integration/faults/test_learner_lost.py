@@ -1,7 +1,5 @@
 """The learner dies, or its state is missing or damaged: repeated updates give the same bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

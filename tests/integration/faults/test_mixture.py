@@ -1,7 +1,5 @@
 """A killed run of several tasks continues, and ends with the bytes of an uninterrupted one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """MLflow is away for a whole run, or the run is killed: MLflow has every point once, later."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

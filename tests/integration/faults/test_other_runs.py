@@ -1,7 +1,5 @@
 """Use of other runs: episodes to imitate, and a policy to stay near."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Any policy can be evaluated: the start of a run, one of its steps, a model's folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Prefect server is gone for good amid a run."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Callable, Iterator

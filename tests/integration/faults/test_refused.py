@@ -1,7 +1,5 @@
 """Commands that are refused at once, with one clear message and without side effects."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

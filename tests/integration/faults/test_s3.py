@@ -1,7 +1,5 @@
 """Runs and artifacts on object storage: a real S3 server, a process of its own on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The vLLM server or the run dies: both restart with the current policy; no work is repeated."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Warning signs of a real run: each has a metric, goes to MLflow, and can stop the run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Code that misbehaves in a worker fails at most its own episode."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

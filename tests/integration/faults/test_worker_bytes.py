@@ -1,7 +1,5 @@
 """Shards have the same bytes with one and two workers, and after the death of a session."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

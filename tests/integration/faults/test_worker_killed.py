@@ -1,7 +1,5 @@
 """Workers die, alone, together and with their session; runs end with the bytes of `workers: 0`."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 have the tokens of the exported template.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Every causal architecture of transformers: refused for training, or read as transformers does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Spoilt configurations: each is valid, or refused by a sentence that names a key."""
 
-from __future__ import annotations
-
 import copy
 import random
 import re

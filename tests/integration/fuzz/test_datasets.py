@@ -1,7 +1,5 @@
 """Spoilt data files: refused with the row, or split right."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping

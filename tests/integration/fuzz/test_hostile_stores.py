@@ -1,7 +1,5 @@
 """A stranger's store or remote reads and changes nothing outside of the stores."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Hostile names reach MLflow, Prefect and DVC, and take no neighbour along."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

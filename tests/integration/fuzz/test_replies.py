@@ -1,7 +1,5 @@
 """1,000 replies of any text: always a message, its calls readable or not."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

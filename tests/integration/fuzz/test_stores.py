@@ -1,7 +1,5 @@
 """Damaged files of plays, sweeps, tags, forks and compared runs are named and not believed."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Each family of models: training that resumes, and vLLM that agrees with transformers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

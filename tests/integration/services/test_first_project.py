@@ -1,7 +1,5 @@
 """An empty folder becomes a learning project with the wheel only, without a clone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

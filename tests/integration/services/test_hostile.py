@@ -1,7 +1,5 @@
 """Model output cannot stop a run, and no model can choose to be unscored instead of wrong."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

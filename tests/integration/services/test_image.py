@@ -1,7 +1,5 @@
 """The image for CPUs."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

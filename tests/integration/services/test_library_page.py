@@ -1,7 +1,5 @@
 """The script of docs/reference/python.md runs as shown, with a smaller experiment."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

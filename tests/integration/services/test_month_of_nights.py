@@ -2,8 +2,6 @@
 play and updates are scripted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import random

@@ -1,7 +1,5 @@
 """The report of a night is in Prefect and in MLflow, with links in both directions."""
 
-from __future__ import annotations
-
 import logging
 import time
 from pathlib import Path

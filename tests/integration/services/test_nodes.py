@@ -2,8 +2,6 @@
 here.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex

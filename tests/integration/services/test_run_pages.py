@@ -1,7 +1,5 @@
 """A run's flow run in Prefect carries its name, and leads to its run in MLflow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 bomb is bounded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """The choice of a sandbox on this machine, and the cleanup when its owner dies."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Programs that run one after another in one interpreter of the sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

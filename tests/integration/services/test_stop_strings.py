@@ -1,7 +1,5 @@
 """Replies stop at strings where vLLM stops: its own code on the same tokens, and its server."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A sweep of real runs, killed after the first one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

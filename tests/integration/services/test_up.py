@@ -1,7 +1,5 @@
 """One command serves a project that `agentfly init` has written, and another one ends it all."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """vLLM samples from exactly the given policy, verifies it, and can die."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

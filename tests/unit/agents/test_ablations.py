@@ -1,7 +1,5 @@
 """The agents of benchmarks/ablations.py, each without one of its inputs."""
 
-from __future__ import annotations
-
 import re
 
 from agentfly_core import tool

@@ -1,7 +1,5 @@
 """The agent that runs the Python block of each reply."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

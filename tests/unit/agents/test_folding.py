@@ -1,7 +1,5 @@
 """The agent that sums up its context and continues in a fresh one."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core import tool

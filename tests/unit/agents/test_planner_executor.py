@@ -1,7 +1,5 @@
 """The two agents of which one plans and the other carries out."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.agents.planner_executor import PlannerExecutor

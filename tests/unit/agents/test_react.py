@@ -1,7 +1,5 @@
 """The ReAct agent: thought, action and observation as plain text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Actions, programs and answers inside of `<think>` are ignored."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures for tests of blocking code."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Calls of authors' code that exceed their limit or ignore a cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import mmap
 import subprocess

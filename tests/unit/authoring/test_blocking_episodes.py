@@ -1,7 +1,5 @@
 """Code that holds the event loop of its process is named, and ends the work there."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """Tools and rewards in processes of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

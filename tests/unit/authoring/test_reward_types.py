@@ -1,7 +1,5 @@
 """Types that a reward may return."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One score for each episode, also of several speakers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agentfly_core.authoring.reward import Reward, reward

@@ -1,7 +1,5 @@
 """Defaults that reach a tool, results that it may return, and functions that return none."""
 
-from __future__ import annotations
-
 import functools
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator

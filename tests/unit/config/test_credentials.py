@@ -1,7 +1,5 @@
 """A secret is refused as a setting, by its name or by its value in the environment."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings of tools, rewards, environments and agents in an experiment file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

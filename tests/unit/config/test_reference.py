@@ -1,7 +1,5 @@
 """Names of policies on the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts of several messages, in the formats of chats."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

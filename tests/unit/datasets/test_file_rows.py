@@ -1,7 +1,5 @@
 """Tables, chat messages and renamed columns, and rows that come again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks in the layouts of Harbor and of terminal-bench."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """200 odd rows: each is read, or refused by its number."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Problems of reasoning-gym."""
 
-from __future__ import annotations
-
 import ast
 from importlib.util import find_spec
 from typing import Any

@@ -1,7 +1,5 @@
 """The file of problems that a clone has."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """A Python interpreter keeps its state within one episode."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

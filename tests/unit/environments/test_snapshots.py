@@ -1,7 +1,5 @@
 """Going back to an earlier state of an environment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

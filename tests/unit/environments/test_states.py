@@ -1,7 +1,5 @@
 """The state keys of environments: stored before each reply and compared by GiGPO."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of an episode's own, and commands that run on them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

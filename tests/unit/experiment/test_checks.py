@@ -1,7 +1,5 @@
 """A wrong experiment is refused before any work, with a remedy."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

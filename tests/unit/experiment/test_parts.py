@@ -1,7 +1,5 @@
 """Parts of an experiment are created with their settings."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders of played episodes and the name of the next play."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agentfly_core.experiment.run_layout import PlayLayout, next_play, plays

@@ -1,7 +1,5 @@
 """Policies named by their import path: a policy function or a factory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """An answer, or its absence, decides about the judged policy."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import nullcontext
 from pathlib import Path

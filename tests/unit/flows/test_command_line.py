@@ -1,7 +1,5 @@
 """How command lines are parsed, explained and completed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from importlib import import_module

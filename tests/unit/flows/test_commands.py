@@ -1,7 +1,5 @@
 """Output of the commands that need no run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

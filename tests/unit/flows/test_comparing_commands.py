@@ -1,7 +1,5 @@
 """`agentfly compare` and `agentfly fork`, on runs that are in a store."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `agentfly show` command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Selection of the evaluated policy and its datasets."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

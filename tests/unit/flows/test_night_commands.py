@@ -1,7 +1,5 @@
 """`agentfly promote` writes the ledger only if the next night can start from the policy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

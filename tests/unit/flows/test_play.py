@@ -1,7 +1,5 @@
 """`agentfly play` with an own experiment and own policies."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

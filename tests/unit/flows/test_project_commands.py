@@ -1,7 +1,5 @@
 """`agentfly init` writes a complete project with our DVC and Prefect files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

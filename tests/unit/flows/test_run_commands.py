@@ -1,7 +1,5 @@
 """The `agentfly list` and `agentfly tag` command lines."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

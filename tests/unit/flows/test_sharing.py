@@ -1,7 +1,5 @@
 """A policy is shared by a folder or a bucket; only the run's writer fetches it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

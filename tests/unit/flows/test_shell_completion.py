@@ -1,7 +1,5 @@
 """Completion of experiments, runs and settings, as bash, zsh and fish offer it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`agentfly sweep` trains its runs in sequence and continues after a failed one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Messages of `agentfly up` and `down` before anything starts."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

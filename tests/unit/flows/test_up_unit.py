@@ -1,7 +1,5 @@
 """The systemd unit that starts `agentfly up` at each boot, parsed like systemd."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex

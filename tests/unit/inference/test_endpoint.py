@@ -1,7 +1,5 @@
 """A chat service as the policy that plays, held against others and never trained."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each family of models: the sampler in this process and the learner agree."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

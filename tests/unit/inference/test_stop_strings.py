@@ -1,7 +1,5 @@
 """Stop strings of the samplers that work in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The vLLM client refuses answers that would make a wrong record."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """vLLM's adapter kernels for CPU: products of the adapter for its tokens, 0 for others."""
 
-from __future__ import annotations
-
 import torch
 
 from agentfly_core.inference.vllm_program import bgmv_expand, bgmv_expand_slice, bgmv_shrink

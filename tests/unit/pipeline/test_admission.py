@@ -1,7 +1,5 @@
 """Admission of models: each point is tried, and a fault is found by the point that it concerns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chats of a file as the demonstrations of a warm start."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A policy is exported as a directory that transformers and vLLM load as described."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

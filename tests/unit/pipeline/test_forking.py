@@ -1,7 +1,5 @@
 """A run continues from a step of another with its numbers, order, seeds and states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Frozen speakers of an experiment: settings, keys of episodes, and loading."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace

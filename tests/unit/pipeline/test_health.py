@@ -1,7 +1,5 @@
 """Signs of a failing training."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

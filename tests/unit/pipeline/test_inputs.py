@@ -1,7 +1,5 @@
 """The model `nano` of an experiment: settings that change its bytes, and others."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Episodes of a step, and stages that stop if too much is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The output of a stage is created once, measured, and reused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rescoring stored episodes with other rewards."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Rewards of the episodes of several tasks, and figures of each task."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agentfly_core.pipeline.playing import of_step

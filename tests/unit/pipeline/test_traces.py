@@ -1,7 +1,5 @@
 """Traces: exported and imported again, and those of other programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The lower bound of a paired difference, and how often it is wrong."""
 
-from __future__ import annotations
-
 from math import exp, lgamma, log, sqrt
 
 import pytest

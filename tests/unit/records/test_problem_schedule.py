@@ -1,7 +1,5 @@
 """Which problems a step plays, and in which shards."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import pytest

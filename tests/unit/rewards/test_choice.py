@@ -1,7 +1,5 @@
 """One of several options, named in a sentence."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.records.trajectory import Problem, Score, ToolCall, Unscored

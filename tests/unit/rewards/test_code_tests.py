@@ -1,7 +1,5 @@
 """Programs that earn their reward, and programs that try to have it without."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rewards of folders, and attacks of hostile episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

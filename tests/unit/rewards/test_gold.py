@@ -1,7 +1,5 @@
 """Which facts are right answers, for all rewards that read one."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import pytest

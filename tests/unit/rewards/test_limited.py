@@ -1,7 +1,5 @@
 """The computation for an answer always ends."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

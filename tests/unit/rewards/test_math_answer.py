@@ -1,7 +1,5 @@
 """Right answers in many forms, and answers that try to be right without being one."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Short answers, scored as SQuAD scores them."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.authoring.reward import Reward

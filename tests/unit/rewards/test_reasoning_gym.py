@@ -1,7 +1,5 @@
 """Answers to problems of reasoning-gym, and answers that would run code in its scorers."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

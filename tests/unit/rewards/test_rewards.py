@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.records.trajectory import Problem, Score, Trajectory, Unscored

@@ -1,7 +1,5 @@
 """A child process of an environment answers lines of JSON, and always ends with its owner."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

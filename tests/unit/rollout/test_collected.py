@@ -1,7 +1,5 @@
 """Results of a shard: order and times of episodes, and reports at their end."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Several contexts in an episode, and replies at the same time."""
 
-from __future__ import annotations
-
 import asyncio
 from operator import attrgetter
 from pathlib import Path

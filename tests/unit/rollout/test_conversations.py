@@ -1,7 +1,5 @@
 """Episodes of problems that begin with several messages or select tools."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

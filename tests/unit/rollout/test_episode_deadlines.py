@@ -1,7 +1,5 @@
 """Episodes that run together with late or slow ones."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import ClassVar

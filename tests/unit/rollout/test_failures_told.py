@@ -1,7 +1,5 @@
 """A failure of each episode is logged once, with line and problem, and then counted."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

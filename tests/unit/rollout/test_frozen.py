@@ -1,7 +1,5 @@
 """Untrained speakers: the policies that reply for them, and their record."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace

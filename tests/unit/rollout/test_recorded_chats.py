@@ -1,7 +1,5 @@
 """Chats with reasoning in a model's own template."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

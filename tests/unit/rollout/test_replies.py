@@ -1,7 +1,5 @@
 """Stop strings, temperature and length of one reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Text that `reset` of an environment returns, and its changes of facts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

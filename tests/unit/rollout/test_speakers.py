@@ -1,7 +1,5 @@
 """Several speakers in one episode."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of `Episode.gather` that wait for each other."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Step rewards of tools: recorded by turn, and summed to the environment's return."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

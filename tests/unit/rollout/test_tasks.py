@@ -2,8 +2,6 @@
 environments.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from agentfly_core.authoring.chat_template import Conversation

@@ -1,7 +1,5 @@
 """Figures of an evaluation other than its success."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

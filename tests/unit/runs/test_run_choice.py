@@ -1,7 +1,5 @@
 """Listed runs, their order, and their differences."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

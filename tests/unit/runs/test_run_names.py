@@ -1,7 +1,5 @@
 """Runs by shorter names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Contents of summary.json."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

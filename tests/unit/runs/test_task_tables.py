@@ -1,7 +1,5 @@
 """Tables that benchmarks/tasks.py prints for the tasks of an experiment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """DVC commands of an experiment, its overrides, and the store in its remote."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Find writable control groups, independent of their names."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The lock of a run on object storage: renewal keeps it, measured by a clock that cannot be set."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

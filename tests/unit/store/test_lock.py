@@ -1,7 +1,5 @@
 """The lock of a local run: the system's lock decides, not the content of its file."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Artifacts that are copied from one store to another."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

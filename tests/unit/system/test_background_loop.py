@@ -1,7 +1,5 @@
 """Callbacks that threads post to an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import gc

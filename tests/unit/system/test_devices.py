@@ -1,7 +1,5 @@
 """A GPU or a slot of a CPU is used by one run at a time; waiting runs name the holder."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

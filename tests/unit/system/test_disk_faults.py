@@ -1,7 +1,5 @@
 """A full or read-only disk is reported with its path."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

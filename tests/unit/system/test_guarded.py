@@ -1,7 +1,5 @@
 """Processes with a guardian: the cause of their end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Machines and GPUs of a site, and refused settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

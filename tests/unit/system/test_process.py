@@ -1,7 +1,5 @@
 """Owners of files and whether they are alive, independent of the system clock."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

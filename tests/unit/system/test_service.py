@@ -1,7 +1,5 @@
 """A service lives as long as its owner, is restarted after a death, and leaves no process."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

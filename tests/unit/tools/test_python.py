@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.authoring.environment import ServiceFailure

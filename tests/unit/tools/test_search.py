@@ -1,7 +1,5 @@
 """Search in a corpus of one's own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

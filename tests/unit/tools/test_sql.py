@@ -1,7 +1,5 @@
 """SQL on a database of an episode's own."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls to MLflow run in a thread, so stages do not wait for them."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

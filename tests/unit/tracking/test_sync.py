@@ -1,7 +1,5 @@
 """Data of a run that a sync sends to MLflow."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

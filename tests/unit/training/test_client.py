@@ -1,7 +1,5 @@
 """The learner's client raises the error that its caller can handle."""
 
-from __future__ import annotations
-
 import socket
 import tempfile
 from collections.abc import Iterator

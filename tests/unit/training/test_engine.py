@@ -1,7 +1,5 @@
 """DeepSpeed's configuration, and the checks before a state or a batch is used."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Each family of models: the learner equals transformers' eager attention, in rows and trees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The learner finds the log-probabilities that the sampler had, at each reply's temperature."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How the learner's program answers a request that fails."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A project's own servers: the password, and ports in use."""
 
-from __future__ import annotations
-
 import configparser
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Starting the programs of `agentfly up`, and repeated deployment."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Foreign text is printed without terminal control characters."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """A run is trained again: inputs from other runs, code, and compared artifacts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast

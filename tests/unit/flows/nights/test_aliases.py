@@ -1,7 +1,5 @@
 """MLflow's aliases are a report of the ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

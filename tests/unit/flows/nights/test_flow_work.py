@@ -1,7 +1,5 @@
 """A new entry of the ledger is emitted, sent for approval and reported."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

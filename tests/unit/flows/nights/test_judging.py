@@ -1,7 +1,5 @@
 """Reading and playing of the episodes that judge a policy."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

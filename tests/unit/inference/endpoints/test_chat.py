@@ -1,7 +1,5 @@
 """Requests to a chat service and its answers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests to a chat service are repeated after failures, within the budget, and cached."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

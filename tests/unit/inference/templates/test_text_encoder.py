@@ -1,7 +1,5 @@
 """Encoding of text without added tokens, equal to the served template."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Loading an experiment by its name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agentfly_core import tool

@@ -1,7 +1,5 @@
 """Rollouts that begin before earlier updates have finished."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import SimpleNamespace

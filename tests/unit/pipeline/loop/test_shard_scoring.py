@@ -1,7 +1,5 @@
 """The shards of a step are scored once, while later shards are played."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps of a run that reaches its deadline before the last step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Frozen speakers of a scripted play, from the command line to the output."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

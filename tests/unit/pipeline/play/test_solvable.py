@@ -1,7 +1,5 @@
 """Right and wrong answers are scored before any run."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Figures of played episodes, with intervals over problems."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from agentfly_core.pipeline.play.episodes import Played

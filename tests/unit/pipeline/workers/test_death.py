@@ -1,7 +1,5 @@
 """The call that is blamed for the death of a worker."""
 
-from __future__ import annotations
-
 from agentfly_core.authoring.call_table import CallRecord
 from agentfly_core.pipeline.workers.connection import Death
 

@@ -1,7 +1,5 @@
 """A comparison on a terminal and as a picture."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

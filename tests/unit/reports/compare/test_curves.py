@@ -1,7 +1,5 @@
 """Learning as text: bars on common scales."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparison of runs: figures, refusals, and the final sentence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

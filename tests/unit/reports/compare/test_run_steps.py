@@ -1,7 +1,5 @@
 """A run shown step by step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Intervals over problems and over seeds."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

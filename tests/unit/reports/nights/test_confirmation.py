@@ -1,7 +1,5 @@
 """The second comparison uses problems that no comparison has used."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

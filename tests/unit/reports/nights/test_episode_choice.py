@@ -1,7 +1,5 @@
 """Selection of the episodes that a night's report shows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from agentfly_core.records.trajectory import (

@@ -1,7 +1,5 @@
 """Outcomes of a policy on held-out problems, from its stored episodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The history of nights, in order, with several writers."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

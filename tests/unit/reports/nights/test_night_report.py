@@ -1,7 +1,5 @@
 """The report of a night is computed from the store."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

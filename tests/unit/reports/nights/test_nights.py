@@ -1,7 +1,5 @@
 """Months of nights: starts, ends, failures and champions."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A night's policy becomes champion only if it gains in the goal and passes all guards."""
 
-from __future__ import annotations
-
 import pytest
 
 from agentfly_core.config.loading import read

@@ -1,7 +1,5 @@
 """Episodes for programs."""
 
-from __future__ import annotations
-
 import json
 
 from agentfly_core.records.trajectory import Observation, Scored, Trajectory, Unscored

@@ -1,7 +1,5 @@
 """Selection of the shown episodes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Preview of a prepared dataset."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text of models and problems is shown unchanged and cannot break the page."""
 
-from __future__ import annotations
-
 import pytest
 from markdown_it import MarkdownIt
 

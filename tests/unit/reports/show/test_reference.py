@@ -1,7 +1,5 @@
 """References to runs, steps and plays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Agreement of two rewards."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

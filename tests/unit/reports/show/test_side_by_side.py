@@ -1,7 +1,5 @@
 """The same problems played by two policies."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

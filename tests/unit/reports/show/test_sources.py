@@ -1,7 +1,5 @@
 """Locating the episodes of an evaluation, a warm start and a play."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

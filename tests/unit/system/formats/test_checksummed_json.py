@@ -1,7 +1,5 @@
 """A file of a run that was damaged is named and never believed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names and texts in the form that MLflow, Prefect and DVC accept."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Values that JSON cannot hold are named with their place."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import random

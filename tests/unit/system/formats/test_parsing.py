@@ -1,7 +1,5 @@
 """CPython 3.11 fails now and then where threads parse at the same time."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """YAML is read by version 1.2, and written values are read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The line of user code that an error is reported with."""
 
-from __future__ import annotations
-
 import functools
 import json
 import types
