@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from agentfly_core.records.trajectory import Unscored as Unscored
     from agentfly_core.rollout.child_process import Child as Child
     from agentfly_core.rollout.episode import Episode as Episode
+    from agentfly_core.rollout.rules import EpisodeOver as EpisodeOver
     from agentfly_core.rollout.speaker import Context as Context
     from agentfly_core.rollout.speaker import Speaker as Speaker
+    from agentfly_core.rollout.timeline import Reply as Reply
     from agentfly_core.system.formats.hashing import digest as digest
     from agentfly_core.system.module_search import require_package as require_package
 
@@ -59,7 +61,9 @@ _HOMES = {
         "ToolCall Trajectory Turn Unscored",
         "rollout.child_process": "Child",
         "rollout.episode": "Episode",
+        "rollout.rules": "EpisodeOver",
         "rollout.speaker": "Context Speaker",
+        "rollout.timeline": "Reply",
         "system.formats.hashing": "digest",
         "system.module_search": "require_package",
     }.items()

@@ -46,8 +46,8 @@ class Conversation:
         )
 
     The next reply is number `turn`, from 0, of the problem's episode `chain`; concurrent replies
-    have the same number. `seed` differs for each reply. `speaker` is the agent or one of
-    `Episode.speaker`.
+    have the same number. `seed` differs for replies to the same prompt. `speaker` is the agent or
+    one of `Episode.speaker`.
     """
 
     problem: Problem

@@ -114,7 +114,11 @@ class _Shard(SamplerSession):
         if self._waiting and len(self._waiting) >= self._branches:
             # the batch's order changes the last bits of a product, so it must not depend on arrival
             self._waiting.sort(
-                key=lambda one: (*one[0].conversation.order, one[0].conversation.seed)
+                key=lambda one: (
+                    *one[0].conversation.order,
+                    one[0].conversation.seed,
+                    tuple(one[0].prompt),
+                )
             )
             task = asyncio.create_task(self._decode(self._waiting))
             self._running.add(task)

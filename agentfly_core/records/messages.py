@@ -14,6 +14,8 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
 
+_as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
+
 
 def read_text(item: Message | Observation) -> str:
     """A read message as text: `calculator: 99` for a tool's answer."""
@@ -84,6 +86,39 @@ def reply_text(reply: Message) -> str:
     )
     parts = [reply.content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
     return "\n".join(filter(None, parts))
+
+
+def client_text(reply: Message) -> str:
+    """The content of a reply as a chat client gets it: its text, then calls that are unreadable."""
+    unreadable = (call.text for call in reply.calls if isinstance(call, BadCall))
+    return "\n".join(filter(None, [reply.content, *unreadable]))
+
+
+def echo_key(item: Message | Observation) -> str:
+    """A text that is equal for a message and for its echoes by chat clients.
+
+    Echoes of a reply may differ in outer whitespace, in their reasoning, and in how the arguments
+    of calls are written. Other messages are echoed as they are.
+    """
+    if isinstance(item, Observation):
+        return _as_key(["tool", item.tool, item.content, item.error])
+    if item.role != "assistant":
+        return _as_key([item.role, item.content])
+    calls = [
+        [call.name, _with_whole_numbers(dict(call.arguments))]
+        for call in item.calls
+        if isinstance(call, ToolCall)
+    ]
+    return _as_key([item.role, client_text(item).strip(), calls])
+
+
+def _with_whole_numbers(value: JSON) -> JSON:
+    """The value with 1.0 as 1, as JavaScript writes it."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: _with_whole_numbers(one) for name, one in value.items()}
+    return [_with_whole_numbers(one) for one in value] if isinstance(value, list) else value
 
 
 def call_text(name: str, **arguments: JSON) -> str:

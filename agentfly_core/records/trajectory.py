@@ -284,8 +284,11 @@ class Trajectory:
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply is trained; greedy replies of training episodes are not."""
-        return turn.temperature != 0 or self.role != "train"
+        """Whether a reply is trained; greedy ones of training episodes are not, nor are those
+        without a trained token.
+        """
+        chosen = turn.temperature != 0 or self.role != "train"
+        return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
 
     @property
     def sampled_tokens(self) -> int:

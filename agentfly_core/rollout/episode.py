@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -109,7 +117,7 @@ class Episode(Speaker):
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
-        if instance is None and self.branch.number:
+        if instance is None and self.history.number:
             raise ValueError(
                 f"The speaker {role!r} was made within episode.gather, where the order of speakers "
                 "varies: make it before gather, or number it, `instance=1`."
@@ -139,13 +147,13 @@ class Episode(Speaker):
         have ended, the first error is raised; EpisodeOver only if there is no other error. Raises
         ServiceFailure for a deadlock between parts.
         """
-        branch = self.branch
+        branch = self.history
         branches = branch.fork(len(work))
-        going, results = [*branches], list[R | BaseException]()
+        results = list[R | BaseException]()
         with branch.alone():
-            await self._stage.do(self._open(len(work) - 1))
+            await self._stage.do(self._open(branch, len(work)))
             pairs = zip(branches, work, strict=True)
-            tasks = {one: asyncio.create_task(self._part(one, do, going)) for one, do in pairs}
+            tasks = {one: asyncio.create_task(self._part(branch, one, do)) for one, do in pairs}
             with self._stage.parts.running(branch, tasks):
                 results += await asyncio.gather(*tasks.values(), return_exceptions=True)
         if self.standstill:
@@ -160,33 +168,64 @@ class Episode(Speaker):
             raise errors[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
+    @asynccontextmanager
+    async def branch(self) -> AsyncIterator[None]:
+        """Let the block's replies run beside other such blocks, which begin and end at any time.
+
+            async def answer(messages: Sequence[Message]) -> Reply:  # called by several tasks
+                async with episode.branch():
+                    return await episode.turn(messages)
+
+        A block continues from all replies before it, and what comes later continues from its own.
+        Seeds follow from prompts. Raises EpisodeOver after the episode, and ValueError beside a
+        reply outside such blocks. Batches of the in-process sampler depend on arrival: use `gather`
+        where the parts are known beforehand.
+        """
+        trunk = self.history
+        branch = trunk.part()
+        await self._stage.do(self._open(trunk, 1))
+        before = current_branch.set(branch)
+        try:
+            yield
+        finally:
+            current_branch.reset(before)
+            trunk.join([branch])
+            with suppress(EpisodeOver):
+                await self._stage.do(self._close(trunk))
+
     async def leave(self) -> None:
         """Cancel the agent's pending work and refuse further requests."""
         await self._stage.end()
-        while self._opened:
-            await self._close()
+        for _ in range(self._opened):
+            self._stage.session.close()
+
+    def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
+        return messages == self.opening
 
     async def _part(
-        self, branch: EpisodeBranch, work: Coroutine[Any, Any, R], going: list[EpisodeBranch]
+        self, trunk: EpisodeBranch, branch: EpisodeBranch, work: Coroutine[Any, Any, R]
     ) -> R:
         current_branch.set(branch)
         try:
             return await work
         finally:
-            going.remove(branch)
             self._stage.parts.ended(branch)
-            if going:
-                with suppress(EpisodeOver):
-                    await self._stage.do(self._close())
+            with suppress(EpisodeOver):
+                await self._stage.do(self._close(trunk))
 
-    async def _open(self, count: int) -> None:
+    async def _open(self, trunk: EpisodeBranch, count: int) -> None:
+        """Open branches of `trunk`; the first one has its place at the sampler."""
         for _ in range(count):
-            self._stage.session.open()
-            self._opened += 1
+            if trunk.parts:
+                self._stage.session.open()
+                self._opened += 1
+            trunk.parts += 1
 
-    async def _close(self) -> None:
-        self._stage.session.close()
-        self._opened -= 1
+    async def _close(self, trunk: EpisodeBranch) -> None:
+        trunk.parts -= 1
+        if trunk.parts:
+            self._stage.session.close()
+            self._opened -= 1
 
     def _name(self, role: str, instance: int) -> str:
         if not role or "/" in role or instance < 1:

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentfly_core.inference.endpoints.chat import ChatRequest
-from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
+from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode_state import EpisodeState
-from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy
+from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy, ReplySettings
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
 from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
@@ -111,19 +111,16 @@ class EndpointSpeaker(Speaker):
         branch: EpisodeBranch,
         before: Reply | None,
         read: tuple[Message | Observation, ...],
-        params: SamplingParams,
-        temperature: float | None,
-        thinking: bool | None,
+        settings: ReplySettings,
     ) -> Reply:
         """Raises EpisodeOver, ServiceFailure without a reply, and NoReply if refused."""
         self._require_turn(branch)
         state = await self._state()
         messages = (*timeline.messages_of(before), *read)
-        request = ChatRequest(
-            messages, self.rules.schemas, params.temperature, params.max_tokens, params.stop
-        )
+        params, tools = settings.params, settings.form.tools
+        request = ChatRequest(messages, tools, params.temperature, params.max_tokens, params.stop)
         prompt = hashing.digest(request.body())[:16]
-        seed = self._seed(branch, before, prompt)
+        _, seed = self._seed(branch, before, read, settings.form, prompt)
         with self._stage.timed("generating"):
             answer = await self._chat.ask(request, seed)
         reply = Reply(
@@ -132,12 +129,13 @@ class EndpointSpeaker(Speaker):
             given=(),
             message=answer,
             sampled=(),
-            temperature=temperature,
+            temperature=settings.temperature,
             state=state,
             prompt=prompt,
             speaker=self.name,
             call=branch.call,
             seed=seed,
+            form=settings.form.key,
         )
         self._add(branch, reply)
         return reply

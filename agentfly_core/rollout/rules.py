@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -114,6 +115,32 @@ class FrozenEndpoint:
 Frozen = FrozenPolicy | FrozenEndpoint
 
 
+@dataclass(frozen=True)
+class Form:
+    """How a conversation is rendered: with these tools, and with or without `thinking`.
+
+    `thinking` is None for the template's own default.
+    """
+
+    tools: tuple[ToolSchema, ...]
+    thinking: bool | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """A name of 16 hex digits, which two forms share if their prompts are the same."""
+        # templates write the parameters of a tool in their own order, so they are not sorted
+        return hashing.short(json.dumps([[tool.listed for tool in self.tools], self.thinking]))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySettings:
+    """Settings of one reply; a `temperature` of None is the experiment's."""
+
+    params: SamplingParams
+    temperature: float | None
+    form: Form
+
+
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
     """The rules of an episode, with lengths in tokens.
@@ -151,22 +178,24 @@ class EpisodeRules:
         return (Message("system", self.system), *messages)
 
     @cached_property
-    def _templates(self) -> dict[bool | None, ChatTemplate]:
+    def form(self) -> Form:
+        """The form of conversations with the rules' own tools."""
+        return Form(self.schemas)
+
+    @cached_property
+    def _templates(self) -> dict[str, ChatTemplate]:
         return {}
 
-    def template_of(self, thinking: bool | None) -> ChatTemplate:
-        """The template of replies with or without `thinking`; raises ValueError without a switch.
-
-        None is the template's own default.
-        """
-        if thinking not in self._templates:
+    def template_of(self, form: Form) -> ChatTemplate:
+        """The template of conversations of a form; raises ValueError without a switch."""
+        if form.key not in self._templates:
             template = self.template
             if isinstance(template, ModelTemplate):
-                template = template.bound(self.schemas, thinking)
-            elif thinking is not None:
-                raise ValueError(f"reply(thinking={thinking}) needs the template `model`.")
-            self._templates[thinking] = template
-        return self._templates[thinking]
+                template = template.bound(form.tools, form.thinking)
+            elif form.thinking is not None:
+                raise ValueError(f"reply(thinking={form.thinking}) needs the template `model`.")
+            self._templates[form.key] = template
+        return self._templates[form.key]
 
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
@@ -187,14 +216,14 @@ class EpisodeRules:
         return SamplingParams(temperature, most, tuple(ends), strings)
 
     def parse(
-        self, sampled: Sequence[Sampled], stop: Sequence[str], thinking: bool | None = None
+        self, sampled: Sequence[Sampled], stop: Sequence[str], form: Form | None = None
     ) -> Message:
         """Return the message of a reply's spans, which may end at `stop` strings."""
         finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
         ended_by = (stop,) if finish == "stop_string" else ()
         foreign = finish == "stop" and tokens[-1] not in self.template.stop_tokens
         text = tuple(tokens[:-1] if foreign else tokens)
-        message = self.template_of(thinking).parse(text, *ended_by)
+        message = self.template_of(form or self.form).parse(text, *ended_by)
         return replace(message, cut=finish == "length")
 
     def too_long(self, first: Conversation, tokens: int, is_main: bool) -> ValueError:

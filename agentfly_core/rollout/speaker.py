@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import TypedDict, Unpack
 
 from agentfly_core.authoring import calling
-from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.inference.sampler import Request, SamplingParams
+from agentfly_core.inference.sampler import Request
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode_state import EpisodeState
-from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, Form, ReplySettings
 from agentfly_core.rollout.thinking import sample_spans
 from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
@@ -37,13 +37,15 @@ class Sampling(TypedDict, total=False):
 
     `stop` is a part of agent.stop; the message ends before these strings. Replies at `temperature`
     0 are greedy and not trained. `max_tokens` limits the length. `thinking` switches reasoning on
-    or off where the template `model` can.
+    or off where the template `model` can. `tools` are the schemas in the prompt, by default of the
+    speaker's tools; other schemas are another conversation, whose calls the agent answers itself.
     """
 
     stop: Sequence[str] | None
     temperature: float | None
     max_tokens: int | None
     thinking: bool | None
+    tools: Sequence[ToolSchema] | None
 
 
 class Context:
@@ -60,7 +62,8 @@ class Context:
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
-        return await self._speaker.reply_behind(before, new, sampling, self)
+        settings = self._speaker.settings(sampling)
+        return _within_limits(await self._speaker.turn_behind(before, new, settings, self))
 
     @property
     def messages(self) -> tuple[Message | Observation, ...]:
@@ -74,7 +77,7 @@ class Context:
 
     @property
     def _last(self) -> Reply | None:
-        return self._speaker.branch.last.get(self)
+        return self._speaker.history.last.get(self)
 
 
 MakesSpeaker = Callable[..., "Speaker"]
@@ -111,14 +114,25 @@ class Speaker:
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Sample a reply to a full message list; raises as `Context.reply`.
+        """The message of `turn`; raises as `Context.reply`."""
+        return _within_limits(await self.turn(messages, **sampling))
+
+    async def turn(
+        self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
+    ) -> Reply:
+        """Sample a reply to a full message list, and return it with its tokens.
+
+            reply = await episode.turn([Message("user", "41+58?")], max_tokens=64)
+            reply.message.content, reply.finish, reply.logprobs
 
         The reply continues the longest earlier conversation that begins the list, with its tokens.
+        A reply that fills the context is returned. Raises EpisodeOver for a list without room for a
+        reply and after the last turn, PromptTooLong, and SamplerLost.
         """
-        mine = (one for one in self.branch.replies if one.speaker == self.name)
-        before = timeline.longest_beginning(mine, messages)
-        shared = len(timeline.messages_of(before))
-        return await self.reply_behind(before, tuple(messages[shared:]), sampling)
+        settings = self.settings(sampling)
+        form = settings.form.key
+        before, shared = self.history.longest_beginning(self.name, form, messages)
+        return await self.turn_behind(before, tuple(messages[shared:]), settings)
 
     def context(self, *messages: Message | Observation) -> Context:
         """A new context with the speaker's instructions and these messages."""
@@ -129,34 +143,42 @@ class Speaker:
 
         Raises EpisodeOver after a tool that ends the episode, and ServiceFailure.
         """
-        return await self._stage.do(self._call(self.branch, *calls))
+        return await self._stage.do(self._call(self.history, *calls))
 
     def answer(self, text: str) -> None:
         """Set the episode's answer for rewards; the last one counts, and the episode continues."""
         if not isinstance(text, str):
             raise TypeError(f"An answer is a text, got {text!r:.80}; use str(...) or json.dumps.")
-        self.branch.answers.append((self.name, text))
+        self.history.answers.append((self.name, text))
 
-    async def reply_behind(
+    def settings(self, sampling: Sampling) -> ReplySettings:
+        """Settings of a reply; raises ValueError for invalid ones."""
+        temperature, tools = sampling.get("temperature"), sampling.get("tools")
+        own = self._stage.spec.temperature if temperature is None else temperature
+        params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
+        form, thinking = self.rules.form, sampling.get("thinking")
+        if tools is not None or thinking is not None:
+            form = Form(form.tools if tools is None else tuple(tools), thinking)
+        return ReplySettings(params, temperature, form)
+
+    async def turn_behind(
         self,
         before: Reply | None,
         read: tuple[Message | Observation, ...],
-        sampling: Sampling,
+        settings: ReplySettings,
         context: Context | None = None,
-    ) -> Message:
+    ) -> Reply:
         """Sample a reply after the reply `before`, or to a full prompt; the newest of `context`."""
-        branch, temperature = self.branch, sampling.get("temperature")
-        own = self._stage.spec.temperature if temperature is None else temperature
-        params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
+        branch = self.history
         with branch.alone():
-            work = self._reply(branch, before, read, params, temperature, sampling.get("thinking"))
+            work = self._reply(branch, before, read, settings)
             reply = await self._stage.do(work, self._stage.session.waits_for_all(self.name))
         if context is not None:
             branch.last[context] = reply
-        return reply.message
+        return reply
 
     @property
-    def branch(self) -> EpisodeBranch:
+    def history(self) -> EpisodeBranch:
         """The branch of the calling agent."""
         return self._stage.branch
 
@@ -168,54 +190,59 @@ class Speaker:
     @property
     def closing(self) -> tuple[Observation, ...]:
         """Observations after the last reply."""
-        return self.branch.unread_by(self.name)
+        return self.history.unread_by(self.name)
 
     async def _reply(
         self,
         branch: EpisodeBranch,
         before: Reply | None,
         read: tuple[Message | Observation, ...],
-        params: SamplingParams,
-        temperature: float | None,
-        thinking: bool | None,
+        settings: ReplySettings,
     ) -> Reply:
-        template = self.rules.template_of(thinking)
+        form, template = settings.form, self.rules.template_of(settings.form)
         self._require_turn(branch)
         if not (left := self._tokens_left(branch)):
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         history, added = timeline.messages_of(before), None
         messages = (*history, *read)
-        if before is not None and before.thinking == thinking:
+        if before is not None and before.form == form.key:
             added = template.extend(before.tokens, read, history)
-        given = template.open(messages, self.rules.schemas) if added is None else added
+        given = template.open(messages, form.tools) if added is None else added
         prompt = given if added is None else (*timeline.tokens_of(before), *given)
         state = await self._state()
         name = timeline.digest(prompt)
-        seed = self._seed(branch, before, name)
-        conversation = self._conversation(branch, messages, seed)
-        sampled = await self._sample(Request(prompt, params, conversation), left, template)
+        alone, seed = self._seed(branch, before, read, form, name)
+        conversation = self._conversation(branch, messages, form, seed)
+        request = Request(prompt, settings.params, conversation)
+        sampled = await self._sample(request, left, template)
         reply = Reply(
             before=before,
             read=read,
             given=given,
-            message=self.rules.parse(sampled, params.stop, thinking),
+            message=self.rules.parse(sampled, settings.params.stop, form),
             sampled=sampled,
-            temperature=temperature,
+            temperature=settings.temperature,
             state=state,
             prompt=name,
             speaker=self.name,
             call=branch.call,
             seed=seed,
+            form=form.key,
             opens=added is None,
-            thinking=thinking,
+            alone=alone,
+            limit=self._limit(sampled, len(prompt), left),
         )
         self._add(branch, reply)
-        finish, room = sampled[-1].finish, self.rules.max_model_len - len(prompt)
-        if finish == "length" and room <= len(reply.tokens):
-            raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        if finish == "length" and len(reply.tokens) == left:
-            raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         return reply
+
+    def _limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
+        """The limit that a reply to a prompt of this length reached."""
+        tokens = sum(len(span.tokens) for span in sampled)
+        if sampled[-1].finish != "length":
+            return None
+        if prompt + tokens >= self.rules.max_model_len:
+            return Ending.MAX_MODEL_LEN
+        return Ending.MAX_SAMPLED_TOKENS if tokens == left else None
 
     def _require_turn(self, branch: EpisodeBranch) -> None:
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
@@ -254,27 +281,44 @@ class Speaker:
         own, whole = self.rules.max_sampled_tokens, self._stage.max_sampled_tokens
         return max(0, min(own - mine, whole - everybodys))
 
-    def _seed(self, branch: EpisodeBranch, before: Reply | None, prompt: str) -> int:
-        """The seed of a reply: by its number in the only context of the only speaker.
+    def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
+        """Whether these messages are the episode's opening, read by its main speaker."""
+        return False
 
-        Otherwise by speaker, prompt and the number of earlier replies to this prompt.
+    def _seed(
+        self,
+        branch: EpisodeBranch,
+        before: Reply | None,
+        read: tuple[Message | Observation, ...],
+        form: Form,
+        prompt: str,
+    ) -> tuple[bool, int]:
+        """Whether a reply is alone, and its seed, which does not depend on arrival.
+
+        The first reply to the opening is alone, and what continues it: their seeds follow from
+        their numbers. All others follow from speaker, prompt and the number of earlier replies to
+        this prompt.
         """
-        spec, depth = self._stage.spec, len(timeline.path(before))
-        alone = not branch.number and branch.call == depth
-        if alone and self.name == self._stage.main:
-            return hashing.seed(spec.seed, depth)
-        repeats = [(one.speaker, one.prompt) for one in branch.replies].count((self.name, prompt))
-        return hashing.seed(spec.seed, self.name, prompt, repeats, *branch.number)
+        seed, repeats = self._stage.spec.seed, branch.samples_before(self.name, prompt)
+        own = form.tools == self.rules.schemas
+        alone = (own and self.is_opening(read)) if before is None else before.alone
+        if alone and not repeats and not branch.number:
+            return True, hashing.seed(seed, len(timeline.path(before)))
+        return False, hashing.seed(seed, self.name, prompt, repeats, *branch.number)
 
     def _conversation(
-        self, branch: EpisodeBranch, messages: tuple[Message | Observation, ...], seed: int
+        self,
+        branch: EpisodeBranch,
+        messages: tuple[Message | Observation, ...],
+        form: Form,
+        seed: int,
     ) -> Conversation:
         return Conversation(
             problem=self._stage.spec.problem,
             chain=self._stage.spec.chain,
             turn=branch.call,
             messages=messages,
-            tools=self.rules.schemas,
+            tools=form.tools,
             seed=seed,
             speaker=self.name,
         )
@@ -334,6 +378,13 @@ class Speaker:
             answer = Observation("unknown", text, error=True)
         most = self.rules.max_observation_tokens
         return replace(answer, content=self.rules.template.fit(answer.content, most))
+
+
+def _within_limits(reply: Reply) -> Message:
+    """The message of a reply; raises EpisodeOver if it reached a limit."""
+    if reply.limit is not None:
+        raise EpisodeOver(reply.limit)
+    return reply.message
 
 
 async def _state_key(environment: Environment) -> str:

@@ -5,23 +5,43 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import chain, count
 from operator import attrgetter
 
-from agentfly_core.records.trajectory import Given, Message, Observation, Sampled, Turn
+from agentfly_core.records.messages import echo_key
+from agentfly_core.records.trajectory import (
+    Ending,
+    Finish,
+    Given,
+    Message,
+    Observation,
+    Sampled,
+    Turn,
+)
+
+ORDER = ("call", "seed", "prompt")
+"""The order of replies in time, which does not depend on the arrival of concurrent ones."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Reply:
     """A reply and the reply `before` it in its conversation, None for a new prompt.
 
-    `given` are the tokens between the two, or the whole prompt of a reply that `opens` a context;
-    `thinking` is the setting of `reply`. `prompt` is the digest of all tokens before it, or of
-    the request to a chat service. `call` is its time; a `temperature` of None is the experiment's.
-    `earned` is the reward of its calls.
+    `message` has its text and calls, `sampled` its tokens with log-probabilities, none for a chat
+    service. `given` are the tokens between `before` and this one, or the whole prompt of a reply
+    that `opens` a context. `limit` is the limit that it reached, which ends the episode of `reply`.
+    Set `trained` to False for a reply that nobody received: it is stored and not trained.
+
+    `form` is the key of its conversation's tools and thinking. `prompt` is the digest of all tokens
+    before it, or of the request to a chat service. `call` is its time; a `temperature` of None is
+    the experiment's. `alone`: its seed follows from its number in the conversation that begins with
+    the opening. `earned` is the reward of its calls. `conversation` is the key of all messages up
+    to and with this one.
     """
 
     before: Reply | None
@@ -35,14 +55,34 @@ class Reply:
     speaker: str
     call: int
     seed: int
+    form: str
     opens: bool = False
-    thinking: bool | None = None
+    limit: Ending | None = None
+    alone: bool = False
+    trained: bool = True
     earned: list[float] = field(default_factory=list)
+    conversation: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        key, messages = _empty(self.speaker, self.form), (*messages_of(self.before), *self.read)
+        if self.before is not None and self.before.form == self.form:
+            key, messages = self.before.conversation, self.read
+        self.conversation = reduce(_longer, (*messages, self.message), key)
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """What was sampled of it."""
         return tuple(chain.from_iterable(span.tokens for span in self.sampled))
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """The log-probability of each of its tokens."""
+        return tuple(chain.from_iterable(span.logprobs for span in self.sampled))
+
+    @property
+    def finish(self) -> Finish:
+        """What ended it."""
+        return self.sampled[-1].finish if self.sampled else "length" if self.message.cut else "stop"
 
 
 def path(reply: Reply | None) -> list[Reply]:
@@ -72,16 +112,14 @@ def digest(tokens: Sequence[int]) -> str:
     return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()[:16]
 
 
-def longest_beginning(
-    replies: Iterable[Reply], messages: Sequence[Message | Observation]
-) -> Reply | None:
-    """The last reply of the longest conversation with which these messages begin, or None."""
-    longest, most = None, 0
-    for reply in replies:
-        history = messages_of(reply)
-        if most < len(history) <= len(messages) and history == tuple(messages[: len(history)]):
-            longest, most = reply, len(history)
-    return longest
+def _empty(speaker: str, form: str) -> bytes:
+    """The key of a speaker's conversation before its first message."""
+    return f"{speaker} {form}".encode()
+
+
+def _longer(conversation: bytes, item: Message | Observation) -> bytes:
+    """The key of a conversation with one more message."""
+    return hashlib.sha256(conversation + echo_key(item).encode()).digest()
 
 
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
@@ -93,7 +131,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far
     opened = count()
-    for reply in sorted(replies, key=attrgetter("call", "seed")):
+    for reply in sorted(replies, key=attrgetter(*ORDER)):
         if reply.before in contexts and not reply.opens:
             context, given = contexts.pop(reply.before), reply.given
         else:
@@ -105,7 +143,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
                 read=reply.read,
                 given=Given(given),
                 reply=reply.message,
-                sampled=reply.sampled,
+                sampled=reply.sampled if reply.trained else _untrained(reply.sampled),
                 context=context,
                 call=reply.call,
                 temperature=reply.temperature,
@@ -117,21 +155,32 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     return tuple(sorted(turns, key=attrgetter("call", "context")))
 
 
+def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
+    return tuple(replace(span, trained=False) for span in spans)
+
+
 @dataclass(eq=False)
 class EpisodeBranch:
     """The history of an agent's next reply in program order.
 
     `Episode.gather` makes branches numbered by place: (1, 0) is the first branch of the second one.
-    `last` has the last reply of each context, `unread` unread observations by speaker, `answers`
-    answers with their speakers.
+    `last` has the last reply of each context, `samples` the number of replies by speaker and
+    prompt, `unread` unread observations by speaker, `answers` answers with their speakers. `parts`
+    is the number of its open branches.
     """
 
     number: tuple[int, ...] = ()
     replies: list[Reply] = field(default_factory=list)
     last: dict[object, Reply] = field(default_factory=dict)
+    conversations: dict[bytes, Reply] = field(default_factory=dict)
+    samples: Counter[tuple[str, str]] = field(default_factory=Counter)
     unread: list[tuple[str, Observation]] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
+    parts: int = 0
     _busy: bool = False
+
+    def __post_init__(self) -> None:
+        self._begin, self._last_before = len(self.replies), dict(self.last)
 
     @property
     def call(self) -> int:
@@ -141,20 +190,42 @@ class EpisodeBranch:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Raise ValueError where something else is being done in this branch."""
-        if self._busy:
-            raise ValueError(
-                "Two replies were asked for at the same time, so that chance would order them: use "
-                "`await episode.gather(one(), another())` for what runs at the same time."
-            )
+        self._refuse(self._busy or self.parts > 0)
         self._busy = True
         try:
             yield
         finally:
             self._busy = False
 
+    def part(self) -> EpisodeBranch:
+        """A branch of `Episode.branch`; raises ValueError where something else is being done."""
+        self._refuse(self._busy)
+        return self._copy(self.number, self.samples)
+
+    def samples_before(self, speaker: str, prompt: str) -> int:
+        """The number of a speaker's earlier replies to a prompt; counts another one."""
+        self.samples[speaker, prompt] += 1
+        return self.samples[speaker, prompt] - 1
+
+    def longest_beginning(
+        self, speaker: str, form: str, messages: Sequence[Message | Observation]
+    ) -> tuple[Reply | None, int]:
+        """The last reply of the longest conversation of a form with which these messages begin.
+
+        With its number of messages; None and 0 without one.
+        """
+        key, longest, size = _empty(speaker, form), None, 0
+        for number, item in enumerate(messages, 1):
+            key = _longer(key, item)
+            if (reply := self.conversations.get(key)) is not None:
+                longest, size = reply, number
+        return longest, size
+
     def add(self, reply: Reply) -> None:
         """Have a reply lie before the next one; its speaker has read what it was answered."""
         self.replies.append(reply)
+        same = self.conversations.setdefault(reply.conversation, reply)
+        self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
@@ -169,17 +240,29 @@ class EpisodeBranch:
 
     def fork(self, count: int) -> list[EpisodeBranch]:
         """`count` branches that share this branch's history."""
-        return [
-            EpisodeBranch((*self.number, number), [*self.replies], dict(self.last))
-            for number in range(count)
-        ]
+        return [self._copy((*self.number, n), Counter(self.samples)) for n in range(count)]
 
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
         """Continue after these branches; the last one counts if several continued a context."""
-        shared, last = len(self.replies), dict(self.last)
         for branch in branches:
-            for reply in branch.replies[shared:]:
+            for reply in branch.replies[branch._begin :]:
                 self.add(reply)
+                if branch.samples is not self.samples:
+                    self.samples[reply.speaker, reply.prompt] += 1
+            last = branch._last_before
             self.last |= {one: at for one, at in branch.last.items() if last.get(one) is not at}
             self.answers += branch.answers
         self.unread += [pair for branch in branches for pair in branch.unread]
+
+    def _copy(self, number: tuple[int, ...], samples: Counter[tuple[str, str]]) -> EpisodeBranch:
+        return EpisodeBranch(
+            number, [*self.replies], dict(self.last), dict(self.conversations), samples
+        )
+
+    def _refuse(self, busy: bool) -> None:
+        if busy:
+            raise ValueError(
+                "Two replies were asked for at the same time, so that chance would order them: use "
+                "`await episode.gather(one(), another())` for what runs at the same time, or "
+                "`async with episode.branch():` for what begins at any time."
+            )

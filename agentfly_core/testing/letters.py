@@ -44,7 +44,10 @@ def loss_mask(trajectory: Trajectory) -> str:
     """A sign for each token of a trajectory: `x` for trained tokens, `.` for others."""
     return "".join(
         "." * len(turn.given.tokens)
-        + ".x"[trajectory.trains(turn)] * sum(len(span.tokens) for span in turn.sampled)
+        + "".join(
+            ".x"[trajectory.trains(turn) and span.trained] * len(span.tokens)
+            for span in turn.sampled
+        )
         for turn in trajectory.turns
     )
 

@@ -113,6 +113,14 @@ async def test_the_rows_of_a_branching_conversation_match_the_page():
     assert shown.splitlines() == [*rows(played)]
 
 
+async def test_requests_of_a_server_are_answered_at_the_same_time():
+    async def policy(conversation):
+        return "ad" if "right" in conversation.messages[-1].content else "con"
+
+    played = await play(policy, spec=spec("both"))
+    assert (played.answer, [turn.call for turn in played.turns]) == ("ad\ncon", [0, 0])
+
+
 async def test_the_critic_reads_answers_and_the_solver_criticism():
     replies = {"solver": iter(["98", "99"]), "critic": iter(["One more."])}
 
