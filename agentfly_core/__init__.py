@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from agentfly_core.rollout.child_process import Child as Child
     from agentfly_core.rollout.episode import Episode as Episode
     from agentfly_core.rollout.rules import EpisodeOver as EpisodeOver
+    from agentfly_core.rollout.rules import StartAgain as StartAgain
     from agentfly_core.rollout.speaker import Context as Context
     from agentfly_core.rollout.speaker import Speaker as Speaker
     from agentfly_core.rollout.timeline import Reply as Reply
@@ -61,7 +62,7 @@ _HOMES = {
         "ToolCall Trajectory Turn Unscored",
         "rollout.child_process": "Child",
         "rollout.episode": "Episode",
-        "rollout.rules": "EpisodeOver",
+        "rollout.rules": "EpisodeOver StartAgain",
         "rollout.speaker": "Context Speaker",
         "rollout.timeline": "Reply",
         "system.formats.hashing": "digest",

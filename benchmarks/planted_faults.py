@@ -111,7 +111,7 @@ FAULTS = (
         "a prompt that leaves no room is played",
         "rollout/speaker.py",
         "raise self.rules.too_long(request.conversation, tokens, is_main)",
-        "raise EpisodeOver(Ending.MAX_MODEL_LEN)",
+        "raise EpisodeOver(Ending.MAX_TURNS)",
         "unit/rollout",
     ),
     Fault(

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.injection import Asking, Lent
 from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.inference.templates.model import ModelTemplate
@@ -43,10 +44,6 @@ class PromptTooLong(ValueError):
             f"{tokens[worst[0]]}, shorten agent.system or what the tools say of themselves, or "
             "leave these problems out of the data."
         )
-
-
-class AgentPromptTooLong(ValueError):
-    """A first prompt made by an agent leaves no room for a reply; that episode alone fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,19 +223,30 @@ class EpisodeRules:
         message = self.template_of(form or self.form).parse(text, *ended_by)
         return replace(message, cut=finish == "length")
 
-    def too_long(self, first: Conversation, tokens: int, is_main: bool) -> ValueError:
-        """PromptTooLong for the experiment's own opening, else AgentPromptTooLong."""
-        if is_main and first.messages == self.opening(first.problem):
-            return PromptTooLong({first.problem.id: tokens}, self.max_model_len)
-        return AgentPromptTooLong(
-            f"The first prompt has {tokens} tokens but agent.max_model_len is "
-            f"{self.max_model_len}; shorten what the agent puts into it."
+    def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
+        """PromptTooLong for the experiment's own opening, else EpisodeOver."""
+        if is_main and prompt.messages == self.opening(prompt.problem):
+            return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)
+        reason = (
+            f"The prompt has {tokens} tokens but agent.max_model_len is {self.max_model_len}; "
+            "shorten the messages of the agent."
         )
+        return EpisodeOver(Ending.MAX_MODEL_LEN, reason)
 
 
 class EpisodeOver(Exception):
     """Raised in an agent when its episode has ended; let it pass."""
 
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.value)
+    def __init__(self, ending: Ending, reason: str = "") -> None:
+        super().__init__(reason or ending.value)
         self.ending = ending
+
+
+class StartAgain(ServiceFailure):
+    """Raised by an agent to play its episode from the beginning, with environments reset.
+
+    The second time in an episode the episode FAILED.
+
+        if killed_by_a_foreign_signal:
+            raise StartAgain("The program was killed by signal 9.")
+    """

@@ -20,7 +20,7 @@ from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.resources import ResourceManager
-from agentfly_core.rollout.rules import AgentPromptTooLong, EpisodeOver, EpisodeSpec, PromptTooLong
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong, StartAgain
 from agentfly_core.system.formats import hashing, tracebacks
 from agentfly_core.system.formats.text import fault, warn_once
 
@@ -50,11 +50,13 @@ async def play(
     spec: RolloutSpec,
     cast: Cast,
     resources: ResourceManager,
+    again: bool = False,
 ) -> tuple[list[Trajectory], Timing]:
     """Play an episode and return its trajectories and times; the one with the answer comes first.
 
     A lost service, a deadline and an error before the first reply end the episode FAILED. After a
-    later error of the agent the replies so far are kept. Raises errors of sampler and template.
+    later error of the agent the replies so far are kept. StartAgain begins the episode once more,
+    which is then played `again`. Raises errors of sampler and template.
     """
     episode_played.set(episode_spec.id)
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
@@ -75,6 +77,9 @@ async def play(
                 observed = {one.name: await one.score(seen, episode.lent) for one in rewards}
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
+        if isinstance(failure, StartAgain) and not again:
+            _log.info("The episode %s starts again: %s", episode_spec.id, failure)
+            return await play(episode_spec, spec, cast, resources, again=True)
         if where := tracebacks.own_line(failure.__cause__ or failure):
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
             warn_once(_log, f"An episode failed at {where}", first)
@@ -197,27 +202,35 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         warn_once(_log, error)
         return _broken(episode), error
     except EpisodeOver as over:
+        if over.ending is Ending.MAX_MODEL_LEN and not _begun(episode):
+            return Ending.FAILED, _agent_error(agent, over, spec)
         return over.ending, None
     except ServiceFailure:
         raise
     except Exception as error:  # an author's agent: its error ends this episode alone
         if episode.standstill:
             raise episode.standstill from None
-        of_agent = isinstance(episode.fault, AgentPromptTooLong)
-        if episode.fault and not of_agent and _stems_from(error, episode.fault):
+        if episode.fault and _stems_from(error, episode.fault):
             raise episode.fault from None
-        where = _place(error, spec)
-        warn_once(_log, f"{agent} broke off at {where}:\n{tracebacks.trace(error)}")
-        return _broken(episode), f"{agent} raised {fault(error)}, at {where}"
+        return _broken(episode), _agent_error(agent, error, spec)
     finally:
         await episode.leave()
+
+
+def _agent_error(agent: str, error: Exception, spec: RolloutSpec) -> str:
+    where = _place(error, spec)
+    warn_once(_log, f"{agent} broke off at {where}:\n{tracebacks.trace(error)}")
+    return f"{agent} raised {fault(error)}, at {where}"
 
 
 def _broken(episode: Episode) -> Ending:
     """The ending of an episode after an error of its agent."""
     # a failed episode is not scored: a model must not avoid a low reward by breaking the agent
-    begun = any(speaker.turns for speaker in episode.speakers)
-    return Ending.AGENT_ERROR if begun else Ending.FAILED
+    return Ending.AGENT_ERROR if _begun(episode) else Ending.FAILED
+
+
+def _begun(episode: Episode) -> bool:
+    return any(speaker.turns for speaker in episode.speakers)
 
 
 def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | None:

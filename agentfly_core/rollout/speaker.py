@@ -57,8 +57,8 @@ class Context:
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
         """Append messages and sample a reply; its tool calls are not executed.
 
-        Raises EpisodeOver at `max_turns` or `max_model_len`, PromptTooLong or AgentPromptTooLong
-        for an opening of the experiment or agent that is too long, and SamplerLost.
+        Raises EpisodeOver at `max_turns` or `max_model_len`, PromptTooLong if the experiment's own
+        opening is too long, and SamplerLost.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -261,11 +261,9 @@ class Speaker:
         self, request: Request, left: int, template: ChatTemplate
     ) -> tuple[Sampled, ...]:
         tokens, most = len(request.prompt), self.rules.max_model_len
-        if tokens >= most and request.conversation.turn == 0:
+        if tokens >= most:
             is_main = self.name == self._stage.main
             raise self.rules.too_long(request.conversation, tokens, is_main)
-        if tokens >= most:
-            raise EpisodeOver(Ending.MAX_MODEL_LEN)
         length = min(request.params.max_tokens, most - tokens, left)
         params = replace(request.params, max_tokens=length)
         with self._stage.timed("generating"):

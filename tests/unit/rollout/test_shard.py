@@ -276,10 +276,21 @@ async def test_a_too_long_first_prompt_of_an_agent_fails_its_episode() -> None:
     long, short = (await play_all(specs, rules, scripted(saying("2"))))[0]
     assert (long.ending, short.ending) == (Ending.FAILED, Ending.NO_TOOL_CALLS)
     assert re.search(
-        r"reader raised AgentPromptTooLong: The first prompt has \d+ tokens but "
-        r"agent.max_model_len is 100; shorten what the agent puts into it., at .*test_shard.py:\d+",
+        r"reader raised EpisodeOver: The prompt has \d+ tokens but agent.max_model_len is 100; "
+        r"shorten the messages of the agent., at .*test_shard.py:\d+",
         long.error or "",
     )
+
+
+async def test_a_later_prompt_of_an_agent_may_be_too_long() -> None:
+    async def reader(episode: Episode) -> Ending:
+        await episode.reply(*episode.opening)
+        await episode.context(Message("user", "long " * 40)).reply()
+        raise AssertionError("the prompt does not fit")
+
+    trajectory = await play(["2"], spec=rollout_spec(agent=reader, max_model_len=100))
+    assert (trajectory.ending, trajectory.error) == (Ending.MAX_MODEL_LEN, None)
+    assert len(trajectory.turns) == 1
 
 
 async def test_an_own_agent_may_shorten_a_problem_too_long_for_a_prompt() -> None:
