@@ -252,10 +252,12 @@ def _item_row(item: record.Message | record.Observation) -> dict[str, Any]:
         if isinstance(call, record.BadCall)
         else {"name": call.name, "arguments": dict(call.arguments)}
         | ({"lenient": True} if call.lenient else {})
+        | ({"id": call.id} if call.id else {})
         for call in item.calls
     ]
-    row = {"role": item.role, "content": item.content, "calls": calls}
+    row: dict[str, Any] = {"role": item.role, "content": item.content, "calls": calls}
     row |= {"reasoning": item.reasoning} if item.reasoning else {}
+    row |= {"rewritten": True} if item.rewritten else {}
     return {**row, "cut": True} if item.cut else row
 
 
@@ -295,5 +297,4 @@ def _message(item: Mapping[str, Any]) -> record.Message | record.Observation:
     calls = tuple(
         record.ToolCall(**c) if "name" in c else record.BadCall(**c) for c in item["calls"]
     )
-    reasoning, cut = item.get("reasoning", ""), item.get("cut", False)
-    return record.Message(item["role"], item["content"], calls, cut, reasoning)
+    return record.Message(**{**item, "calls": calls})

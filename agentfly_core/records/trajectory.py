@@ -25,12 +25,13 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 class ToolCall:
     """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`.
 
-    `lenient`: it was not in the template's format.
+    `lenient`: it was not in the template's format. `id` is the model's own, in formats with ids.
     """
 
     name: str
     arguments: Mapping[str, Any]
     lenient: bool = field(default=False, compare=False, repr=False)
+    id: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Message:
     """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls.
 
     `reasoning` is the reply's text before its answer, without the template's marks. `cut`: the
-    token limit ended the reply, so its text may be incomplete.
+    token limit ended the reply, so its text may be incomplete. `rewritten`: the template writes the
+    message with other tokens than the model did.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -54,6 +56,7 @@ class Message:
     calls: tuple[ToolCall | BadCall, ...] = ()
     cut: bool = field(default=False, compare=False, repr=False)
     reasoning: str = ""
+    rewritten: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

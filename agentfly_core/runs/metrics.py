@@ -44,7 +44,8 @@ def rollout_metrics(
     are means or shares over all episodes, times in seconds. Calls are counted by name for the given
     `tools` only, since a model may make up any name: `avg_bad_calls` counts unreadable calls and
     calls of other tools. `avg_lenient_calls` counts readable calls that deviate from the template's
-    format. With several speakers, `speaker/NAME/...` contains the metrics of each speaker.
+    format. `rewritten_replies` is the share of sampled replies to which the template gives other
+    tokens. With several speakers, `speaker/NAME/...` contains the metrics of each speaker.
     """
     if not trajectories:
         return {}
@@ -108,6 +109,12 @@ def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JS
     return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
+def _share(marks: Iterable[bool]) -> float:
+    """The share of marks that are set, 0 without any."""
+    values = [*marks]
+    return fmean(values) if values else 0.0
+
+
 @dataclass(frozen=True)
 class _Played:
     """Trajectories of a stage, and scores by trajectory id."""
@@ -128,7 +135,8 @@ class _Played:
     def conversation(self, tools: Sequence[str]) -> dict[str, float]:
         """How episodes ended, their turns and tokens, and the calls of tools in them."""
         turns = [turn for t in self.trajectories for turn in t.turns]
-        replies = [span for turn in turns for span in turn.sampled[-1:]]
+        sampled = [turn for turn in turns if turn.sampled]
+        reasoned = [turn.sampled[0].tokens for turn in sampled if turn.reply.reasoning]
         calls = [call for turn in turns for call in turn.reply.calls]
         read = [call.name for call in calls if not isinstance(call, BadCall)]
         by_tool = Counter(name for name in read if name in tools)
@@ -141,7 +149,9 @@ class _Played:
             "avg_turns": len(turns) / episodes,
             "avg_sampled_tokens": sum(t.sampled_tokens for t in self.trajectories) / episodes,
             "avg_given_tokens": sum(len(turn.given.tokens) for turn in turns) / episodes,
-            "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
+            "avg_reasoning_tokens": sum(map(len, reasoned)) / episodes,
+            "cut_replies": _share(turn.sampled[-1].finish == "length" for turn in sampled),
+            "rewritten_replies": _share(turn.reply.rewritten for turn in sampled),
             "avg_tool_calls": len(calls) / episodes,
             "avg_bad_calls": bad_calls / episodes,
             "avg_lenient_calls": lenient / episodes,

@@ -94,11 +94,12 @@ def some_text(draw: Random, words: tuple[str, ...] = WORDS) -> str:
 
 
 def some_call(draw: Random, words: tuple[str, ...] = WORDS) -> ToolCall:
-    """A call with a text, a number and a nested object."""
+    """A call with a text, a number and a nested object, and an id."""
     inner = {"k": [some_text(draw, words), None, True], "n": draw.random() < 0.5}
     arguments = {"text": some_text(draw, words), "count": draw.randint(-5, 5), "filters": inner}
     keys = [key for key in arguments if key == "text" or draw.random() < 0.5]
-    return ToolCall("search", {key: arguments[key] for key in keys})
+    name = "".join(draw.choices("abcXYZ019", k=9))
+    return ToolCall("search", {key: arguments[key] for key in keys}, id=name)
 
 
 def some_turns(
@@ -135,14 +136,14 @@ def request_of(family: str, messages: Sequence[Message | Observation]) -> list[d
             if item.reasoning:
                 row[KEYS.get(family, "reasoning_content")] = item.reasoning
             if calls := [call for call in item.calls if isinstance(call, ToolCall)]:
-                ids.extend(f"call{number:05}" for number in range(len(calls)))
+                ids.extend(call.id for call in calls)
                 row["tool_calls"] = [
                     {
-                        "id": name,
+                        "id": call.id,
                         "type": "function",
                         "function": {"name": call.name, "arguments": dict(call.arguments)},
                     }
-                    for name, call in zip(ids, calls, strict=True)
+                    for call in calls
                 ]
         rows.append(row)
     return rows

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentfly_core.authoring.chat_template import ToolSchema
@@ -20,6 +20,7 @@ PlacedCall = tuple[int, int, ToolCall | BadCall]
 """Begin and end of a call in the text, and the call."""
 _QWEN = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _GLM = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_ID = re.compile("[a-zA-Z0-9]{9}")
 _PYTHON = {"True": True, "False": False, "None": None}
 """Values that Jinja writes as Python does."""
 
@@ -48,7 +49,10 @@ class CallFormat:
             if not self.end:
                 at = behind if behind > match.end() else len(text)
                 body = text[match.end() : at]
-            for call in self._read(match.groupdict().get("name") or "", body, schemas, closed):
+            names = match.groupdict()
+            for call in self._read(names.get("name") or "", body, schemas, closed):
+                if isinstance(call, ToolCall) and "id" in names:
+                    call = replace(call, id=_id(names["id"]))
                 yield match.start(), at, call
 
     def _read(
@@ -70,7 +74,18 @@ def _named(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
 
 def _whole(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
     value = strict_json.parse(body)
-    return [call_of(item) for item in (value if isinstance(value, list) else [value])]
+    return [_with_id(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _with_id(value: JSON) -> ToolCall:
+    call = call_of(value)
+    written = value.get("id") if isinstance(value, Mapping) else None
+    return replace(call, id=_id(written))
+
+
+def _id(written: object) -> str:
+    """The id that a model wrote, or "" for a text that Mistral's templates refuse as an id."""
+    return written if isinstance(written, str) and _ID.fullmatch(written) else ""
 
 
 def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
@@ -168,7 +183,10 @@ FORMATS: Mapping[FormatName, CallFormat] = {
         _named,
     ),
     "mistral-args": _format(
-        r"\[ARGS\]", r"\[TOOL_CALLS\](?P<name>[^\[{]*)(?:\[CALL_ID\][^\[]*)?\[ARGS\]", "", _named
+        r"\[ARGS\]",
+        r"\[TOOL_CALLS\](?P<name>[^\[{]*)(?:\[CALL_ID\](?P<id>[^\[]*))?\[ARGS\]",
+        "",
+        _named,
     ),
     "mistral": _format(r"\[TOOL_CALLS\]", r"\[TOOL_CALLS\]\s*", "", _whole),
     "llama3": _format(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -118,7 +119,8 @@ class Hermes:
         for begin, behind, call in hermes_calls(text):
             content, end = content + text[end:begin], behind
             calls.append(call)
-        return Message("assistant", content + text[end:], tuple(calls))
+        message = Message("assistant", content + text[end:], tuple(calls))
+        return replace(message, rewritten=self._reply(message) != tuple(tokens))
 
     def _read(self, messages: Sequence[Message | Observation]) -> Iterator[int]:
         opening, closing = self._answer

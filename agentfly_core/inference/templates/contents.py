@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import BadCall, Message, Observation
 
 FIRST, ESCAPE = 0x100000, "\U0010fffd"
 PLANE = 0x10000
@@ -42,7 +42,7 @@ class HiddenTokens:
         calls = tuple(
             BadCall(self.hide(call.text), call.fault)
             if isinstance(call, BadCall)
-            else ToolCall(self.hide(call.name), self.hide(call.arguments))
+            else replace(call, name=self.hide(call.name), arguments=self.hide(call.arguments))
             for call in item.calls
         )
         content, reasoning = self.hide(item.content), self.hide(item.reasoning)

@@ -16,6 +16,7 @@ from agentfly_core.inference.templates.jinja_renderer import (
     common_beginning,
 )
 from agentfly_core.inference.templates.reasoning import ReasoningMarks, marks_of
+from agentfly_core.inference.templates.variables import jinja_of
 from agentfly_core.system.formats.json_value import JSON
 
 if TYPE_CHECKING:
@@ -29,27 +30,20 @@ SCHEMA = ToolSchema(
 )
 TOOLS: Sequence[dict[str, JSON]] = (SCHEMA.listed,)
 TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
-"""Beginnings of texts, whose tokens must not depend on what is before them."""
+"""Texts whose tokens must not depend on the text before them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A template's markup: `stop` ends a reply, `marks` are around its reasoning.
+    """A template's markup: the tokens `stop` end a reply, `marks` enclose its reasoning.
 
-    `calls` is the format of its calls, "" if it is not one of ours.
+    `calls` is the format of its calls, "" for a format that FORMATS does not have.
     """
 
     dialect: Dialect
     stop: tuple[str, ...]
     calls: FormatName | Literal[""]
     marks: ReasoningMarks
-
-
-def jinja_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The chat template of a tokenizer; raises ValueError without one."""
-    if not tokenizer.chat_template:
-        raise ValueError("template: the model has no chat template; set template=hermes.")
-    return str(tokenizer.get_chat_template(tools=[*TOOLS]))
 
 
 def markup_of(
@@ -60,8 +54,8 @@ def markup_of(
 ) -> Markup:
     """The markup of a template with these variables; `stop` and `calls` may be given.
 
-    Raises ValueError for a template without a header or an end of replies, and for a tokenizer
-    whose pieces depend on their neighbours.
+    Raises ValueError for a template that writes no header or no end of replies, and for a tokenizer
+    that splits a text differently after another text.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
@@ -69,23 +63,23 @@ def markup_of(
     begins = (f"{prompt}A0", f"{prompt} A0")
     if not header and not renderer.render([USER, REPLY]).startswith(begins):
         raise ValueError(
-            "template: the chat template has no generation prompt, which begins a reply. Choose "
-            "another model, or write a template for it."
+            "template: the chat template ignores add_generation_prompt, so nothing begins a reply. "
+            "Choose another model, or write a template for it."
         )
     dialect = _dialect(renderer, header)
     replied = [USER, {dialect.reasoning or "role": "R0"} | REPLY]
-    marks = marks_of(jinja_of(tokenizer), renderer.render(replied))
+    marks = marks_of(jinja_of(tokenizer, TOOLS), renderer.render(replied))
     called = _rendered_call(renderer, dialect) if dialect.native else ""
     ends = tuple(stop) or tuple(dict.fromkeys(_ends(renderer, called)))
     if not ends:
         raise ValueError(
-            "template: the chat template writes no end token behind a reply. Set template.stop to "
-            'the tokens that end one, such as ["<|user|>", "<|observation|>"].'
+            "template: the chat template writes no end token after a reply. Set template.stop to "
+            'the tokens that end a reply, such as ["<|user|>", "<|observation|>"].'
         )
     if any(renderer.tokens(text) != renderer.tokens(ends[0] + text)[1:] for text in TEXTS):
         raise ValueError(
-            "template: this tokenizer's tokens depend on the text before them, as SentencePiece's "
-            "do, so that replies cannot be appended. Choose another model."
+            "template: this tokenizer's tokens depend on the text before them, like those of "
+            "SentencePiece, so replies cannot be appended. Choose another model."
         )
     native: FormatName | Literal[""] = format_of(called) if dialect.native else "hermes"
     return Markup(dialect, ends, calls or native, marks)
@@ -116,7 +110,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """The ways in which the template writes tools, a call and its answer."""
+    """Dialects in which the template writes tools, a call and its answer."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     for as_text, empty in product((False, True), ("", None)):
@@ -162,7 +156,7 @@ def _header(renderer: JinjaRenderer, chat: ChatRows) -> str:
 def _writes(
     renderer: JinjaRenderer, chat: ChatRows, *texts: str, tools: Sequence[dict[str, JSON]] = ()
 ) -> bool:
-    """Whether the template takes the messages, and writes these texts."""
+    """Whether the template accepts the messages and writes these texts."""
     try:
         rendered = renderer.render(chat, tools, prompt=True)
         rendered += renderer.render(chat, tools)

@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
@@ -14,6 +15,7 @@ from agentfly_core.inference.templates.contents import HiddenTokens
 from agentfly_core.inference.templates.text_encoder import TextEncoder
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.json_value import JSON
 
 if TYPE_CHECKING:
@@ -63,18 +65,28 @@ class JinjaRenderer:
         prompt: bool = True,
     ) -> str:
         """The text with hidden tokens, as a `prompt` with the header of the next reply."""
-        hidden = [self._hidden.hide_message(item) for item in messages]
+        hidden = [self._hidden.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self._hidden.hide(tool.listed) for tool in tools])
         return self.render(chat, listed, prompt)
 
-    def served(
+    def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
-    ) -> list[int]:
-        """The tokens of the prompt at a chat server, where contents can give added tokens."""
-        chat, listed = self._request(messages, [tool.listed for tool in tools])
+    ) -> str:
+        """The first token of a prompt that a chat server writes differently, "" for none.
+
+        Contents with added tokens are not compared: a server turns them into markup.
+        """
+        if any(self.markup(item.content) for item in messages):
+            return ""
+        chat, listed = self._request([*map(with_ids, messages)], [tool.listed for tool in tools])
         text = self.render(chat, listed, prompt=True)
-        tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return tokens
+        served = self._tokenizer.encode(text, add_special_tokens=False)
+        pairs = zip_longest(self.tokens(self.text(messages, tools)), served, fillvalue=0)
+        for place, pair in enumerate(pairs):
+            if pair[0] != pair[1]:
+                own, other = (self._tokenizer.convert_ids_to_tokens(token) for token in pair)
+                return f"token {place} is {own!r}, served {other!r}"
+        return ""
 
     def render(
         self, chat: ChatRows, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
@@ -121,12 +133,8 @@ class JinjaRenderer:
                 yield self._answer(item, open_calls.popleft() if open_calls else "")
             elif item.role == "assistant":
                 # an unreadable call is text, and its answer belongs to no call
-                ids = [
-                    f"call{number:05}" if isinstance(call, ToolCall) else ""
-                    for number, call in enumerate(item.calls)
-                ]
-                open_calls = deque(ids)
-                yield self._reply(item, ids)
+                open_calls = deque(c.id if isinstance(c, ToolCall) else "" for c in item.calls)
+                yield self._reply(item)
             else:
                 yield {"role": item.role, "content": item.content}
 
@@ -140,7 +148,7 @@ class JinjaRenderer:
             return {"role": "user", "content": item.content}
         return {"role": "tool", "tool_call_id": call, "name": item.tool, "content": item.content}
 
-    def _reply(self, item: Message, ids: Sequence[str]) -> dict[str, Any]:
+    def _reply(self, item: Message) -> dict[str, Any]:
         dialect = self.dialect
         written = item.calls if not dialect.native else _unreadable(item)
         content = reply_text(replace(item, calls=written))
@@ -148,18 +156,16 @@ class JinjaRenderer:
         if dialect.reasoning and item.reasoning:
             row[dialect.reasoning] = item.reasoning
         if calls := [
-            self._call(call, name)
-            for call, name in zip(item.calls, ids, strict=True)
-            if dialect.native and isinstance(call, ToolCall)
+            self._call(call) for call in item.calls if dialect.native and isinstance(call, ToolCall)
         ]:
             row |= {"tool_calls": calls, "content": content or dialect.empty}
         return row
 
-    def _call(self, call: ToolCall, name: str) -> dict[str, Any]:
+    def _call(self, call: ToolCall) -> dict[str, Any]:
         sent = dict(call.arguments)
         text = json.dumps(sent, ensure_ascii=False) if self.dialect.arguments_as_text else sent
         function = {"name": call.name, "arguments": text}
-        return {"id": name, "type": "function", "function": function}
+        return {"id": call.id, "type": "function", "function": function}
 
     def _with_list(self, chat: ChatRows, listed: Sequence[JSON]) -> ChatRows:
         """The messages with the list of tools in the system message, or in the first one."""
@@ -173,6 +179,21 @@ class JinjaRenderer:
             )
             return [{**first, "content": "\n\n".join(filter(None, parts))}, *chat[1:]]
         return [{"role": "system", "content": text}, *chat]
+
+
+def with_ids(item: Message | Observation) -> Message | Observation:
+    """A message whose calls have ids: the model's own, else nine digits that depend on the call."""
+    if isinstance(item, Observation):
+        return item
+    calls = (
+        replace(call, id=call.id or _id(number, call)) if isinstance(call, ToolCall) else call
+        for number, call in enumerate(item.calls)
+    )
+    return replace(item, calls=tuple(calls))
+
+
+def _id(number: int, call: ToolCall) -> str:
+    return hashing.short(number, call.name, json.dumps(dict(call.arguments)))[:9]
 
 
 def _unreadable(item: Message) -> tuple[BadCall, ...]:

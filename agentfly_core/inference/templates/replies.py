@@ -1,14 +1,19 @@
-"""Replies of a model with its own chat template, as messages."""
+"""Replies of a model with its own chat template: read as messages, and written from messages."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS
 from agentfly_core.inference.templates.dialect import REASONING_KEYS, Markup
+from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.records.messages import call_of
 from agentfly_core.records.trajectory import BadCall, Message, ToolCall
 
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Call = ToolCall | BadCall
+QUESTION = Message("user", "?")
+OTHER = "\U0010fffe"
+"""A character that no template writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class ReplyReader:
     @property
     def reads_calls(self) -> bool:
         """Whether calls of tools can be read."""
-        return bool(self.markup.calls or self._own_template)
+        return bool(self.markup.calls or self._response_template)
 
     def read(self, text: str) -> Message:
         """The reasoning, text and calls of a reply, wrong calls as BadCall."""
@@ -46,14 +54,28 @@ class ReplyReader:
             calls[1:] = [BadCall(str(call), fault) for call in calls[1:]]
         return Message("assistant", message.content, tuple(calls), reasoning=message.reasoning)
 
+    def is_thinking(self, text: str) -> bool:
+        """Whether the reasoning of a reply has begun and not ended."""
+        return self.markup.marks.begin(text, self.opened) and self.markup.marks.close not in text
+
+    def reasoning_tokens(self, text: str, reply: Sequence[int]) -> int:
+        """How many tokens of a reply are its reasoning, with its end mark; 0 without any."""
+        marks = self.markup.marks
+        if not marks.begin(text, self.opened):
+            return 0
+        pieces = self.tokenizer.convert_ids_to_tokens(list(reply))  # the mark is ASCII in them
+        before, mark, _ = "".join(pieces).partition(marks.close)
+        ends = accumulate(map(len, pieces))
+        return bisect_left([*ends], len(before + mark)) + 1 if mark else len(reply)
+
     @property
-    def _own_template(self) -> Mapping[str, Any] | None:
-        native = self.markup.dialect.native
-        return getattr(self.tokenizer, "response_template", None) if native else None
+    def _response_template(self) -> Mapping[str, Any] | None:
+        own: Mapping[str, Any] | None = self.tokenizer.response_template
+        return own if self.markup.dialect.native else None
 
     def _by_response_template(self, text: str) -> Message | None:
         """The reply as transformers reads it; None without a template and for refused replies."""
-        if not self._own_template:
+        if not self._response_template:
             return None
         listed: list[Any] = [tool.listed for tool in self.tools]
         try:
@@ -76,3 +98,51 @@ class ReplyReader:
                 calls.append(call)
         content += rest[at:].rstrip() if calls else rest[at:]
         return Message("assistant", content, tuple(calls), reasoning=reasoning)
+
+
+@dataclass(frozen=True)
+class MessageWriter:
+    """Writes replies as the template writes the last message of a conversation."""
+
+    tokenizer: PreTrainedTokenizerBase
+    renderer: JinjaRenderer
+    markup: Markup
+    opened: bool
+    tools: Sequence[ToolSchema] = ()
+
+    def text(self, message: Message) -> str:
+        """The text of a reply with its calls, as the model writes it after a prompt."""
+        whole = self.renderer.text([QUESTION, message], self.tools, prompt=False)
+        # a template may drop the header of a reply (such as an empty <think>) later
+        kept = self._prompt if whole.startswith(self._prompt) else self._shared
+        ends = [at for at, name in self.renderer.markup(whole) if name in self.markup.stop]
+        end = ends[-1] if ends and ends[-1] >= len(kept) else None
+        text = self.renderer.shown(whole[len(kept) : end])
+        opened = self.opened and kept != self._prompt and self.markup.marks.close not in text
+        if opened or message.reasoning.strip() not in text:
+            return self.markup.marks.joined(message.reasoning, text, opened)
+        return text
+
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """The tokens of a reply's text."""
+        return tuple(reply_encoder(self.tokenizer)(text))
+
+    def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
+        """Whether a chat server gives a message these tokens, in its last place or an earlier one.
+
+        In an earlier place a template may leave out an empty reasoning.
+        """
+        text = self.text(message)
+        empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)
+        return tuple(tokens) in map(self.tokens, {text, text.removeprefix(empty)})
+
+    @cached_property
+    def _prompt(self) -> str:
+        return self.renderer.text([QUESTION], self.tools)
+
+    @cached_property
+    def _shared(self) -> str:
+        """The beginning that the prompt shares with a conversation in which it was answered."""
+        reply = Message("assistant", OTHER)
+        answered = self.renderer.text([QUESTION, reply], self.tools, prompt=False)
+        return common_beginning(self._prompt, answered)

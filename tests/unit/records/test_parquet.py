@@ -66,6 +66,17 @@ def test_a_prompt_of_several_messages_is_read_back(tmp_path):
     assert parquet.read_trajectories(tmp_path / "t.parquet") == [written]
 
 
+def test_marks_of_a_reply_are_read_back(tmp_path):
+    call = ToolCall("calculator", {"expression": "41+58"}, lenient=True, id="a1B2c3D4e")
+    reply = Message("assistant", "99", (call,), cut=True, reasoning="41+58", rewritten=True)
+    written = trajectory(turns=(dataclasses.replace(FIRST, reply=reply),))
+    parquet.write_trajectories(tmp_path / "t.parquet", [written])
+    ((turn,),) = (one.turns for one in parquet.read_trajectories(tmp_path / "t.parquet"))
+    (read,) = turn.reply.calls
+    assert (turn.reply.cut, turn.reply.rewritten) == (True, True)
+    assert (read.lenient, read.id) == (True, "a1B2c3D4e")
+
+
 def test_a_file_of_the_first_version_is_read_with_all_spans_trained(tmp_path):
     path = tmp_path / "t.parquet"
     parquet.write_trajectories(path, [trajectory()])

@@ -110,6 +110,20 @@ def test_turns_and_tokens_are_means_over_episodes(metrics: dict[str, float]) -> 
     assert metrics["rollout/cut_replies"] == 0.0
 
 
+def test_reasoning_and_rewritten_replies_are_counted_in_the_record() -> None:
+    thought = turn(10, 6)
+    (rest,) = thought.sampled
+    reasoning = replace(rest, tokens=(7,) * 4, logprobs=(-0.5,) * 4)
+    reply = Message("assistant", "99", reasoning="41+58")
+    thought = replace(thought, reply=reply, sampled=(reasoning, rest))
+    rewritten = replace(turn(3, 2), reply=Message("assistant", "99", rewritten=True))
+    by_service = replace(turn(3, 2), sampled=())
+    episode = trajectory("a", "g", Ending.NO_TOOL_CALLS, thought, rewritten, by_service)
+    metrics = rollout_metrics([episode], SCORES[:1], [], "exact", TOOLS)
+    assert metrics["rollout/avg_reasoning_tokens"] == 4
+    assert metrics["rollout/rewritten_replies"] == 1 / 2
+
+
 def test_calls_are_counted_by_name_and_unknown_names_as_bad(
     metrics: dict[str, float],
 ) -> None:

@@ -278,3 +278,16 @@ def test_a_tokenizer_without_chatml_is_refused() -> None:
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE({"a": 0}, [])))
     with pytest.raises(ValueError, match=r"no <\|im_start\|> token"):
         Hermes(plain)
+
+
+def test_a_reply_is_rewritten_if_the_template_gives_it_other_tokens(
+    of_nano: PreTrainedTokenizerBase,
+) -> None:
+    template = Hermes(of_nano)
+    for text in ("99", ADD_TEXT, f"I add.\n{ADD_TEXT}", "<tool_call>\n{oops\n</tool_call>"):
+        assert not template.parse(spoken(of_nano, text)).rewritten
+    for text in (ADD_TEXT.replace(": ", ":"), f"I add. {ADD_TEXT}"):
+        assert template.parse(spoken(of_nano, text)).rewritten
+    letters = [token for letter in ADD_TEXT for token in spoken(of_nano, letter)[:-1]]
+    assert letters != spoken(of_nano, ADD_TEXT)[:-1]
+    assert template.parse([*letters, *template.stop_tokens]).rewritten

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -256,7 +257,7 @@ def test_mistrals_sentence_piece_is_refused(name):
 def test_a_template_that_adds_a_header_to_replies_only_is_refused():
     tokenizer = copy.copy(tokenizer_of("qwen2_5"))
     tokenizer.chat_template = str(tokenizer.chat_template).replace("add_generation_prompt", "false")
-    with pytest.raises(ValueError, match="no generation prompt"):
+    with pytest.raises(ValueError, match="ignores add_generation_prompt"):
         ModelTemplate(tokenizer)
 
 
@@ -358,3 +359,74 @@ def test_a_reply_that_the_template_refuses_is_read_in_our_format():
     assert template.parse(encode(call)).calls == (ToolCall("search", {"text": "a"}),)
     reply = template.parse(encode(f"{call}<tool_call>oops</tool_call>"))
     assert [type(one) for one in reply.calls] == [ToolCall, BadCall]
+
+
+@pytest.mark.parametrize("family", NATIVE + HERMES)
+def test_a_reply_in_the_templates_own_words_is_not_rewritten(family):
+    template = template_of(family)
+    for seed in range(30):
+        draw = Random(seed)
+        calls = (some_call(draw),) if draw.random() < 0.5 else ()
+        text = "" if calls else "The sum is 99."
+        reply = template.parse(template.written(Message("assistant", text, calls)))
+        assert (reply.content, reply.calls, reply.rewritten) == (text, calls, False)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "rewritten"),
+    [
+        (["99"], False),
+        (["<think>\n1+1\n</think>\n\n2"], False),
+        (["<think>\n\n</think>\n\n2"], False),
+        (["<think>1+1</think>2"], True),
+        (["su", "m"], True),
+        (['<tool_call>\n{"name": "search", "arguments": {"text": "a"}}\n</tool_call>'], False),
+        (['<tool_call>\n{"name":"search","arguments":{"text":"a"}}\n</tool_call>'], True),
+        (["<tool_call>\n{oops\n</tool_call>"], False),
+    ],
+)
+def test_a_reply_is_rewritten_if_the_template_gives_it_other_tokens(pieces, rewritten):
+    encode, template = reply_encoder(tokenizer_of("qwen3")), template_of("qwen3")
+    tokens = [token for piece in pieces for token in encode(piece)]
+    assert template.parse(tokens).rewritten == rewritten
+    assert template.parse([*tokens, template.stop_tokens[0]]).rewritten == rewritten
+
+
+MISTRAL = '[TOOL_CALLS][{"name": "search", "arguments": {"text": "a"}, "id": "aB3dE6gH9"}]'
+
+
+def test_a_call_and_its_answer_have_the_id_that_the_model_wrote():
+    template, tokenizer = template_of("mistral"), tokenizer_of("mistral")
+    sampled = [*reply_encoder(tokenizer)(MISTRAL), template.stop_tokens[-1]]
+    reply = template.parse(sampled)
+    before, read = [Message("user", "?"), reply], [Observation("search", "é")]
+    added = template.extend(sampled, read, before)
+    assert added is not None
+    assert '"call_id": "aB3dE6gH9"' in tokenizer.decode(added)
+    assert (*template.open(before[:1], TOOLS), *sampled, *added) == template.open(
+        [*before, *read], TOOLS
+    )
+
+
+@pytest.mark.parametrize("written", ["", ', "id": "too long to be one"', ', "id": 7'])
+def test_a_call_without_a_usable_id_gets_the_same_one_each_time(written):
+    template, tokenizer = template_of("mistral"), tokenizer_of("mistral")
+    calls = [
+        MISTRAL.replace(', "id": "aB3dE6gH9"', written).replace('"a"', a) for a in ('"a"', "1")
+    ]
+    replies = [template.parse(reply_encoder(tokenizer)(call)) for call in calls]
+    ids = []
+    for reply in replies:
+        read = [Message("user", "?"), reply, Observation("search", "é")]
+        text = tokenizer.decode(template.open(read, TOOLS))
+        assert text == tokenizer.decode(template.open(read, TOOLS))
+        ids.append(re.findall(r'"(?:call_)?id": "(\w{9})"', text))
+    assert [len({*pair}) for pair in ids] == [1, 1]
+    assert ids[0] != ids[1]
+
+
+def test_the_id_before_the_arguments_is_read():
+    text = '[TOOL_CALLS]search[CALL_ID]aB3dE6gH9[ARGS]{"text": "a"}'
+    ((_, _, call),) = FORMATS["mistral-args"].calls(text, {})
+    assert call == ToolCall("search", {"text": "a"})
+    assert call.id == "aB3dE6gH9"

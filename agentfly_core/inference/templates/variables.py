@@ -1,0 +1,56 @@
+"""Variables that a chat template reads, such as the switch of reasoning and the date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+NOT_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
+SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which templates switch reasoning on and off."""
+
+
+def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]]) -> str:
+    """The chat template of a tokenizer for conversations with tools; raises ValueError without."""
+    if not tokenizer.chat_template:
+        raise ValueError("template: the model has no chat template. Set template=hermes.")
+    return str(tokenizer.get_chat_template(tools=[*tools]))
+
+
+def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
+    """The variable that switches reasoning, or ""; raises ValueError for unknown variables."""
+    from jinja2 import Environment, meta  # needed here only
+
+    text = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", jinja)  # a tag of transformers
+    syntax = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(text)
+    own = meta.find_undeclared_variables(syntax) - NOT_VARIABLES
+    for name in variables:
+        if name not in own:
+            raise ValueError(
+                f"template.{name}: this model's chat template reads no such variable."
+                f"{did_you_mean(name, sorted(own))}"
+            )
+    return next((name for name in SWITCHES if name in own), "")
+
+
+def with_date(jinja: str, variables: Mapping[str, JSON], date: str) -> dict[str, Any]:
+    """The variables, and the function from which templates read the date.
+
+    Raises ValueError if the template needs a date and `date` is empty.
+    """
+    dated = "strftime_now" in jinja and "date_string" not in variables
+    if dated and not date:
+        raise ValueError(
+            "template.date: this model's chat template inserts the current date, so prompts would "
+            "change every day. Set a date, such as template.date=2026-01-31."
+        )
+    now = {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}
+    return {**variables, **now}
