@@ -30,6 +30,8 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
+SELF = "self"
+"""The trained policy in `agent.frozen`."""
 TEMPLATES = {
     "default": "agentfly_core.inference.templates.default:default_template",
     "hermes": "agentfly_core.inference.templates.chatml:Hermes",
@@ -144,7 +146,8 @@ class AgentPart(Section):
     """The agent and its limits in tokens, `max_tokens` of a reply, and `deadline` in seconds.
 
     `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
-    `{critic: "run:demo@7", judge: "endpoint:gpt"}`. Further keys are settings of the agent's class.
+    `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. Further keys are settings of the
+    agent's class.
     """
 
     model_config = OPEN
@@ -165,15 +168,21 @@ class AgentPart(Section):
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
 
+    @property
+    def untrained(self) -> Sequence[str]:
+        """The roles of `frozen` that the trained policy itself plays."""
+        return [role for role, who in self.frozen.items() if who == SELF]
+
     @field_validator("frozen")
     @classmethod
     def _speak(cls, frozen: dict[str, str]) -> dict[str, str]:
         for role, who in frozen.items():
             if not role or "/" in role:
                 raise ValueError(f"got the role {role!r}, expected a role without a slash")
-            if speaker(who) is None:
+            if who != SELF and speaker(who) is None:
                 raise ValueError(
-                    f"got {role}: {who!r}, expected run:NAME@STEP or endpoint:NAME of the site"
+                    f"got {role}: {who!r}, expected run:NAME@STEP, endpoint:NAME of the site or "
+                    "self"
                 )
         return frozen
 

@@ -8,7 +8,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.config.experiment import Rollout, Settings, Update
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import Part, WarmStart
+from agentfly_core.config.parts import SELF, Part, WarmStart
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
@@ -235,7 +235,8 @@ def check_workers(
 
 def _require_a_trained_speaker(whole: Task) -> None:
     name = injection.name(whole.agent)
-    if who := whole.settings.agent.frozen.get(name):
+    who = whole.settings.agent.frozen.get(name, SELF)
+    if who != SELF:
         raise ValueError(
             f"agent.frozen.{name}: got {who}, and {name} is the agent itself, which the policy "
             "plays. Name another role of `episode.speaker(role)`; this plays the whole agent: "

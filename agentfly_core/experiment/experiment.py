@@ -11,6 +11,7 @@ from agentfly_core.authoring import injection
 from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at
+from agentfly_core.config.parts import SELF
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_reference, run_step
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import SINGLE
@@ -130,17 +131,18 @@ class Experiment:
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """Digests of the frozen speakers by role, pinned when a run begins.
+        """Digests of the frozen speakers by role, pinned when a run begins; `self` has no other.
 
         Raises ValueError for a missing policy or chat service.
         """
         if self.pinned is not None:
             return self.pinned
         speakers = self.settings.agent.speakers
-        return {
+        digests = {
             role: digest_of_speaker(self.store, self.site, role, who)
             for role, who in speakers.items()
         }
+        return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def scores(
         self, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]

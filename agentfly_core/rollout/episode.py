@@ -16,9 +16,10 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
+from agentfly_core.authoring import calling
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
@@ -35,12 +36,14 @@ from agentfly_core.rollout.rules import (
     Frozen,
     PromptTooLong,
 )
-from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
+from agentfly_core.rollout.speaker import STATE_SECONDS, MakesSpeaker, Speaker
 from agentfly_core.rollout.timeline import EpisodeBranch
-from agentfly_core.system.formats.text import clip, did_you_mean
+from agentfly_core.system.formats.text import clip, did_you_mean, fault
 
 R = TypeVar("R")
 MAX_RESET_BYTES = 65_536
+Snapshot = Mapping[type[Lent], bytes]
+"""States of environments by kind."""
 
 
 class Episode(Speaker):
@@ -193,6 +196,33 @@ class Episode(Speaker):
             with suppress(EpisodeOver):
                 await self._stage.do(self._close(trunk))
 
+    async def snapshot(self) -> Snapshot:
+        """The states of all environments of the episode.
+
+            before = await episode.snapshot()
+            ...
+            await episode.restore(before)
+
+        Contexts are not part of it: `reply_to` and `turn` continue any earlier conversation. Raises
+        NotImplementedError for an environment without states, and ServiceFailure.
+        """
+        return await self._stage.do(self._snapshot())
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot of this episode; raises as `snapshot`."""
+        await self._stage.do(self._restore(snapshot))
+
+    async def _snapshot(self) -> Snapshot:
+        environments = self._environments()
+        return {kind: await _state_of(one, one.snapshot) for kind, one in environments.items()}
+
+    async def _restore(self, snapshot: Snapshot) -> None:
+        for kind, one in self._environments().items():
+            await _state_of(one, partial(one.restore, snapshot[kind]))
+
+    def _environments(self) -> dict[type[Lent], Environment]:
+        return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
+
     async def leave(self) -> None:
         """Cancel the agent's pending work and refuse further requests."""
         await self._stage.end()
@@ -237,6 +267,17 @@ class Episode(Speaker):
         if name in (one.name for one in self.speakers):
             raise ValueError(f"This episode already has a speaker {name!r}; reuse that one.")
         return name
+
+
+async def _state_of(environment: Environment, work: Callable[[], Awaitable[R]]) -> R:
+    """The result of `snapshot` or `restore` of an environment."""
+    kind = type(environment).__name__
+    try:
+        return await calling.call(work, STATE_SECONDS, f"The state of {kind}", [environment])
+    except (ServiceFailure, NotImplementedError):
+        raise
+    except Exception as error:  # author code
+        raise ServiceFailure(f"{kind} failed in snapshot() or restore(): {fault(error)}") from error
 
 
 Agent = Callable[[Episode], Awaitable[Ending]]

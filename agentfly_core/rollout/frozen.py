@@ -13,7 +13,13 @@ from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode_state import EpisodeState
-from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy, ReplySettings
+from agentfly_core.rollout.rules import (
+    EpisodeRules,
+    Frozen,
+    FrozenPolicy,
+    FrozenSelf,
+    ReplySettings,
+)
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
 from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
@@ -81,6 +87,8 @@ async def cast(
     speakers: dict[str, MakesSpeaker] = {}
     async with AsyncExitStack() as stack:
         for role, speaker in frozen.items():
+            if isinstance(speaker, FrozenSelf):
+                continue
             if isinstance(speaker, FrozenPolicy):
                 if speaker.sampler not in samplers:
                     samplers.append(speaker.sampler)

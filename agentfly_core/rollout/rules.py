@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.injection import Asking, Lent
+from agentfly_core.config.parts import SELF
 from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.records.trajectory import (
@@ -109,7 +110,14 @@ class FrozenEndpoint:
     service: ChatService
 
 
-Frozen = FrozenPolicy | FrozenEndpoint
+@dataclass(frozen=True, slots=True)
+class FrozenSelf:
+    """The playing policy in an untrained role."""
+
+    name: str = SELF
+
+
+Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
-from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.service import Service
@@ -100,14 +100,15 @@ class Samplers:
         Raises ValueError for a missing or changed policy, and for other tokens than `tokenizer`.
         """
         self.experiment.require_speakers_unchanged()
-        speakers = self.experiment.settings.agent.speakers
-        loaded = dict[SpeakerReference, Frozen]()
+        agent = self.experiment.settings.agent
+        speakers, loaded = agent.speakers, dict[SpeakerReference, Frozen]()
         for role, who in speakers.items():
             if isinstance(who, EndpointPolicy):
                 loaded[who] = FrozenEndpoint(str(who), self.chats[who.name])
             elif who not in loaded:
                 loaded[who] = self._frozen_policy(f"agent.frozen.{role}", who, tokenizer)
-        return {role: loaded[who] for role, who in speakers.items()}
+        own = {role: FrozenSelf() for role in agent.untrained}
+        return {**own, **{role: loaded[who] for role, who in speakers.items()}}
 
     def _frozen_policy(
         self, key: str, who: RunPolicy, tokenizer: PreTrainedTokenizerBase

@@ -21,7 +21,7 @@ from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.samplers import Samplers
-from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
 from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -100,7 +100,7 @@ def test_an_experiment_without_frozen_speakers_keeps_its_name(tmp_path: Path) ->
     ("frozen", "message"),
     [
         ({"critic": "run:demo"}, "critic: 'run:demo', expected run:NAME@STEP"),
-        ({"critic": "gpt"}, "critic: 'gpt', expected run:NAME@STEP.* or endpoint:NAME"),
+        ({"critic": "gpt"}, "critic: 'gpt', expected run:NAME@STEP, endpoint:NAME.* or\n? *self"),
         ({"critic/2": "run:demo@1"}, "'critic/2', expected a role without a slash"),
     ],
     ids=["no step", "no policy", "an instance"],
@@ -110,6 +110,14 @@ def test_a_wrong_frozen_speaker_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=rf"agent\.frozen\n.*{message}"):
         experiment(tmp_path, frozen)
+
+
+def test_the_policy_itself_may_play_any_role_untrained(tmp_path: Path, nano: Path) -> None:
+    here = experiment(tmp_path, {"critic": "self", "tool_loop": "self"})
+    checks._require_a_trained_speaker(here.whole)
+    own = speakers_of(here, AutoTokenizer.from_pretrained(nano))
+    assert own == {"critic": FrozenSelf(), "tool_loop": FrozenSelf()}
+    assert changed(episodes(experiment(tmp_path, {})), episodes(here)) == [True] * 3
 
 
 def test_the_agent_itself_cannot_be_frozen(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent, Episode
-from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
 from agentfly_core.store.store import Store
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.testing.letters import as_letters
@@ -75,6 +75,13 @@ async def test_replies_of_a_frozen_policy_are_named_and_not_trained() -> None:
     assert (critic.policy, agent.policy) == ("run:demo@7", "")
     assert len(critic.turns[0].sampled[0].logprobs) == len("frozen 1$")
     assert pack(found).trajectory.tolist() == [1]
+
+
+async def test_the_policy_itself_plays_a_role_untrained_with_its_own_tokens() -> None:
+    found, usual = await played({"critic": FrozenSelf()}), await played({})
+    assert [one.policy for one in found] == ["self", ""]
+    assert [one.turns for one in found] == [one.turns for one in usual]
+    assert (pack(found).trajectory.tolist(), pack(usual).trajectory.tolist()) == ([1], [0, 1])
 
 
 async def test_tokens_of_a_frozen_policy_count_toward_the_episode_limit() -> None:
