@@ -11,40 +11,50 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.datasets.chats import RecordedChat, chat_of
+from agentfly_core.datasets.chats import RecordedReply, chat_of, is_reply
 from agentfly_core.datasets.columns import TOOLS, DataRow, demonstration_of, renamed, tools_of
 from agentfly_core.datasets.file_rows import FIRST, rows
-from agentfly_core.datasets.traces import RecordedCall, trace_of
+from agentfly_core.datasets.traces import Trace, trace_of
 from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Observation
 from agentfly_core.system.formats.text import counted, sentence
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRow:
-    """A chat of a file and the tools that its row lists, None for the experiment's:
-    `ChatRow("chats.jsonl", 17, RecordedChat(...), None)`.
+    """The replies of a chat or trace, the tools that its row lists, None for the experiment's, and
+    tools' answers after the last reply: `ChatRow("chats.jsonl", 17, (RecordedReply(...),), None)`.
 
-    A trace also has the token ids of its last replies, and one of our own `ours`, see `Trace`.
+    A trace of our own has `ours`, see `Trace`.
     """
 
     source: str
     number: int
-    chat: RecordedChat
+    replies: tuple[RecordedReply, ...]
     tools: tuple[ToolSchema, ...] | None
-    calls: tuple[RecordedCall, ...] = ()
+    closing: tuple[Observation, ...] = ()
     ours: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
         """The chat or trace in a row; raises ValueError."""
         if (trace := trace_of(row)) is None:
-            return cls(source, number, demonstration_of(row), tools_of(row))
-        chat, tools = chat_of(trace.messages), tools_of({TOOLS: trace.tools})
+            chat = demonstration_of(row)
+            return cls(source, number, chat.replies, tools_of(row), chat.closing)
+        replies, tools = (*_replies(trace),), tools_of({TOOLS: trace.tools})
+        if not any(reply.trained for reply in replies):
+            raise ValueError("it has no reply to train")
+        return cls(source, number, replies, tools, ours=trace.ours)
+
+
+def _replies(trace: Trace) -> Iterator[RecordedReply]:
+    for listed, call in trace.replies:
+        chat = chat_of(listed)
         if not trace.ours:  # a policy of ours may say nothing
             chat.checked()
-        if not any(chat.trained):
-            raise ValueError("it has no reply to train")
-        return cls(source, number, chat, tools, trace.calls, trace.ours)
+        if not is_reply(chat.messages[-1]):
+            raise ValueError("a sampled message is not of the assistant")
+        yield RecordedReply(chat.messages, call is None or any(call.trained), call)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from agentfly_core.config.mismatch import message_of, place
+from agentfly_core.datasets.traces import RecordedCall
 from agentfly_core.records.messages import arguments_of, call_of
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
 from agentfly_core.system.formats import strict_json
@@ -38,6 +39,36 @@ MAX_BYTES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedReply:
+    """All messages of a conversation up to and with a reply, whether it is trained, and the tokens
+    that a model read and sampled, None without ids.
+    """
+
+    messages: Messages
+    trained: bool
+    call: RecordedCall | None = None
+
+    @property
+    def message(self) -> Message:
+        """The reply itself."""
+        message = self.messages[-1]
+        assert isinstance(message, Message)
+        return message
+
+    def continues(self, other: RecordedReply) -> bool:
+        """Whether its prompt begins with the messages, and the ids if both have some, of another
+        reply with its prompt.
+        """
+        size = len(other.messages)
+        if size >= len(self.messages) or other.messages != self.messages[:size]:
+            return False
+        if self.call is None or other.call is None:
+            return True
+        tokens = (*other.call.prompt, *other.call.sampled)
+        return self.call.prompt[: len(tokens)] == tokens
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedChat:
     """Messages of a chat, and whether each is trained:
     `RecordedChat((Message("user", "1+1?"), Message("assistant", "2")), (False, True))`.
@@ -52,9 +83,16 @@ class RecordedChat:
         return self.messages[:-1] if is_reply(self.messages[-1]) else self.messages
 
     @property
-    def replies(self) -> list[bool]:
-        """Whether each reply is trained."""
-        return [self.trained[place] for place in reply_places(self.messages)]
+    def replies(self) -> tuple[RecordedReply, ...]:
+        """The assistant's messages, each with all messages before it."""
+        places = reply_places(self.messages)
+        return tuple(RecordedReply(self.messages[: at + 1], self.trained[at]) for at in places)
+
+    @property
+    def closing(self) -> tuple[Observation, ...]:
+        """The answers of tools after the last reply."""
+        last = self.messages[reply_places(self.messages)[-1] :]
+        return tuple(item for item in last if isinstance(item, Observation))
 
     @property
     def question(self) -> str:

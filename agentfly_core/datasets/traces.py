@@ -38,15 +38,18 @@ class RecordedCall:
             )
 
 
+TracedReply = tuple[Sequence[Any], RecordedCall | None]
+"""A prompt and its reply as OpenAI lists messages, and the tokens if they were recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Messages as OpenAI lists them, the calls of the last replies, and the row of our own record
-    in a trace that we exported.
+    """The sampled replies of a trace in order, the tools, and the row of our own record in a trace
+    that we exported.
     """
 
-    messages: Sequence[Any]
+    replies: Sequence[TracedReply]
     tools: Sequence[Any] | None
-    calls: tuple[RecordedCall, ...]
     ours: Mapping[str, Any] | None = None
 
 
@@ -67,52 +70,59 @@ def trace_of(row: Mapping[str, Any]) -> Trace | None:
 
 def _openenv(row: Mapping[str, Any]) -> Trace:
     _require_version(row["schema_version"])
-    calls = list[RecordedCall]()
-    for turn in row["turns"]:
+    replies, turns = list[TracedReply](), row["turns"]
+    for turn in turns:
         prompt, sampled = turn["prompt_token_ids"], turn["completion_token_ids"]
         mask = turn["loss_mask"][len(prompt) :]
-        calls.append(RecordedCall(prompt, sampled, turn["per_token_logps"], mask))
-    whole, ours = _logged(row["turns"][-1]), row["turns"][0].get("metadata", {}).get(OURS)
-    messages = _marked(whole.messages, [any(call.trained) for call in calls])
-    if ours is None and sum(map(_is_reply, messages)) < len(calls):
-        raise ValueError("its last turn has fewer replies than it has turns")
-    return Trace(messages, whole.tools, tuple(calls), ours)
+        call = RecordedCall(prompt, sampled, turn["per_token_logps"], mask)
+        message = turn["response"]["choices"][0]["message"]
+        replies.append(([*turn["request"]["messages"], message], call))
+    ours = turns[0].get("metadata", {}).get(OURS)
+    return Trace(replies, turns[-1]["request"].get("tools"), ours)
 
 
 def _verifiers(row: Mapping[str, Any]) -> Trace:
+    """The sampled nodes in order; the prompt of a node is the path from a root to its parent."""
     _require_version(row["version"])
-    tokens, calls, nodes = list[int](), list[RecordedCall](), row["nodes"]
-    if [node.get("parent") for node in nodes] != [None, *range(len(nodes) - 1)]:
-        raise ValueError("its nodes are several conversations, expected one")
-    for node in nodes:
-        own, mask = node.get("token_ids", []), node.get("mask", [])
-        if node["sampled"] and True in mask:
-            begin, logprobs = mask.index(True), iter(node["logprobs"])
-            filled = tuple(next(logprobs) if trained else 0.0 for trained in mask[begin:])
-            prompt = (*tokens, *own[:begin])
-            calls.append(RecordedCall(prompt, own[begin:], filled, mask[begin:]))
-        tokens += own
-    messages = [
-        {**one, "tool_calls": [{"id": c["id"], "function": c} for c in one["tool_calls"]]}
-        if one.get("tool_calls")
-        else one
-        for one in (node["message"] for node in nodes)
-    ]
-    trained = [node["sampled"] for node in nodes if _is_reply(node["message"])]
-    return Trace(_marked(messages, trained), nodes[0].get("tools"), tuple(calls))
+    paths, replies = list[tuple[list[Any], list[int]]](), list[TracedReply]()
+    for number, node in enumerate(row["nodes"]):
+        if (parent := node.get("parent")) not in (None, *range(number)):
+            raise ValueError(
+                f"its node {number} has the parent {parent!r}, expected an earlier one"
+            )
+        before, tokens = ([], []) if parent is None else paths[parent]
+        messages = [*before, _as_openai(node["message"])]
+        if node["sampled"]:
+            replies.append((messages, _call_of(tokens, node)))
+        paths.append((messages, [*tokens, *node.get("token_ids", [])]))
+    return Trace(replies, row["nodes"][0].get("tools"))
+
+
+def _call_of(before: Sequence[int], node: Mapping[str, Any]) -> RecordedCall | None:
+    tokens, mask = node.get("token_ids", []), node.get("mask", [])
+    if True not in mask:
+        return None
+    # the node of a reply begins with the header that the template writes before it
+    begin, logprobs = mask.index(True), iter(node["logprobs"])
+    filled = tuple(next(logprobs) if trained else 0.0 for trained in mask[begin:])
+    return RecordedCall((*before, *tokens[:begin]), tokens[begin:], filled, mask[begin:])
+
+
+def _as_openai(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    calls = message.get("tool_calls") or ()
+    return {**message, "tool_calls": [{"id": c["id"], "function": c} for c in calls]}
 
 
 def _logged(row: Mapping[str, Any]) -> Trace:
-    """A request to a chat server and its response; its earlier replies are not trained."""
+    """A request to a chat server and its response."""
     request, response = row["request"], row["response"]
     prompt, choice = response.get("prompt_token_ids"), response["choices"][0]
-    calls = list[RecordedCall]()
+    call: RecordedCall | None = None
     if prompt and choice.get("token_ids") and choice.get("logprobs"):
         sampled = choice["token_ids"]
         logprobs = tuple(one["logprob"] for one in choice["logprobs"]["content"])
-        calls = [RecordedCall(prompt, sampled, logprobs, (True,) * len(sampled))]
-    messages = _marked([*request["messages"], choice["message"]], [True])
-    return Trace(messages, request.get("tools"), tuple(calls))
+        call = RecordedCall(prompt, sampled, logprobs, (True,) * len(sampled))
+    return Trace([([*request["messages"], choice["message"]], call)], request.get("tools"))
 
 
 FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
@@ -126,17 +136,3 @@ FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
 def _require_version(version: Any) -> None:
     if version != 1:
         raise ValueError(f"it has version {shown(version)} of its format, expected 1")
-
-
-def _is_reply(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "assistant"
-
-
-def _marked(messages: Sequence[Any], trained: Sequence[bool]) -> list[Any]:
-    """Messages with `train` at the last replies; earlier replies are not trained."""
-    places = [place for place, message in enumerate(messages) if _is_reply(message)]
-    marks = dict(zip(reversed(places), reversed(trained), strict=False))
-    return [
-        {**message, "train": marks.get(place, False)} if place in places else message
-        for place, message in enumerate(messages)
-    ]

@@ -55,6 +55,10 @@ class PlayLayout(EpisodeLayout):
         self.record = f"{self.uri}/play.json"
         self.tokenizer = f"{self.uri}/tokenizer"
 
+    def rescored(self, rewards: str) -> str:
+        """The scores of other rewards; `rewards` is a digest."""
+        return f"{self.uri}/rescored/{rewards[:16]}"
+
 
 def plays(store: Store) -> list[str]:
     """Return the names of all plays, ordered by experiment and number."""

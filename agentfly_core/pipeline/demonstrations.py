@@ -15,6 +15,7 @@ from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.playing import (
     OnEpisode,
@@ -25,7 +26,6 @@ from agentfly_core.pipeline.playing import (
 )
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_failing
 from agentfly_core.pipeline.workers.job import NO_BLAME, Blame
-from agentfly_core.records.messages import reply_text
 from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Message, Observation, Problem, ToolCall, Trajectory
@@ -161,15 +161,17 @@ def unshown(
     """Token spans of the first problems of each task, for an experiment without demonstrations:
     each prompt with an empty call of every tool.
     """
+    by_name = by_task(problems, quotas)
+    heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
+    opening, template = spec.of(heard[0]).opening(heard[0]), spec.template_of(None)
     encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
     for tool in spec.schemas:
         properties = tool.parameters.get("properties")
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
         message = Message("assistant", "", (ToolCall(tool.name, arguments),))
-        reply = (*encode(reply_text(message)), spec.template.stop_tokens[0])
-        calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),)) or ()]
-    by_name = by_task(problems, quotas)
-    heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
+        reply = (*encode(writer(template)(message)), template.stop_tokens[0])
+        answer = (Observation(tool.name, ""),)
+        calls += [reply, template.extend(reply, answer, (*opening, message)) or ()]
     return [
         [spec.template.open(own.opening(problem), own.schemas), *calls]
         for problem in heard

@@ -19,13 +19,13 @@ from agentfly_core.config.import_path import construct
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import chat_file
 from agentfly_core.datasets.chat_files import ChatFile, ChatRow
-from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
+from agentfly_core.datasets.chats import RecordedChat, RecordedReply, reply_places
 from agentfly_core.datasets.traces import OURS, RecordedCall
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import scripted
 from agentfly_core.records.dataset import BadRow
-from agentfly_core.records.messages import plain, reply_text
+from agentfly_core.records.messages import CALL, CALL_END, plain, reply_text
 from agentfly_core.records.parquet import trajectory_of
 from agentfly_core.records.trajectory import (
     Ending,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 NOTHING = Signature({}, {})
-WRITTEN = (THINK, THOUGHT_END, "<tool_call>", "</tool_call>")
+WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 """Added tokens with which the content of a reply may write reasoning and calls."""
 
 
@@ -79,17 +79,17 @@ class OtherTokens(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Replayed(SamplerSession):
-    """Returns the tokens of `calls`, by number of the reply, and others of the script; raises
-    OtherTokens for another prompt than a call has.
+    """Returns the recorded tokens of `replies`, and the script's for others; raises OtherTokens for
+    another prompt than a recorded one.
     """
 
     script: Scripted
-    calls: Mapping[int, RecordedCall]
+    replies: Sequence[RecordedReply]
     stops: Sequence[int]
 
     async def sample(self, request: Request) -> Sampled:
         """See SamplerSession."""
-        if (call := self.calls.get(request.conversation.turn)) is None:
+        if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
         if tuple(request.prompt) != call.prompt:
             raise OtherTokens
@@ -146,19 +146,18 @@ class ChatPlayer:
             _require_room(kept.turns, self.spec.max_model_len)
             return kept
         rules, problem = self._rules(row), problem_of(row)
-        messages = rules.opening(replace(problem, messages=row.chat.messages))
-        name, replies = injection.name(self.spec.agent), row.chat.replies
+        prompts = [rules.opening(replace(problem, messages=one.messages)) for one in row.replies]
+        pairs, name = zip(row.replies, prompts, strict=True), injection.name(self.spec.agent)
+        replies = [replace(reply, messages=prompt) for reply, prompt in pairs]
         spec = EpisodeSpec(problem, 0, "demonstrations", "demonstration", 1.0, 0)
         try:
-            turns = await self._turns(rules, spec, messages, name, row.calls)
+            turns = await self._turns(rules, spec, replies, name)
         except OtherTokens:
-            turns = await self._turns(rules, spec, messages, name, ())
-        self._require_plain(messages)
-        _require_reasoning(messages, turns)
+            replies = [replace(reply, call=None) for reply in replies]
+            turns = await self._turns(rules, spec, replies, name)
+        self._require_plain(replies)
+        _require_reasoning(replies, turns)
         _require_room(turns, self.spec.max_model_len)
-        closing = tuple(
-            m for m in messages[reply_places(messages)[-1] :] if isinstance(m, Observation)
-        )
         return Trajectory(
             id=hashing.short(spec.step, problem.id, 0, name),
             episode=spec.id,
@@ -167,12 +166,9 @@ class ChatPlayer:
             chain=0,
             agent=name,
             role=spec.role,
-            turns=tuple(
-                turn if trained else _untrained(turn)
-                for turn, trained in zip(turns, replies, strict=True)
-            ),
-            closing=closing,
-            ending=Ending.TERMINAL if closing else Ending.NO_TOOL_CALLS,
+            turns=turns,
+            closing=row.closing,
+            ending=Ending.TERMINAL if row.closing else Ending.NO_TOOL_CALLS,
             error=None,
             observed={},
             seed=spec.seed,
@@ -192,44 +188,40 @@ class ChatPlayer:
         tools = (rules.schemas,) if is_main else (rules.schemas, ())  # speakers may have none
         openings = [rules.template.open(first.read, schemas) for schemas in tools]
         same = all(rules.parse(t.sampled, rules.stop) == t.reply for t in trajectory.turns)
-        same = same and first.given.tokens in openings and calls_of(trajectory) == [*row.calls]
+        same = (
+            same
+            and first.given.tokens in openings
+            and calls_of(trajectory) == [reply.call for reply in row.replies]
+        )
         return trajectory if same else None
 
     async def _turns(
         self,
         rules: EpisodeRules,
         spec: EpisodeSpec,
-        messages: Messages,
+        replies: Sequence[RecordedReply],
         name: str,
-        calls: Sequence[RecordedCall],
     ) -> tuple[Turn, ...]:
-        """A turn for each reply, which answers all messages before it, with the tokens of `calls`.
+        """A turn for each reply; one that continues no earlier reply opens a context.
 
-        Raises OtherTokens for calls with another prompt or text.
+        Raises OtherTokens for recorded tokens of another prompt or text.
         """
 
-        async def reply(conversation: Conversation) -> Message:
-            recorded_reply = messages[len(conversation.messages)]
-            assert isinstance(recorded_reply, Message)
-            return recorded_reply
+        async def written(conversation: Conversation) -> Message:
+            return replies[conversation.turn].message
 
-        places, history = reply_places(messages), [*messages]
-        numbered = dict(enumerate(calls, len(places) - len(calls)))
-        script = scripted(reply, self.tokenizer, rules.template)
-        sampler = Replayed(script, numbered, rules.template.stop_tokens)
+        script = scripted(written, self.tokenizer, rules.template)
+        sampler = Replayed(script, replies, rules.template.stop_tokens)
         speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
-        for number, place in enumerate(places):
-            parsed = await speaker.reply_to(history[:place])
-            if number in numbered:
-                if _text_of(parsed) != _text_of(messages[place]):
-                    raise OtherTokens
-                history[place] = parsed
-        return tuple(
-            replace(turn, sampled=tuple(masked(turn.sampled, numbered[number].trained)))
-            if number in numbered
-            else turn
-            for number, turn in enumerate(speaker.turns)
-        )
+        for number, reply in enumerate(replies):
+            earlier = [at for at in range(number) if reply.continues(replies[at])]
+            last = max(earlier, key=lambda at: len(replies[at].messages), default=None)
+            before = None if last is None else speaker.branch.replies[last]
+            read = reply.messages[0 if last is None else len(replies[last].messages) : -1]
+            parsed = await speaker.reply_behind(before, read, {})
+            if reply.call and _text_of(parsed) != _text_of(reply.message):
+                raise OtherTokens
+        return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
         """The rules of a row, with its tools; raises ValueError for an unknown one, and for another
@@ -252,7 +244,8 @@ class ChatPlayer:
                     f"{did_you_mean(tool.name, [*own])}"
                 )
         names = [tool.name for tool in listed]
-        called = [call.name for m in row.chat.messages for call in getattr(m, "calls", ())]
+        messages = chain.from_iterable(reply.messages for reply in row.replies)
+        called = [call.name for m in messages for call in getattr(m, "calls", ())]
         if unknown := [name for name in called if name not in names]:
             raise ValueError(
                 f"it calls the tool {unknown[0]!r}, expected some of {', '.join(names) or 'none'}: "
@@ -268,12 +261,10 @@ class ChatPlayer:
             max_sampled_tokens=sys.maxsize,
         )
 
-    def _require_plain(self, messages: Messages) -> None:
+    def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
         """Raise ValueError for a control token in a reply's text, which would end or fake it."""
         tokens = self._control_tokens
-        for place in reply_places(messages):
-            reply = messages[place]
-            assert isinstance(reply, Message)
+        for reply in (one.message for one in replies):
             text = "\n".join((reply.reasoning, reply_text(reply)))
             if written := [token for token in tokens if token in text]:
                 raise ValueError(
@@ -310,8 +301,8 @@ def _text_of(item: Message | Observation) -> list[str]:
 
 def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
     """Whether the trajectory of a trace has the trace's own tokens."""
-    calls = calls_of(trajectory)[-len(row.calls) :]
-    return [call.sampled for call in calls] == [call.sampled for call in row.calls]
+    pairs = zip(row.replies, calls_of(trajectory), strict=True)
+    return all(reply.call is None or reply.call.sampled == own.sampled for reply, own in pairs)
 
 
 def recorded(
@@ -343,28 +334,31 @@ def problem_of(row: ChatRow) -> Problem:
     """The problem of a chat, with the messages before its first reply: its id names file and row,
     in the order of rows.
     """
-    chat = row.chat
-    opening = RecordedChat(chat.messages[: reply_places(chat.messages)[0]], ())
+    messages = row.replies[0].messages
+    opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)
     tools = None if row.tools is None else tuple(tool.name for tool in row.tools)
     name = f"{row.source}:{row.number:08d}"
-    messages = () if plain else opening.messages
-    return Problem(name, opening.question, messages=messages, tools=tools)
+    return Problem(name, opening.question, messages=() if plain else opening.messages, tools=tools)
 
 
-def _untrained(turn: Turn) -> Turn:
-    return replace(turn, sampled=tuple(replace(span, trained=False) for span in turn.sampled))
+def _trained(turn: Turn, reply: RecordedReply) -> Turn:
+    """The turn with the mask of the recorded reply."""
+    if reply.call:
+        return replace(turn, sampled=tuple(masked(turn.sampled, reply.call.trained)))
+    spans = (replace(span, trained=span.trained and reply.trained) for span in turn.sampled)
+    return replace(turn, sampled=tuple(spans))
 
 
-def _require_reasoning(messages: Messages, turns: Sequence[Turn]) -> None:
+def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) -> None:
     """Raise ValueError for reasoning that the template does not write."""
-    for place, turn in zip(reply_places(messages), turns, strict=True):
-        reply = messages[place]
-        assert isinstance(reply, Message)
+    for recorded_reply, turn in zip(replies, turns, strict=True):
+        reply = recorded_reply.message
         if reply.reasoning and turn.reply.reasoning != reply.reasoning:
             raise ValueError(
-                f"message {place + 1} has the reasoning {shown(reply.reasoning)}, which the "
-                "template does not write; put it into the content, or remove it"
+                f"message {len(recorded_reply.messages)} has the reasoning "
+                f"{shown(reply.reasoning)}, which the template does not write; put it into the "
+                "content, or remove it"
             )
 
 

@@ -10,13 +10,15 @@ from pydantic import ValidationError
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.credentials import refuse_secrets
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.parts import RewardPart
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.experiment.own_modules import sources
-from agentfly_core.experiment.run_layout import RunLayout, rollouts
+from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, plays, rollouts
 from agentfly_core.experiment.task import reward_of as reward_at
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
+from agentfly_core.records.run_record import PlayRecord
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import spans, trajectories_in
 from agentfly_core.runs.run import known_run, recorded_settings
@@ -25,6 +27,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class NewReward:
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """Episodes of a step with their old and new scores: `RescoredStep(7,
+    """Episodes of a step, or of a play as step 0, with their old and new scores: `RescoredStep(7,
     Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old, new), ...))`.
 
     `artifact` has the new scores; it is None if some could not be computed.
@@ -100,32 +103,50 @@ def rescored(
     A step is published once all its episodes are scored. Raises ValueError for a step without
     scores, FileNotFoundError for removed episodes.
     """
-    agent = recorded_settings(known_run(store, run)).agent.use.rpartition(":")[2]
+    agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
     done = [number for number in layout.steps(store) if store.holds(layout.step(number).scored)]
     if not done or (step is not None and step not in done):
         which = f"steps {spans(done)}" if done else "none"
         what = f"step {step} of {run!r}" if step is not None else f"the run {run!r}"
         raise ValueError(f"Nothing of {what} is scored in {store.uri}; it has scored {which}.")
-    identity = digest(sorted((each.identity for each in rewards), key=str))
+    where = layout.rescored(_identity(rewards))
     for number in done if step is None else [step]:
-        yield _rescored(store, layout, number, rewards, identity, agent)
+        scored = store.artifact(layout.step(number).scored)
+        yield _rescored(store, scored, number, rewards, f"{where}/{number:06d}", agent)
+
+
+def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
+    """Score a play, also an imported one, with other rewards; published scores are reused.
+
+    Raises ValueError for a play without scores.
+    """
+    layout = PlayLayout(name)
+    record: PlayRecord | None = store.read_json(layout.record)
+    if record is None or not store.holds(layout.scored):
+        hint = did_you_mean(name, [one for one in plays(store) if one != name])
+        raise ValueError(f"There are no scored episodes play:{name} in {store.uri}.{hint}")
+    agent = Settings.model_validate(record["settings"]).agent.use
+    where = layout.rescored(_identity(rewards))
+    return _rescored(store, store.artifact(layout.scored), 0, rewards, where, agent)
+
+
+def _identity(rewards: Sequence[NewReward]) -> str:
+    return digest(sorted((each.identity for each in rewards), key=str))
 
 
 def _rescored(
     store: Store,
-    layout: RunLayout,
+    scored: Artifact,
     step: int,
     rewards: Sequence[NewReward],
-    identity: str,
+    where: str,
     agent: str,
 ) -> RescoredStep:
-    scored = store.artifact(layout.step(step).scored)
     shards = rollouts(scored)
-    played = trajectories_in(store, shards)
+    played, agent = trajectories_in(store, shards), agent.rpartition(":")[2]
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
-    where = f"{layout.rescored(identity)}/{step:06d}"
-    target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
+    target = ArtifactKey(where, "rescore", digest([_identity(rewards), inputs]), inputs)
     artifact: Artifact | None = find(store, target)
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)

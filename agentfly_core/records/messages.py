@@ -15,6 +15,8 @@ from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
 
 _as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
+CALL, CALL_END = "<tool_call>", "</tool_call>"
+"""Marks of a call in the Hermes format."""
 
 
 def read_text(item: Message | Observation) -> str:
@@ -84,7 +86,7 @@ def reply_text(reply: Message) -> str:
         else json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
         for call in reply.calls
     )
-    parts = [reply.content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
+    parts = [reply.content, *(f"{CALL}\n{call}\n{CALL_END}" for call in calls)]
     return "\n".join(filter(None, parts))
 
 

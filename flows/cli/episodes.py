@@ -7,7 +7,7 @@ from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import mutually_exclusive
 
-from agentfly_core.pipeline.rescoring import new_rewards, rescored
+from agentfly_core.pipeline.rescoring import new_rewards, rescored, rescored_play
 from agentfly_core.reports.compare.run_steps import run_steps, view
 from agentfly_core.reports.show import choice, printed, rescored_view
 from agentfly_core.reports.show.as_json import both_json, episodes_json
@@ -108,16 +108,16 @@ def score(
     For example `agentfly score mine --reward my_rewards:strict`.
 
     Args:
-        run: RUN, all its steps, or RUN@STEP
+        run: RUN, all its steps, RUN@STEP or play:NAME
         reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be given again
     """
     store = store_at(store_uri)
-    named = reference(run_named(store, run))
+    named, rewards = reference(run_named(store, run)), new_rewards(reward)
     if isinstance(named, PlayReference):
-        raise ValueError(f"Got {run}, expected RUN or RUN@STEP: a step has groups.")
-    rewards = new_rewards(reward)
-    scored = TwiceScored.of(rescored(store, named.run, named.step, rewards))
-    all_of = named.run, rewards, scored, store
+        name, steps = f"play:{named.name}", iter([rescored_play(store, named.name, rewards)])
+    else:
+        name, steps = named.run, rescored(store, named.run, named.step, rewards)
+    all_of = name, rewards, TwiceScored.of(steps), store
     output(lambda: rescored_view.as_json(*all_of), lambda: rescored_view.view(*all_of), as_json)
 
 

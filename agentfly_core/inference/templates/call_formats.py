@@ -7,7 +7,7 @@ from typing import Literal
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.chatml import end_of_json, hermes_calls
-from agentfly_core.records.messages import arguments_of, call_of
+from agentfly_core.records.messages import CALL, CALL_END, arguments_of, call_of
 from agentfly_core.records.trajectory import BadCall, ToolCall
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
@@ -158,16 +158,16 @@ FORMATS: Mapping[FormatName, CallFormat] = {
     "qwen3-xml": _format(
         "<function=",
         r"<tool_call>\s*<function=(?P<name>[^>\n]*)>\n?",
-        "</tool_call>",
+        CALL_END,
         _pairs(_QWEN),
     ),
     "glm": _format(
         "<arg_key>",
         r"<tool_call>(?P<name>[^<\n]*)\n?(?=<arg_key>|</)",
-        "</tool_call>",
+        CALL_END,
         _pairs(_GLM),
     ),
-    "hermes": _format("<tool_call>", "<tool_call>", "</tool_call>", _whole, _Hermes),
+    "hermes": _format(CALL, CALL, CALL_END, _whole, _Hermes),
     "gpt-oss": _format(
         r"to=functions\.",
         r"(?:<\|start\|>assistant)?(?:<\|channel\|>commentary)? ?to=functions\."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.chatml_jinja import jinja_text
 from agentfly_core.inference.templates.text_encoder import TextEncoder
-from agentfly_core.records.messages import call_of, reply_text
+from agentfly_core.records.messages import CALL, CALL_END, call_of, reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, before_stop
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 START, END = "<|im_start|>", "<|im_end|>"
-CLOSE = "</tool_call>"
-_MARK = re.compile(rf"\n?<tool_call>|{THINK}")
+_MARK = re.compile(rf"\n?{CALL}|{THINK}")
 _SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
 _PROBE = " \n a  b\n\n\té 🙂 1234\n"
 TOOLS = """# Tools
@@ -186,9 +185,9 @@ def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
             if mark.start() < last:
                 at = text.find(THOUGHT_END, mark.end()) + len(THOUGHT_END)
             continue
-        closed = text.find(CLOSE, end_of_json(text, mark.end()))
+        closed = text.find(CALL_END, end_of_json(text, mark.end()))
         body = text[mark.end() : closed if closed >= 0 else len(text)]
-        at = closed + len(CLOSE) if closed >= 0 else len(text)
+        at = closed + len(CALL_END) if closed >= 0 else len(text)
         yield mark.start(), at, _call(body.strip(), closed >= 0)
 
 
@@ -204,7 +203,7 @@ def end_of_json(text: str, begin: int) -> int:
 
 def _call(text: str, closed: bool) -> ToolCall | BadCall:
     if not closed:
-        return BadCall(text, f"{CLOSE} is missing")
+        return BadCall(text, f"{CALL_END} is missing")
     try:
         return call_of(strict_json.parse(text))
     except ValueError as error:

@@ -45,7 +45,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     splits = ("train", "validation", "test")
     by_prompt = {spaced_alike(p.prompt): p for name in splits for p in split(folder, name)}
     episodes = [t if row.ours else _of(t, by_prompt) for row, t in chats]
-    kept = [keeps_ids(row, t) for row, t in chats if row.calls]
+    kept = [keeps_ids(row, t) for row, t in chats if any(one.call for one in row.replies)]
 
     def save(target: Path) -> Mapping[str, float]:
         tokenizer.save_pretrained(target)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentfly_core.datasets.chats import Messages, RecordedChat, reply_places
+from agentfly_core.datasets.chat_files import ChatRow
+from agentfly_core.datasets.chats import Messages
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import rollout_spec
@@ -33,8 +34,8 @@ def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artif
         spec = rollout_spec(experiment.whole, experiment.mixture, tokenizer)
         chats, bad = recorded(warm_start, ChatPlayer(spec, tokenizer))
         held_out = _held_out(store.open(data))
-        measured = [t for row, t in chats if not held_out.isdisjoint(_questions(row.chat))]
-        trained = [t for row, t in chats if held_out.isdisjoint(_questions(row.chat))]
+        measured = [t for row, t in chats if not held_out.isdisjoint(_questions(row))]
+        trained = [t for row, t in chats if held_out.isdisjoint(_questions(row))]
         if not trained:
             raise ValueError(
                 f"{warm_start.demonstrations}: all {len(chats)} chats ask problems of data.test or "
@@ -55,9 +56,9 @@ def _held_out(data: Path) -> set[str]:
     return {_prompt(p.messages or (Message("user", p.prompt),)) for p in problems}
 
 
-def _questions(chat: RecordedChat) -> set[str]:
+def _questions(row: ChatRow) -> set[str]:
     """The prompts of a chat: the messages before each reply."""
-    return {_prompt(chat.messages[:place]) for place in reply_places(chat.messages)}
+    return {_prompt(reply.messages[:-1]) for reply in row.replies}
 
 
 def _prompt(messages: Messages) -> str:

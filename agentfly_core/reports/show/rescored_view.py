@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, nan, sqrt
 
 import numpy as np
 import pandas as pd
@@ -42,22 +42,25 @@ class TwiceScored:
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
         """Pair the rewards of episodes, without baselines and episodes without an own reward.
 
-        Several speakers count as the answering one.
+        If no episode of a step has an own reward, such as imported ones of other problems, the old
+        ones are nan. Several speakers count as the answering one.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:
             artifacts[step.step], unscored[step.step] = step.artifact, []
+            compares = any(not isinstance(old.reward, Unscored) for _, old, _ in step.episodes)
             answered = {answering(one).id for one in by_episode([t for t, _, _ in step.episodes])}
             for trajectory, old, new in step.episodes:
                 if trajectory.role == "baseline" or trajectory.id not in answered:
                     continue
-                if isinstance(old.reward, Unscored):
+                own = nan if isinstance(old.reward, Unscored) else old.reward
+                if compares and isnan(own):
                     continue
                 if isinstance(new.reward, Unscored):
                     unscored[step.step].append(new.reward.reason)
                     continue
                 where = (step.step, trajectory.problem.id, trajectory.chain, trajectory.group)
-                rows.append((*where, old.reward, new.reward))
+                rows.append((*where, own, new.reward))
         return cls(pd.DataFrame(rows, columns=COLUMNS), artifacts, unscored)
 
     @property
@@ -68,9 +71,10 @@ class TwiceScored:
     @property
     def furthest(self) -> list[dict[str, JSON]]:
         """Episodes with the largest difference in rank, since scales of rewards may differ."""
-        ranks = self.episodes[["old", "new"]].rank()
+        pairs = self.episodes.dropna()
+        ranks = pairs[["old", "new"]].rank()
         apart = (ranks["old"] - ranks["new"]).abs().sort_values(ascending=False, kind="stable")
-        ordered = self.episodes.loc[apart.index]
+        ordered = pairs.loc[apart.index]
         first = ordered[ordered["old"] != ordered["new"]].drop(columns="group").head(SHOWN)
         return [
             {str(name): episode[name] for name in episode} for episode in first.to_dict("records")
@@ -83,6 +87,7 @@ def tau(episodes: pd.DataFrame) -> float | None:
     Advantages compare the episodes of a group, so pairs of other groups are skipped. Groups with
     one episode each are one group.
     """
+    episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]
     if all(len(group) == 1 for group in groups):
         groups = [episodes]
@@ -145,11 +150,13 @@ def as_json(
 def _command(episode: Mapping[str, JSON], run: str, store: Store) -> str:
     """The command that shows an episode."""
     words = ("--problem", str(episode["problem"]), "--chain", str(episode["chain"]))
-    return in_store(store, "agentfly", "show", f"{run}@{episode['step']}", *words)
+    where = run if run.startswith("play:") else f"{run}@{episode['step']}"
+    return in_store(store, "agentfly", "show", where, *words)
 
 
 def _numbers(episodes: pd.DataFrame) -> dict[str, JSON]:
-    old, new = (float(episodes[of].mean()) if len(episodes) else None for of in ("old", "new"))
+    means = [float(episodes[of].mean()) for of in ("old", "new")]
+    old, new = (None if isnan(mean) else mean for mean in means)
     return {"episodes": len(episodes), "old": old, "new": new, "tau": tau(episodes)}
 
 

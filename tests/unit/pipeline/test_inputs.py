@@ -126,8 +126,9 @@ def test_rooms_and_things_are_tokens_and_a_call_is_short(nano_experiment: Experi
     ]
 
 
-def test_without_demonstrations_it_encodes_prompts_and_calls(tmp_path: Path) -> None:
-    experiment = experiment_with(tmp_path, warm_start=None)
+@pytest.mark.parametrize("template", ["hermes", "model"])
+def test_without_demonstrations_it_encodes_prompts_and_calls(template: str, tmp_path: Path) -> None:
+    experiment = experiment_with(tmp_path, warm_start=None, template={"use": template})
     folder = experiment.store.open(inputs.base_model(experiment))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert {"attic", "ropes"} <= {*tokenizer.tokenize("user\nHow many ropes has the attic?")}

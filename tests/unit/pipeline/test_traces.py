@@ -1,6 +1,7 @@
 """Traces: exported and imported again, and those of other programs."""
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,15 @@ from agentfly_core.pipeline.play.exported import CHATS, TRACES, export
 from agentfly_core.pipeline.play.imported import Imported, import_traces
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.recorded_chats import calls_of
+from agentfly_core.pipeline.rescoring import new_reward, rescored_play
 from agentfly_core.pipeline.stages.chats import read_chats
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Branch, Sampled, Score, Trajectory
+from agentfly_core.reports.show import rescored_view
+from agentfly_core.reports.show.rescored_view import TwiceScored
 from agentfly_core.rollout.resources import resources_for
+from flows.__main__ import main
 from tests.support.chats import json_lines
 from tests.support.experiments import experiment
 from tests.support.project import ROOT
@@ -31,6 +36,18 @@ SCRIPT = {
     "settings": {"spoilt": 0.5},
 }
 SUMS = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 16, "test": 8}
+RECIPE = "agentfly_core.recipes.planner_executor"
+PLANNER_EXECUTOR = {
+    "data": {**SUMS, "use": f"{RECIPE}.dataset:two_steps", "validation": 0},
+    "agent": {
+        "use": "agentfly_core.agents.planner_executor:PlannerExecutor",
+        "planner": "Plan.",
+        "executor": "Work.",
+        "max_model_len": 1024,
+    },
+    "template": {"use": "hermes", "show_tools": True},
+    "warm_start": {"demonstrations": f"{RECIPE}.demonstrations:planner_executor"},
+}
 FIXTURES = ROOT / "tests/fixtures/traces"
 Change = Callable[[dict[str, Any]], None]
 
@@ -96,6 +113,54 @@ def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
         export(episodes, "critic", tmp_path / "none")
 
 
+@pytest.mark.parametrize(("speaker", "traces"), [("", 64), ("planner", 32), ("executor", 32)])
+def test_episodes_of_several_speakers_are_equal_after_import(
+    speaker: str, traces: int, tmp_path: Path
+) -> None:
+    """The executor opens a context for each step, with tools that the planner does not have."""
+    of = adding(tmp_path, **PLANNER_EXECUTOR)
+    episodes = [changed(one) for one in played(of, tmp_path / "played") if one.turns]
+    export(episodes, speaker, tmp_path / "out")
+    play = import_traces(of, tmp_path / "out/traces.jsonl", "agentfly import")
+    assert (play.episodes, play.traces, play.kept) == (traces, traces, traces)
+    assert stored(of, play) == [one for one in episodes if speaker in ("", one.speaker)]
+
+
+def test_imported_episodes_are_shown_and_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = adding(tmp_path)
+    export(played(of, tmp_path / "played"), "", tmp_path / "out")
+    play = import_traces(of, tmp_path / "out/traces.jsonl", "agentfly import")
+    name, at = f"play:{play.name}", ("--store", of.store.uri)
+    reward = ("--reward", "agentfly_core.rewards.format:tool_format")
+    documents = []
+    for _ in range(2):
+        assert main(["score", name, *reward, "--json", *at]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    assert documents[0] == documents[1]
+    assert documents[0]["run"] == name
+    assert documents[0]["all"] == {"episodes": 32, "old": 0.5, "new": 1.0, "tau": None}
+    assert main(shlex.split(documents[0]["furthest"][0]["command"])[1:]) == 0
+    assert "; reward 0 (exact 0)" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=rf"no scored episodes play:other.*{play.name}"):
+        rescored_play(of.store, "other", [])
+
+
+def test_imported_episodes_without_own_rewards_are_scored(tmp_path: Path) -> None:
+    """The problem of the trace is not in the dataset, so that it has no right answer."""
+    of = adding(tmp_path)
+    play = import_traces(of, FIXTURES / "openenv-0.10.0.jsonl", "agentfly import")
+    rewards = [new_reward("agentfly_core.rewards.format:tool_format")]
+    scored = TwiceScored.of([rescored_play(of.store, play.name, rewards)])
+    assert rescored_view.as_json("play", rewards, scored, of.store)["all"] == {
+        "episodes": 1,
+        "old": None,
+        "new": 1.0,
+        "tau": None,
+    }
+
+
 def test_exported_chats_and_traces_are_imitated_with_their_tokens(tmp_path: Path) -> None:
     of = adding(tmp_path)
     episodes = played(of, tmp_path / "played")
@@ -133,10 +198,66 @@ def test_traces_of_other_programs_keep_their_ids_and_are_scored(
     reply = last.turns[-1].sampled[0]
     assert reply.tokens == tuple(logged["completion_token_ids"])
     assert reply.logprobs == pytest.approx(logged["per_token_logps"], abs=1e-6)
-    trained = [span.trained for turn in last.turns for span in turn.sampled]
-    assert trained == ([True, True] if episodes == 1 else [False, True])
+    assert all(span.trained for turn in last.turns for span in turn.sampled)
     scored = of.store.open(of.store.artifact(PlayLayout(play.name).scored)) / SCORES
     assert len(read_scores(scored)) == episodes
+
+
+def test_branches_of_a_verifiers_trace_are_contexts(tmp_path: Path) -> None:
+    """The reply 4 has the prompt of 1, 6 that of a new root, and 8 continues the context of 3."""
+    of, file = adding(tmp_path), FIXTURES / "verifiers-0.4.0-branches.jsonl"
+    nodes = json.loads(file.read_text())["nodes"]
+    play = import_traces(of, file, "agentfly import")
+    assert (play.episodes, play.traces, play.kept) == (1, 1, 1)
+    (trajectory,) = stored(of, play)
+    assert [turn.context for turn in trajectory.turns] == [0, 0, 1, 2, 0]
+    assert [turn.sampled[0].logprobs for turn in trajectory.turns] == [
+        pytest.approx(node["logprobs"], abs=1e-6) for node in nodes if node["sampled"]
+    ]
+    contexts = [tokens_along(nodes, leaf) for leaf in (8, 4, 6)]
+    assert [*whole_contexts(trajectory).values()] == contexts
+    there = adding(tmp_path, warm_start={"demonstrations": f"file:{file}"})
+    read = read_chats(there, inputs.base_model(there), inputs.dataset(there))
+    (imitated,) = read_trajectories(there.store.open(read) / EPISODES)
+    assert calls_of(imitated) == calls_of(trajectory)
+
+
+def tokens_along(nodes: list[dict[str, Any]], leaf: int | None) -> list[int]:
+    if leaf is None:
+        return []
+    return [*tokens_along(nodes, nodes[leaf]["parent"]), *nodes[leaf]["token_ids"]]
+
+
+def whole_contexts(trajectory: Trajectory) -> dict[int, list[int]]:
+    contexts: dict[int, list[int]] = {}
+    for turn in trajectory.turns:
+        tokens = [*turn.given.tokens, *(token for span in turn.sampled for token in span.tokens)]
+        contexts.setdefault(turn.context, []).extend(tokens)
+    return contexts
+
+
+def test_a_parent_that_comes_later_is_refused(tmp_path: Path) -> None:
+    row = json.loads((FIXTURES / "verifiers-0.4.0.jsonl").read_text())
+    row["nodes"][1]["parent"] = 2
+    with pytest.raises(ValueError, match="node 1 has the parent 2, expected an earlier one"):
+        import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [row]), "import")
+
+
+def rewritten_history(row: dict[str, Any]) -> None:
+    """The second prompt has no call, as if the agent had summarised it."""
+    for message in (turn := row["turns"][1])["request"]["messages"][1:]:
+        turn["request"]["messages"].remove(message)
+    turn["prompt_token_ids"] = row["turns"][0]["prompt_token_ids"]
+    turn["loss_mask"] = [0] * len(turn["prompt_token_ids"]) + turn["loss_mask"][-10:]
+
+
+def test_a_step_with_another_history_opens_a_context(tmp_path: Path) -> None:
+    of, row = adding(tmp_path), json.loads((FIXTURES / "openenv-0.10.0.jsonl").read_text())
+    rewritten_history(row)
+    play = import_traces(of, json_lines(tmp_path / "x.jsonl", [row]), "agentfly import")
+    (chat,) = stored(of, play)
+    assert play.kept == 1
+    assert [turn.context for turn in chat.turns] == [0, 1]
 
 
 def other_prompt(row: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ CHAT = [
 def test_reasoning_is_trained_and_dropped_reasoning_opens_a_context() -> None:
     tokenizer = tokenizer_of("qwen3")
     spec = replace(rollout_spec(template=template_of("qwen3")), max_model_len=1000)
-    row = ChatRow("chats.jsonl", 1, chat_of(CHAT).checked(), None)
+    row = ChatRow("chats.jsonl", 1, chat_of(CHAT).replies, None)
     (chat,) = ChatPlayer(spec, tokenizer).trajectories([row])
     assert isinstance(chat, Trajectory), chat
     replies = [
@@ -44,7 +44,7 @@ def test_control_tokens_in_a_reply_are_refused(content: str, refused: bool) -> N
     """`</tool_response>` is an added token of Qwen's that is not flagged as special."""
     spec = replace(rollout_spec(template=template_of("qwen3")), max_model_len=1000)
     chat = [CHAT[0], {"role": "assistant", "content": content}]
-    row = ChatRow("chats.jsonl", 1, chat_of(chat).checked(), None)
+    row = ChatRow("chats.jsonl", 1, chat_of(chat).replies, None)
     (played,) = ChatPlayer(spec, tokenizer_of("qwen3")).trajectories([row])
     assert isinstance(played, BadRow) == refused
     assert not isinstance(played, BadRow) or f"special token {content!r}" in str(played)
