@@ -163,7 +163,7 @@ def unshown(
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
-    opening, template = spec.of(heard[0]).opening(heard[0]), spec.template_of(None)
+    opening, template = spec.of(heard[0]).opening(heard[0]), spec.template_of(spec.form)
     encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
     for tool in spec.schemas:
         properties = tool.parameters.get("properties")

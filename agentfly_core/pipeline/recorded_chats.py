@@ -41,6 +41,7 @@ from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker
+from agentfly_core.rollout.timeline import Reply
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, did_you_mean, fault, shown
 
@@ -213,14 +214,17 @@ class ChatPlayer:
         script = scripted(written, self.tokenizer, rules.template)
         sampler = Replayed(script, replies, rules.template.stop_tokens)
         speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
+        settings, played = speaker.settings({}), list[Reply]()
         for number, reply in enumerate(replies):
             earlier = [at for at in range(number) if reply.continues(replies[at])]
             last = max(earlier, key=lambda at: len(replies[at].messages), default=None)
-            before = None if last is None else speaker.branch.replies[last]
-            read = reply.messages[0 if last is None else len(replies[last].messages) : -1]
-            parsed = await speaker.reply_behind(before, read, {})
-            if reply.call and _text_of(parsed) != _text_of(reply.message):
+            before, begin = (
+                (None, 0) if last is None else (played[last], len(replies[last].messages))
+            )
+            one = await speaker.turn_behind(before, reply.messages[begin:-1], settings)
+            if reply.call and _text_of(one.message) != _text_of(reply.message):
                 raise OtherTokens
+            played.append(one)
         return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
