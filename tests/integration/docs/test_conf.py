@@ -93,7 +93,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ("data.operators=7", r"arithmetic: operators: Input should be a valid string \(got 7\)"),
         (
             "data.use=agentfly_core.datasets.files:files",
-            "files has no default for train_file: 'str'",
+            "files has no default for train_file",
         ),
         (
             "data.use=agentfly_core.inference.templates.chatml:Hermes",
