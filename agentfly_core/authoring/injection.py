@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, Union
 
 from agentfly_core.authoring.environment import Environment, in_order
-from agentfly_core.records.trajectory import Group, Problem, Score, Trajectory
+from agentfly_core.records.trajectory import Group, Problem, Score, Team, Trajectory
 
-Lent = Environment | Problem | Trajectory | Group
+Lent = Environment | Problem | Trajectory | Team | Group
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -87,7 +87,7 @@ def read(function: AuthorFunction) -> Signature:
                 "Problem`, and scores one episode. (A method is made a tool or reward on its "
                 "instance: `tool(notes.write)`.)"
             )
-        if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory, Group)):
+        if isinstance(kind, type) and issubclass(kind, Lent):
             lent[key] = kind
         else:
             arguments[key] = parameter

@@ -22,9 +22,11 @@ from agentfly_core.records.trajectory import (
     Group,
     Problem,
     Score,
+    Team,
     Trajectory,
     Unscored,
     is_usable,
+    team,
 )
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.json_value import JSON
@@ -63,29 +65,40 @@ class Reward(calling.AuthorPart):
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
         """The score, or Unscored with the error of the function; raises only ServiceFailure."""
-        (result,) = await self._scores([trajectory], lent)
+        (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result
 
-    async def of_record(self, trajectory: Trajectory, held: HeldCalls = NONE_HELD) -> Grade:
-        """The score of a stored trajectory, or Unscored with the reason."""
+    async def of_record(
+        self,
+        trajectory: Trajectory,
+        held: HeldCalls = NONE_HELD,
+        episode: Sequence[Trajectory] = (),
+    ) -> Grade:
+        """The score of a stored trajectory of an episode, or Unscored with the reason."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
         if self.needs:
             return Unscored(
                 f"{self.name}: it needs an environment and was not observed during the episode"
             )
-        (result,) = await self.of_records([trajectory], held)
+        (result,) = await self.of_records([trajectory], held, episode)
         return result
 
     async def of_records(
-        self, trajectories: Sequence[Trajectory], held: HeldCalls = NONE_HELD
+        self,
+        trajectories: Sequence[Trajectory],
+        held: HeldCalls = NONE_HELD,
+        episode: Sequence[Trajectory] = (),
     ) -> list[Grade]:
-        """Scores of one stored trajectory, or of a group if the reward compares episodes."""
+        """Scores of one stored trajectory, or of a group if the reward compares episodes.
+
+        `episode` has all trajectories of the one's episode, by default itself.
+        """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
             return [Unscored(f"{self.name}: {reason}")] * len(trajectories)
         try:
-            return await self._scores(trajectories, {})
+            return await self._scores(trajectories, {Team: team(episode or trajectories[:1])})
         except ServiceFailure as failure:
             return [Unscored(f"{self.name}: {fault(failure)}")] * len(trajectories)
 
@@ -93,8 +106,9 @@ class Reward(calling.AuthorPart):
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
         """Answer a question of `score` with process=True, in the other process."""
-        group = process_calls.adapter(Group).validate_python(question)
-        return {"grades": [asdict(one) for one in await self._grades(group, {}, caller)]}
+        work = process_calls.adapter(_Question).validate_python(question)
+        grades = await self._grades(work.group, {Team: work.team}, caller)
+        return {"grades": [asdict(one) for one in grades]}
 
     async def _scores(
         self, trajectories: Sequence[Trajectory], lent: Mapping[type[Lent], Lent]
@@ -112,7 +126,9 @@ class Reward(calling.AuthorPart):
         async with self._seats or nullcontext():
             if self.process:
                 try:
-                    answer = await self.ask_process(asdict(group))
+                    needed = {k: v for k, v in lent.items() if k in self.signature.lent.values()}
+                    question = _Question(group, _team(needed))
+                    answer = await self.ask_process(asdict(question))
                     results = _GRADES.validate_python(answer)["grades"]
                 except (Overdue, process_calls.Died) as error:
                     results = _all_unscored(words_of(error), group)
@@ -179,8 +195,8 @@ class Reward(calling.AuthorPart):
         if signature.arguments:
             raise ValueError(
                 f"{self.what} asks for {', '.join(signature.arguments)}; a reward is lent "
-                "its Trajectory, Problem and environments only, by annotation: read other values "
-                "from trajectory.problem.facts."
+                "its Trajectory, Team, Problem and environments only, by annotation: read other "
+                "values from trajectory.problem.facts."
             )
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:
@@ -219,9 +235,9 @@ def reward(
 ) -> Reward | Callable[[AuthorFunction], Reward]:
     """Make a reward of a function that returns a number or Score, or of a class; see Reward.
 
-    Parameters are lent by annotation: Trajectory, Problem, environments. With an environment it
-    runs during the episode, otherwise on the record. With a Group it returns a list for the
-    episodes of a problem.
+    Parameters are lent by annotation: Trajectory, Team, Problem, environments. A Team has the
+    trajectories of all speakers. With an environment it runs during the episode, otherwise on the
+    record. With a Group it returns a list for the episodes of a problem.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -238,6 +254,20 @@ def reward(
         )
 
     return make if function is None else make(function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a reward in another process is asked: to score a group, or a member of a team."""
+
+    group: Group
+    team: Team
+
+
+def _team(lent: Mapping[type[Lent], Lent]) -> Team:
+    team = lent.get(Team, Team(()))
+    assert isinstance(team, Team)
+    return team
 
 
 def _all_unscored(reason: str, group: Group) -> list[Grade]:

@@ -3,12 +3,18 @@
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentfly_core.authoring.event_loop import NONE_HELD, HeldCalls, run, without_held_calls
 from agentfly_core.authoring.reward import Grade, Reward
-from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
+from agentfly_core.records.speakers import (
+    answering,
+    apart_name,
+    by_episode,
+    episode_numbers,
+    own_value,
+)
 from agentfly_core.records.trajectory import (
     USABLE,
     Ending,
@@ -16,6 +22,7 @@ from agentfly_core.records.trajectory import (
     Scored,
     Trajectory,
     Unscored,
+    instance,
     is_usable,
 )
 
@@ -34,7 +41,7 @@ async def score(
     The rewards of an episode with several speakers read the trajectory with the answer, see
     `speakers.answering`; `main` is the agent's own speaker. Scores that were observed during the
     episode are reused. `Scored.rewards` contains unweighted rewards by `name`, `name/part` and
-    `name/speaker/role`.
+    `name/speaker/role`; for an instance by `name/speaker/role/number`.
 
     An episode is Unscored if it FAILED, if a reward is missing, or if `by_speaker` contains a
     speaker that does not occur in `among`, by default `trajectories`. Raises ValueError for two
@@ -47,7 +54,7 @@ async def score(
             "`@reward(name=...)`."
         )
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
-    speakers = list(dict.fromkeys(one.speaker for one in among or trajectories))
+    speakers = list(dict.fromkeys(one.agent for one in among or trajectories))
     episodes = by_episode(trajectories)
     answered = [answering(episode, main) for episode in episodes]
     for reward in rewards:
@@ -114,11 +121,12 @@ async def _scored(
     scores: dict[str, tuple[float, Grade]] = {}
     async with seats:
         for reward, weight in rewards.items():
-            score = await reward.of_record(answered, held)
-            if isinstance(score, Score) and (unknown := [*score.by_speaker.keys() - {*speakers}]):
+            score = await reward.of_record(answered, held, episode)
+            if isinstance(score, Score) and (unknown := _unknown(score, speakers)):
+                roles = dict.fromkeys(instance(agent)[0] for agent in speakers)
                 score = Unscored(
                     f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "
-                    f"episodes are {', '.join(speakers)}"
+                    f"episodes are {', '.join(roles)}"
                 )
             scores[reward.name] = weight, score
     return [_held(scores, trajectory, trajectory.agent == answered.agent) for trajectory in episode]
@@ -131,10 +139,17 @@ def _held(
     own = dict(scores)
     for name, (weight, score) in scores.items():
         if isinstance(score, Score):
-            value = score.by_speaker.get(trajectory.speaker, score.value)
+            value = own_value(score.by_speaker, trajectory.agent, score.value)
             per_turn = score.per_turn if answered else ()
             own[name] = weight, replace(score, value=value, per_turn=per_turn)
     return replace(combined(trajectory.id, own), rewards=_by_name(scores))
+
+
+def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
+    """The names of `by_speaker` that are neither roles nor instances of these speakers."""
+    pairs = {instance(agent) for agent in speakers}
+    names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}
+    return [name for name in score.by_speaker if name not in names]
 
 
 def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:

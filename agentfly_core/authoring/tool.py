@@ -24,6 +24,7 @@ from agentfly_core.records.trajectory import (
     Group,
     Observation,
     Problem,
+    Team,
     ToolCall,
     Trajectory,
     is_usable,
@@ -214,8 +215,8 @@ class Tool(calling.AuthorPart):
         return Arguments(self.function, self.signature.arguments)
 
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for a tool that takes a Trajectory or a Group."""
-        for kind in (Trajectory, Group):
+        """Raise ValueError for a tool that takes a Trajectory, a Team or a Group."""
+        for kind in (Trajectory, Team, Group):
             if kind in signature.lent.values():
                 raise ValueError(
                     f"{self.what} asks for a {kind.__name__}, which is lent to rewards only."

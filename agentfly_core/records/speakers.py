@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, instance
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-10
 """Smaller differences of rewards are rounding: of float32 near 1, or of float64."""
@@ -67,25 +67,50 @@ def apart_name(reward: str, speaker: str) -> str:
     return f"{reward}/speaker/{speaker}"
 
 
-def own_reward(scored: Scored, reward: str, speaker: str) -> float:
+def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float:
+    """The value of a speaker's instance, else of its role, else the default.
+
+    `{"worker": 0.5, "worker/2": 1.0}` has 1.0 for worker/2, and 0.5 for worker and worker/3.
+    """
+    role, number = instance(agent)
+    return by_name.get(f"{role}/{number}", by_name.get(role, default))
+
+
+def own_reward(scored: Scored, reward: str, agent: str) -> float:
     """A speaker's unweighted reward, in `{"exact": 1.0, "exact/speaker/planner": 0.5}` 0.5 for the
     planner.
     """
-    return scored.rewards.get(apart_name(reward, speaker), scored.rewards[reward])
+    start = apart_name(reward, "")
+    apart = {k.removeprefix(start): v for k, v in scored.rewards.items() if k.startswith(start)}
+    return own_value(apart, agent, scored.rewards[reward])
+
+
+def compared_as(trajectory: Trajectory, scored: Scored) -> str:
+    """The speaker that it is compared as: its role, or `worker/2` if a reward names it."""
+    role, number = instance(trajectory.agent)
+    name = f"{role}/{number}"
+    return name if any(key.endswith(apart_name("", name)) for key in scored.rewards) else role
+
+
+def group_of(trajectory: Trajectory, scored: Scored) -> str:
+    """The group in which advantages compare a scored trajectory."""
+    name = compared_as(trajectory, scored)
+    return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 
 
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
-    """Rewards of trained speakers, as means of a role's instances; None without a score.
+    """Rewards of trained speakers, as means of the instances that are compared together; None
+    without a score.
 
     If no speaker is trained, as with an endpoint, all count.
     """
     trained = [one for one in episode if one.turns and not one.policy] or episode
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for trajectory in trained:
-        reward = scores[trajectory.id].reward
-        if isinstance(reward, Unscored):
+        scored = scores[trajectory.id]
+        if isinstance(scored.reward, Unscored):
             return None
-        rewards[trajectory.speaker].append(reward)
+        rewards[compared_as(trajectory, scored)].append(scored.reward)
     return {speaker: fmean(values) for speaker, values in rewards.items()}
 
 

@@ -5,7 +5,7 @@ its `trained` is False.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -197,7 +197,9 @@ class Ending(StrEnum):
 class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
-    `by_speaker` has other values of speakers: `Score(1.0, by_speaker={"planner": 0.5})`.
+    `by_speaker` has other values of speakers: `Score(1.0, by_speaker={"planner": 0.5, "worker/1":
+    0.0, "worker/2": 1.0})`. An instance that it names is compared with the same instance in the
+    problem's other episodes, all others of a role with each other.
     """
 
     value: float
@@ -307,6 +309,28 @@ class Group:
     """
 
     trajectories: tuple[Trajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """All trajectories of an episode, by speaker; `of("worker")` are those of a role."""
+
+    trajectories: tuple[Trajectory, ...]
+
+    def of(self, role: str) -> tuple[Trajectory, ...]:
+        """The trajectories of a role's instances."""
+        return tuple(one for one in self.trajectories if one.speaker == role)
+
+
+def team(episode: Sequence[Trajectory]) -> Team:
+    """The team of an episode, in an order that does not depend on the answer's speaker."""
+    return Team(tuple(sorted(episode, key=lambda one: instance(one.agent))))
+
+
+def instance(agent: str) -> tuple[str, int]:
+    """Role and number of a speaker: `worker/2` is `("worker", 2)`, `worker` the first one."""
+    role, _, number = agent.partition("/")
+    return role, int(number or 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.records.speakers import episode_numbers, own_reward
+from agentfly_core.records.speakers import episode_numbers, group_of, own_reward
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
@@ -22,7 +22,7 @@ class Outcomes:
                       last token sampled in it; they add up to `rewards`
         parts         {"exact": tensor([1.0, 0.0])}  float64 [n] by reward, unweighted
         weights       {"exact": 1.0}                 by reward
-        groups        ((0, 1),)                      trajectories of one speaker on one problem
+        groups        ((0, 1),)                      trajectories that are compared on one problem
         episodes      tensor([0, 1])                 int64 [n], episode numbers
         states        (("4f2a..", "9b01.."), ("4f2a..",))  state keys before turns
         baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
@@ -80,15 +80,16 @@ def outcomes(
     scored = list(zip(trajectories, scores, strict=True))
     by_turn = [_by_turn(trajectory, score) for trajectory, score in scored]
     parts = {
-        name: [own_reward(s, name, t.speaker) if name in s.rewards else math.nan for t, s in scored]
+        name: [own_reward(s, name, t.agent) if name in s.rewards else math.nan for t, s in scored]
         for name in weights
     }
-    baselines = [greedy.get(trajectory.group, math.nan) for trajectory in trajectories]
+    groups = [group_of(trajectory, score) for trajectory, score in scored]
+    baselines = [greedy.get(group, math.nan) for group in groups]
     members: defaultdict[str, list[int]] = defaultdict(list)
     states: list[tuple[str, ...]] = []
     of_tasks: defaultdict[str, list[int]] = defaultdict(list)
     for index, trajectory in enumerate(trajectories):
-        members[trajectory.group].append(index)
+        members[groups[index]].append(index)
         of_tasks[trajectory.problem.task].append(index)
         turns = trajectory.turns
         # the environment's state key, or else the newly read messages

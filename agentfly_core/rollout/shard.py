@@ -16,7 +16,7 @@ from agentfly_core.authoring.author_call import episode_played, on_loop
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.inference.sampler import NoReply, Sampler, SamplerLost
 from agentfly_core.records.timing import Timing
-from agentfly_core.records.trajectory import Ending, Trajectory
+from agentfly_core.records.trajectory import Ending, Team, Trajectory, team
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.resources import ResourceManager
@@ -74,7 +74,8 @@ async def play(
             # a reward is not part of a demonstration's cache key, so its score must not be stored
             rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
-                observed = {one.name: await one.score(seen, episode.lent) for one in rewards}
+                available = {**episode.lent, Team: team([seen, *others])}
+                observed = {one.name: await one.score(seen, available) for one in rewards}
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
         if isinstance(failure, StartAgain) and not again:

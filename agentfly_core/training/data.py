@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from agentfly_core.records.parquet import read_scores, read_trajectories
-from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
+from agentfly_core.records.speakers import (
+    Earned,
+    any_spread,
+    by_episode,
+    earned_by_speaker,
+    group_of,
+)
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.outcomes import Outcomes, earned, outcomes
@@ -49,7 +55,11 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     else:
         demonstrated = (t.id for t in own if t.ending is not Ending.FAILED)
         scores = {name: Scored(name, {}, (), 0.0) for name in demonstrated}
-    greedy = {t.group: earned(scores[t.id]) for t in own if t.role == "baseline" and t.id in scores}
+    greedy = {
+        group_of(t, scores[t.id]): earned(scores[t.id])
+        for t in own
+        if t.role == "baseline" and t.id in scores
+    }
     played = [t for t in own if t.role != "baseline"]
     kept = scored = [t for t in played if t.id in scores]
     if drop_equal:

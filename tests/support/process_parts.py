@@ -12,7 +12,7 @@ from pathlib import Path
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import ToolError, tool
-from agentfly_core.records.trajectory import Group, Problem, Score, Trajectory
+from agentfly_core.records.trajectory import Group, Problem, Score, Team, Trajectory
 from agentfly_core.system.supervisor import die_with_parent
 
 client = asyncio.Lock()
@@ -101,3 +101,9 @@ def rank(group: Group) -> list[int]:
     """The number of shorter answers of the problem."""
     lengths = [len(str(one.answer)) for one in group.trajectories]
     return [sum(other < length for other in lengths) for length in lengths]
+
+
+@reward(process=True)
+def spoke(team: Team) -> int:
+    """The number of speakers of the episode with a reply."""
+    return sum(bool(one.turns) for one in team.trajectories)
