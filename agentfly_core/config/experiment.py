@@ -25,6 +25,7 @@ from agentfly_core.config.parts import (
     ToolPart,
     WarmStart,
     own_settings_of,
+    program_files,
 )
 from agentfly_core.config.promotion import HeldOutDataset, Promotion
 from agentfly_core.config.reference import chat_file
@@ -158,8 +159,8 @@ class Gates(Section):
 class Settings(Section):
     """Settings of an experiment; runs with equal settings digests are the same.
 
-    `code_files` are data files that its code reads. `code` is computed: digests of the author's
-    modules by stage, `{"rollout": {"my_tools": "9f2c..."}}`.
+    `code_files` are data files that its code reads, with the files of a program. `code` is
+    computed: digests of the author's modules by stage, `{"rollout": {"my_tools": "9f2c..."}}`.
     """
 
     model: str
@@ -193,6 +194,16 @@ class Settings(Section):
     @classmethod
     def _of_tasks(cls, settings: T) -> T | dict[str, Any]:
         return mixed(settings) if isinstance(settings, dict) and settings.get("tasks") else settings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts_the_files_of_a_program(cls, settings: T) -> T | dict[str, Any]:
+        if not isinstance(settings, dict) or not (files := program_files(settings.get("agent"))):
+            return settings
+        return {
+            **settings,
+            "code_files": [*dict.fromkeys([*settings.get("code_files", ()), *files])],
+        }
 
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Self:

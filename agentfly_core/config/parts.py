@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -38,6 +39,8 @@ TEMPLATES = {
     "model": "agentfly_core.inference.templates.model:ModelTemplate",
 }
 """Import paths of short names of templates."""
+PROGRAM = "agentfly_core.agents.program:Program"
+"""Import path of the agent `program`."""
 
 
 class Part(Section):
@@ -142,8 +145,17 @@ class RewardPart(ShortForm):
     concurrency: Positive | None = None
 
 
+def program_files(agent: object) -> list[str]:
+    """The `files` of an agent `program`, and the files that its `command` names."""
+    if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
+        return []
+    words = [word for word in agent.get("command", ()) if isinstance(word, str)]
+    return [*agent.get("files", ()), *(one for one in words if Path(one).is_file())]
+
+
 class AgentPart(Section):
-    """The agent and its limits in tokens, `max_tokens` of a reply, and `deadline` in seconds.
+    """The agent and its limits in tokens, `max_tokens` of a reply, and `deadline` in seconds. `use:
+    program` plays with a program that uses OpenAI's API.
 
     `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
     `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. Further keys are settings of the
@@ -151,7 +163,9 @@ class AgentPart(Section):
     """
 
     model_config = OPEN
-    use: str = "agentfly_core.agents.tool_loop:tool_loop"
+    use: Annotated[str, AfterValidator(lambda use: PROGRAM if use == "program" else use)] = (
+        "agentfly_core.agents.tool_loop:tool_loop"
+    )
     system: str = ""
     max_turns: Positive = 4
     max_tokens: Positive = 256

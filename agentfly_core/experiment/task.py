@@ -129,10 +129,14 @@ def agent_of(part: AgentPart) -> Agent:
     """Import the agent; a class gives one object for all episodes. Raises ValueError."""
     with at("agent.use"):
         named = load(part.use)
+        if inspect.isfunction(named) and [*inspect.signature(named).parameters][1:] == ["base_url"]:
+            from agentfly_core.agents.program import FunctionProgram  # which loads aiohttp
+
+            return FunctionProgram(named)
         if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
             raise ValueError(
                 f"{part.use} is no agent, expected an `async def` of one Episode that returns its "
-                "Ending, or a class with such a __call__."
+                "Ending, a class with such a __call__, or a plain function of (problem, base_url)."
             )
         agent: Agent = named
         if isinstance(named, type):

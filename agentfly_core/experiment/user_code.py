@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from agentfly_core.config.experiment import Settings
+from agentfly_core.config.parts import PROGRAM
 from agentfly_core.config.reference import is_scripted
 from agentfly_core.config.tasks import datasets
 from agentfly_core.experiment.own_modules import parts_of, sources, spec_of, top_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Code = Mapping[str, Mapping[str, str]]
 """By stage, 16 hex digits for each of the author's modules, as in `Settings.code`:
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
+PROGRAM_MODULE = PROGRAM.partition(":")[0]
 CODE = TypeAdapter(dict[str, dict[str, str]])
 DATA_FILES = TypeAdapter(list[str])
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
@@ -54,7 +56,8 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
     code = {}
     for stage, paths in _paths(settings, tasks).items():
         modules = sorted({path.partition(":")[0] for path in paths})
-        if own := {name: _module(name, data) for name in modules if sources(name)}:
+        # the code of a program is among the files, which no module of the author needs to read
+        if own := {n: _module(n, data) for n in modules if sources(n) or n == PROGRAM_MODULE}:
             code[stage] = own
     return code
 

@@ -29,6 +29,7 @@ LAYERS = [
     ["models"],
     ["inference", "training"],
     ["rollout"],
+    ["gateway"],  # plays episodes, as agents do, for programs that agents start
     ["agents"],
     ["experiment"],
     ["runs"],

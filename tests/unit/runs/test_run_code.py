@@ -91,6 +91,22 @@ def test_declared_data_files_count_and_must_exist(project):
         here(project, code_files=["no.csv"])
 
 
+def test_the_files_of_a_program_count_for_the_rollout(project):
+    def keys(**agent):
+        return stage_keys(here(project, agent={"use": "program", **agent}).settings)
+
+    for name in ("my_agent.py", "prompt.txt"):
+        (project / name).write_text("1")
+    agent = {"command": ["python", "my_agent.py"], "files": ["prompt.txt"]}
+    for name in ("my_agent.py", "prompt.txt"):
+        before = keys(**agent)
+        (project / name).write_text("2")
+        after = keys(**agent)
+        assert {stage for stage in before if before[stage] != after[stage]} >= {"rollout"}
+    with pytest.raises(ValueError, match=r"code_files: 'no.txt' is missing in"):
+        keys(**{**agent, "files": ["no.txt"]})
+
+
 def test_an_experiment_of_built_in_parts_has_no_digests(tmp_path):
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 8, "test": 4}
     made = experiment(tmp_path, data=data)

@@ -1,0 +1,94 @@
+"""Programs that use OpenAI's API as agents: each episode runs one, with the policy as its model."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from agentfly_core.authoring.author_call import in_thread
+from agentfly_core.gateway.process import ProgramEnd, started
+from agentfly_core.gateway.server import served
+from agentfly_core.gateway.session import Session, SpeakerPattern
+from agentfly_core.records.trajectory import Ending, Problem
+from agentfly_core.rollout.episode import Episode, RolloutSpec
+from agentfly_core.rollout.rules import EpisodeOver, StartAgain
+
+SHARE = 0.95
+"""Share of `agent.deadline` for the program: after the whole deadline its episode is not scored."""
+API_KEY = "agentfly"
+ProgramFunction = Callable[[Problem, str], str]
+
+
+class ProgramError(RuntimeError):
+    """A program failed: `ProgramError("The program ended with exit code 1: KeyError: 'a'")`."""
+
+
+class Program:
+    """Plays an episode with a program, such as `command: [python, my_agent.py]`.
+
+    It reads one line of JSON with `id`, `prompt` and the named `facts`, finds the policy at
+    OPENAI_BASE_URL, and prints its answer as the last line, as text or as `{"answer": ...}`.
+    `speakers` selects requests of other speakers, the rest is the speaker `program`. `files` belong
+    to the program: edited files are another experiment. `environment` names variables that it
+    inherits.
+    """
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        speakers: Mapping[str, SpeakerPattern] = {},
+        facts: tuple[str, ...] = (),
+        files: tuple[str, ...] = (),
+        environment: tuple[str, ...] = (),
+    ) -> None:
+        if not command:
+            raise ValueError("Program(command=[]): expected a program and its arguments.")
+        self.command, self.speakers, self.facts = command, speakers, facts
+        self.files, self.environment = files, environment
+
+    async def __call__(self, episode: Episode) -> Ending:
+        session = Session(episode, self.speakers)
+        async with served(session) as url:
+            env = {name: os.environ[name] for name in self.environment if name in os.environ}
+            env |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}
+            async with started(self.command, self._line(episode.problem), env) as program:
+                end = await session.result(program.wait(), _seconds(episode))
+        return _ending(session, end)
+
+    def _line(self, problem: Problem) -> str:
+        facts = {name: problem.facts[name] for name in self.facts if name in problem.facts}
+        return json.dumps({"id": problem.id, "prompt": problem.prompt, **facts})
+
+
+class FunctionProgram:
+    """Plays an episode with a plain function of the problem and the base URL of OpenAI's API."""
+
+    def __init__(self, function: ProgramFunction) -> None:
+        self.function, self.__name__ = function, function.__name__
+
+    async def __call__(self, episode: Episode) -> Ending:
+        session = Session(episode, {})
+        async with served(session) as url:
+            run, name = partial(self.function, episode.problem, url), f"The agent {self.__name__}"
+            work = in_thread(run, math.inf, name)
+            answer = await session.result(work, _seconds(episode))
+        session.answer(answer)
+        return Ending.NO_TOOL_CALLS
+
+
+def _seconds(episode: Episode) -> float:
+    assert isinstance(episode.rules, RolloutSpec)
+    return SHARE * episode.rules.deadline
+
+
+def _ending(session: Session, end: ProgramEnd) -> Ending:
+    if end.code < 0:
+        raise StartAgain(f"The program {end.how}.")
+    if end.code and session.limit:
+        raise EpisodeOver(session.limit)
+    if end.code:
+        raise ProgramError(f"The program {end.how}.")
+    if end.answer is not None:
+        session.answer(end.answer)
+    return Ending.NO_TOOL_CALLS

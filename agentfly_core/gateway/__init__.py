@@ -1,0 +1,1 @@
+"""A server of the OpenAI API for programs that play episodes."""

@@ -1,0 +1,84 @@
+"""The fields of a chat completion request, and their treatment by the gateway."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agentfly_core.system.formats.json_value import JSON
+
+
+class Treatment(StrEnum):
+    """Treatment of a field. OVERRULED fields have no effect, and are logged once in a process."""
+
+    HONOURED = "honoured"
+    NEUTRAL = "neutral value only"
+    OVERRULED = "logged, no effect"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """`FieldRule(Treatment.NEUTRAL, "1", (1,))`: only the values of `neutral` are accepted."""
+
+    treatment: Treatment
+    note: str = ""
+    neutral: tuple[JSON, ...] = ()
+
+
+def _neutral(*values: JSON) -> FieldRule:
+    return FieldRule(Treatment.NEUTRAL, " or ".join(f"`{value}`" for value in values), values)
+
+
+def _honoured(note: str = "") -> FieldRule:
+    return FieldRule(Treatment.HONOURED, note)
+
+
+_OVERRULED, _REFUSED = FieldRule(Treatment.OVERRULED), FieldRule(Treatment.REFUSED)
+_POLICY_ONLY = "the experiment decides, since training uses the probabilities"
+FIELDS: Mapping[str, FieldRule] = {
+    "messages": _honoured("texts, text parts, tool calls, `reasoning_content`"),
+    "model": _honoured("selects the speaker; any name is accepted"),
+    "tools": _honoured("functions"),
+    "max_tokens": _honoured("at most `agent.max_tokens`"),
+    "max_completion_tokens": _honoured("at most `agent.max_tokens`"),
+    "stop": _honoured("strings of `agent.stop`"),
+    "n": _honoured("1 to 128"),
+    "stream": _honoured("one chunk a reply"),
+    "stream_options": _honoured("`include_usage`"),
+    "logprobs": _honoured("tokens as `token_id:17`, without alternatives"),
+    "chat_template_kwargs": _honoured("`enable_thinking`"),
+    "temperature": FieldRule(Treatment.OVERRULED, _POLICY_ONLY),
+    "seed": FieldRule(Treatment.OVERRULED, "seeds depend on the episode and the prompt"),
+    "user": _OVERRULED,
+    "metadata": _OVERRULED,
+    "store": _OVERRULED,
+    "service_tier": _OVERRULED,
+    "safety_identifier": _OVERRULED,
+    "prompt_cache_key": _OVERRULED,
+    "prompt_cache_options": _OVERRULED,
+    "prompt_cache_retention": _OVERRULED,
+    "reasoning_effort": _OVERRULED,
+    "verbosity": _OVERRULED,
+    "moderation": _OVERRULED,
+    "top_p": _neutral(1),
+    "frequency_penalty": _neutral(0),
+    "presence_penalty": _neutral(0),
+    "top_logprobs": _neutral(0),
+    "logit_bias": _neutral({}),
+    "tool_choice": _neutral("auto"),
+    "parallel_tool_calls": _neutral(True),
+    "response_format": _neutral({"type": "text"}),
+    "modalities": _neutral(["text"]),
+    "functions": _REFUSED,
+    "function_call": _REFUSED,
+    "audio": _REFUSED,
+    "prediction": _REFUSED,
+    "web_search_options": _REFUSED,
+}
+"""Fields of null are treated as absent, fields that are not listed as refused."""
+
+
+def table() -> str:
+    """The table of the documentation, in Markdown."""
+    rows = (f"| `{name}` | {rule.treatment} | {rule.note} |" for name, rule in FIELDS.items())
+    return "\n".join(["| field | treatment | |", "|---|---|---|", *rows])

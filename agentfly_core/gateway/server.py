@@ -1,0 +1,120 @@
+"""The HTTP server of the gateway: one in a process, for all its running episodes."""
+
+import asyncio
+import contextvars
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from weakref import WeakKeyDictionary
+
+from aiohttp import web
+
+from agentfly_core.gateway.chat import RequestRefused, completion, events, models
+from agentfly_core.gateway.session import MOST_BYTES, HttpCall, Session
+from agentfly_core.system.formats.json_value import JSON
+
+HOST = "127.0.0.1"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+UNSUPPORTED = (
+    "is not supported: the gateway has /chat/completions, /models and /reward. Use the chat "
+    "completions of your client, for example OpenAIChatCompletionsModel of openai-agents."
+)
+
+
+class GatewayServer:
+    """Serves sessions by their tokens, from the first session to the end of the last."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
+        app.add_routes(
+            [
+                web.get("/{token}/v1/models", self._models),
+                web.post("/{token}/v1/reward", self._reward),
+                web.post("/{token}/v1/chat/completions", self._complete),
+                web.post("/{token}/v1/{part:.+}/chat/completions", self._complete),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        # connections belong to no episode, so their tasks must not belong to the first agent
+        self.url = asyncio.create_task(self._start(), context=contextvars.Context())
+
+    async def close(self) -> None:
+        """Close the server and its connections."""
+        await asyncio.create_task(self._runner.cleanup(), context=contextvars.Context())
+
+    async def _start(self) -> str:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, HOST, 0).start()
+        return f"http://{HOST}:{self._runner.addresses[0][1]}"
+
+    def _session(self, request: web.Request) -> Session:
+        if (session := self.sessions.get(request.match_info["token"])) is None:
+            raise RequestRefused("No running episode has this URL; it may have ended.", 404)
+        return session
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        return _json(models(self._session(request).models))
+
+    async def _reward(self, request: web.Request) -> web.StreamResponse:
+        self._session(request).reward(await request.text())
+        return _json({})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        session = self._session(request)
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        part = request.match_info.get("part", "")
+
+        def connected() -> bool:
+            return request.transport is not None and not request.transport.is_closing()
+
+        call = HttpCall(await request.text(), part, headers, connected)
+        exchange = await session.run(session.complete(call))
+        wanted = exchange.request
+        completed = completion(wanted, exchange.replies.result())
+        if wanted.stream:
+            body, kind = b"".join(events(completed, wanted.include_usage)), "text/event-stream"
+        else:
+            body, kind = json.dumps(completed).encode(), "application/json"
+        response = web.Response(body=body, content_type=kind)
+        await response.prepare(request)
+        await response.write_eof()
+        exchange.received = exchange.received or connected()
+        return response
+
+
+_servers: WeakKeyDictionary[asyncio.AbstractEventLoop, GatewayServer] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def served(session: Session) -> AsyncIterator[str]:
+    """Serve a session for the block's duration; yields the base URL of its client."""
+    loop = asyncio.get_running_loop()
+    if (server := _servers.get(loop)) is None:
+        server = _servers[loop] = GatewayServer()
+    server.sessions[session.token] = session
+    try:
+        yield f"{await asyncio.shield(server.url)}/{session.token}/v1"
+    finally:
+        del server.sessions[session.token]
+        if not server.sessions:
+            del _servers[loop]
+            await server.close()
+        session.close()
+
+
+@web.middleware
+async def _in_openai_form(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer errors in OpenAI's form."""
+    try:
+        return await handler(request)
+    except RequestRefused as error:
+        return _json(error.body, error.status)
+    except web.HTTPException as error:
+        sentence = f"{request.path.rpartition('/v1')[2]} {UNSUPPORTED}"
+        text = sentence if error.status == 404 else error.text or error.reason
+        return _json(RequestRefused(text, error.status).body, error.status)
+
+
+def _json(value: Mapping[str, JSON], status: int = 200) -> web.Response:
+    return web.json_response(value, status=status)

@@ -1,0 +1,256 @@
+"""Episodes of the gateway: speakers, requests of the program, retries and rewards."""
+
+import asyncio
+import contextvars
+import math
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Self, TypeVar
+
+from pydantic import model_validator
+
+from agentfly_core.config.section import Section
+from agentfly_core.gateway.chat import (
+    CompletionRequest,
+    MessageKey,
+    RequestRefused,
+    key_of,
+    request_of,
+)
+from agentfly_core.inference.sampler import NoReply
+from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.rules import EpisodeOver, PromptTooLong
+from agentfly_core.rollout.speaker import Speaker
+from agentfly_core.rollout.timeline import Reply
+from agentfly_core.system.formats import hashing, strict_json
+from agentfly_core.system.formats.text import fault
+
+R = TypeVar("R")
+MOST_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """A call of `{base}/PART/chat/completions`. The names of `headers` are lower-case; `connected`
+    returns whether the client still waits.
+    """
+
+    body: str
+    part: str
+    headers: Mapping[str, str]
+    connected: Callable[[], bool]
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the client marks it as a repetition."""
+        return self.headers.get("x-stainless-retry-count", "0") != "0"
+
+
+class SpeakerPattern(Section):
+    """Requests of a speaker: `{model: "critic-*"}`, `{path: critic}`, `{header: "x-agent: critic"}`
+    or `{system: "^You review"}`, a regular expression; all given ones must fit.
+    """
+
+    model: str = ""
+    path: str = ""
+    header: str = ""
+    system: str = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not any((self.model, self.path, self.header, self.system)):
+            raise ValueError("expected one of model, path, header and system")
+        re.compile(self.system)
+        return self
+
+    def fits(self, request: CompletionRequest, call: HttpCall) -> bool:
+        """Whether this is a request of the speaker."""
+        name, _, value = self.header.partition(":")
+        first = request.messages[0]
+        system = first.content if isinstance(first, Message) and first.role == "system" else ""
+        return (
+            fnmatchcase(request.model, self.model or "*")
+            and self.path in ("", call.part)
+            and (not name or call.headers.get(name.strip().lower(), "") == value.strip())
+            and (not self.system or re.search(self.system, system) is not None)
+        )
+
+
+@dataclass(eq=False)
+class Exchange:
+    """The replies to a request, which its `call` waits for until they are `received`."""
+
+    request: CompletionRequest
+    replies: asyncio.Task[list[Reply]]
+    call: HttpCall
+    received: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the client is gone without its replies."""
+        return not self.received and not self.call.connected()
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error instead of replies."""
+        return self.replies.done() and (
+            self.replies.cancelled() or self.replies.exception() is not None
+        )
+
+
+class Session:
+    """The requests of one episode. A request that fits no pattern is the main speaker's.
+
+    `broken` completes with an error that ends the episode. `limit` is the last limit that refused a
+    request, `last` the last reply with its speaker.
+    """
+
+    def __init__(self, episode: Episode, speakers: Mapping[str, SpeakerPattern]) -> None:
+        self.token = secrets.token_hex(16)
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.limit: Ending | None = None
+        self.last: tuple[Speaker, Reply] | None = None
+        self.episode, self._patterns = episode, speakers
+        self._others = {role: episode.speaker(role) for role in speakers}
+        self._exchanges: dict[str, list[Exchange]] = {}
+        self._unreadable: dict[MessageKey, Message] = {}
+        self._begun = Counter[str]()
+        # requests are the agent's work, whichever connection they come from
+        self._context = contextvars.copy_context()
+
+    @property
+    def models(self) -> list[str]:
+        """The names of its speakers as models."""
+        return [self.episode.name, *self._others]
+
+    async def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Do work as a part of the episode's agent."""
+        return await asyncio.create_task(work, context=self._context.copy())
+
+    async def result(self, work: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
+        """The result of the program's work; raises the error of `broken`, and TimeoutError."""
+        task = asyncio.create_task(work)
+        limit = None if seconds == math.inf else seconds
+        try:
+            first, ends = asyncio.FIRST_COMPLETED, set[asyncio.Future[Any]]({task, self.broken})
+            await asyncio.wait(ends, timeout=limit, return_when=first)
+            if self.broken.done():
+                self.broken.result()
+            if not task.done():
+                raise TimeoutError(f"The program did not end within {seconds:g} s.")
+            return await task
+        finally:
+            task.cancel()
+
+    async def complete(self, call: HttpCall) -> Exchange:
+        """The exchange of a request, with its replies; raises RequestRefused."""
+        try:
+            body = strict_json.parse(call.body, MOST_BYTES)
+        except ValueError as error:
+            raise RequestRefused(f"The body is not JSON: {error}.") from error
+        request = request_of(body)
+        speaker = self._speaker(request, call)
+        same = self._exchanges.setdefault(hashing.digest([speaker.name, body]), [])
+        exchange = _repeated(same, call.is_retry)
+        if exchange is None:
+            replies = asyncio.create_task(self._replies(speaker, request))
+            exchange = Exchange(request, replies, call)
+            same.append(exchange)
+        exchange.call = call
+        await asyncio.shield(exchange.replies)
+        return exchange
+
+    def reward(self, body: str) -> None:
+        """Add `{"value": 0.5}` to the last reply; raises RequestRefused."""
+        try:
+            match strict_json.parse(body):
+                case {"value": int() | float() as value} if self.last:
+                    self.last[1].earned.append(float(value))
+                    return
+        except ValueError as error:
+            raise RequestRefused(f"The body is not JSON: {error}.") from error
+        raise RequestRefused('Expected {"value": NUMBER} after the first reply.')
+
+    def answer(self, text: str) -> None:
+        """Set the episode's answer, by the speaker of the last reply."""
+        speaker = self.last[0] if self.last else self.episode
+        speaker.answer(text)
+
+    def close(self) -> None:
+        """Exclude replies from training that no client has received."""
+        for exchange in (one for same in self._exchanges.values() for one in same):
+            if exchange.replies.done() and not exchange.failed and not exchange.received:
+                for reply in exchange.replies.result():
+                    reply.trained = False
+
+    def _speaker(self, request: CompletionRequest, call: HttpCall) -> Speaker:
+        fitting = (r for r, pattern in self._patterns.items() if pattern.fits(request, call))
+        role = next(fitting, None)
+        if role is None and call.part:
+            raise RequestRefused(f"No speaker of the agent has the path {call.part!r}.", 404)
+        return self.episode if role is None else self._others[role]
+
+    async def _replies(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:
+        messages = (self._as_sampled(item) for item in request.messages)
+        request = replace(request, messages=tuple(messages))
+        self._require(speaker, request)
+        with_own_branches = (self._reply(speaker, request) for _ in range(request.n))
+        try:
+            return [*await asyncio.gather(*map(asyncio.create_task, with_own_branches))]
+        except EpisodeOver as over:
+            raise self._over(over) from over
+        except (PromptTooLong, NoReply) as error:
+            raise self._broke(error) from error
+        except ValueError as error:
+            raise RequestRefused(str(error)) from error
+        except Exception as error:  # ends the episode, in its agent
+            raise self._broke(error) from error
+
+    async def _reply(self, speaker: Speaker, request: CompletionRequest) -> Reply:
+        async with self.episode.branch():
+            reply = await speaker.turn(request.messages, **request.sampling)
+        self.last, self.limit = (speaker, reply), reply.limit or self.limit
+        if any(isinstance(call, BadCall) for call in reply.message.calls):
+            self._unreadable[key_of(reply.message)] = reply.message
+        return reply
+
+    def _as_sampled(self, item: Message | Observation) -> Message | Observation:
+        """An earlier reply with unreadable calls, which clients show as text, or the same item."""
+        if isinstance(item, Observation) or item.role != "assistant":
+            return item
+        return self._unreadable.get(key_of(item), item)
+
+    def _require(self, speaker: Speaker, request: CompletionRequest) -> None:
+        """Refuse a request beyond its speaker's limits. Requests in progress count as turns."""
+        if self._begun[speaker.name] + request.n > speaker.rules.max_turns:
+            raise self._over(EpisodeOver(Ending.MAX_TURNS))
+        self._begun[speaker.name] += request.n
+        stop = request.sampling.get("stop") or ()
+        if unknown := [one for one in stop if one not in speaker.rules.stop]:
+            raise RequestRefused(f"stop has {unknown[0]!r}, which agent.stop lacks.", param="stop")
+
+    def _over(self, over: EpisodeOver) -> RequestRefused:
+        self.limit = over.ending
+        full = over.ending is Ending.MAX_MODEL_LEN
+        code = "context_length_exceeded" if full else over.ending.value
+        return RequestRefused(f"The episode has no further reply: {over}", code=code)
+
+    def _broke(self, error: Exception) -> RequestRefused:
+        if not self.broken.done():
+            self.broken.set_exception(error)
+            self.broken.exception()  # the agent may have ended meanwhile
+        return RequestRefused(f"The episode failed: {fault(error)}", 500)
+
+
+def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:
+    """The earlier exchange of which a request is a repetition: one without its client, or the last
+    one of a marked retry.
+    """
+    whole = [one for one in same if not one.failed]
+    lost = [one for one in whole if one.lost]
+    return lost[0] if lost else whole[-1] if is_retry and whole else None

@@ -1,0 +1,184 @@
+"""Programs as agents: their processes, answers and ends."""
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import psutil
+import pytest
+
+from agentfly_core.agents.program import FunctionProgram, Program
+from agentfly_core.gateway.process import MOST_OUTPUT, ProgramEnd
+from agentfly_core.records.trajectory import Ending, Problem, Trajectory
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying, scripted
+from agentfly_core.testing.letters import as_letters
+from tests.support.waiting import until
+
+PROBLEM = Problem("add-41-58", "41+58?", {"answer": "99", "hint": "add", "secret": 1})
+ASK = """
+    import json, os, signal, sys, time, urllib.request
+
+    problem = json.loads(sys.stdin.readline())
+
+    def ask(text):
+        body = {"model": "any", "messages": [{"role": "user", "content": text}]}
+        url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+        request = urllib.request.Request(url, json.dumps(body).encode())
+        with urllib.request.urlopen(request) as response:
+            return json.load(response)["choices"][0]["message"]["content"]
+
+"""
+
+
+async def played(
+    folder: Path, lines: str, *replies: str, settings: Any = None, **rules: Any
+) -> Trajectory:
+    """The episode of a program of these lines, which may call `ask`."""
+    program = folder / "program.py"
+    program.write_text(dedent(ASK) + dedent(lines))
+    agent = Program((sys.executable, str(program)), **(settings or {}))
+    spec = rollout_spec(agent=agent, **rules)
+    sampler = scripted(saying(*(replies or ("99", "98"))))
+    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, sampler)
+    return trajectory
+
+
+async def test_the_last_line_of_a_program_is_the_answer_of_its_episode(tmp_path):
+    trajectory = await played(tmp_path, "print('so:'); print(ask(problem['prompt']) + '!')")
+    assert (trajectory.answer, trajectory.ending) == ("99!", Ending.NO_TOOL_CALLS)
+    assert as_letters(trajectory) == "^u41+58?$^a99$"
+
+
+def runs(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        (b"", None),
+        (b"\n \n", None),
+        (b"thinking\n 99 \n\n", "99"),
+        (b'{"answer": "99"}\n', "99"),
+        (b'{"answer": [9, "\xc3\xa4"]}', '[9, "\u00e4"]'),
+        (b'{"result": 99}', '{"result": 99}'),
+        (b'{"answer": 99', '{"answer": 99'),
+        (b"\xff", "\ufffd"),
+    ],
+)
+def test_an_answer_is_text_or_a_field_of_json(output, answer):
+    assert ProgramEnd(0, output, b"").answer == answer
+
+
+async def test_a_program_reads_the_problem_and_the_named_facts_only(tmp_path):
+    trajectory = await played(
+        tmp_path, "ask('x'); print(sorted(problem.items()))", settings={"facts": ("hint", "none")}
+    )
+    assert trajectory.answer == "[('hint', 'add'), ('id', 'add-41-58'), ('prompt', '41+58?')]"
+
+
+async def test_a_program_inherits_named_variables_only(tmp_path, monkeypatch):
+    for name in ("MY_SECRET_TOKEN", "MY_FOLDER"):
+        monkeypatch.setenv(name, name)
+    lines = "ask('x'); print([name for name in os.environ if name.startswith(('MY', 'OPENAI'))])"
+    trajectory = await played(tmp_path, lines, settings={"environment": ("MY_FOLDER", "MY_NONE")})
+    assert trajectory.answer == "['MY_FOLDER', 'OPENAI_BASE_URL', 'OPENAI_API_KEY']"
+
+
+@pytest.mark.parametrize(
+    ("lines", "ending", "error"),
+    [
+        ("ask('x'); sys.exit('no idea')", Ending.AGENT_ERROR, "exit code 1: no idea"),
+        ("sys.exit(3)", Ending.FAILED, "exit code 3"),
+        ("time.sleep(600)", Ending.FAILED, "did not end within 0.95 s"),
+    ],
+)
+async def test_a_failing_program_is_scored_after_its_first_reply_only(
+    tmp_path, lines, ending, error
+):
+    deadline = 1.0 if "sleep" in lines else 60.0
+    trajectory = await played(tmp_path, lines, deadline=deadline)
+    assert trajectory.ending is ending
+    assert error in (trajectory.error or "")
+
+
+@pytest.mark.parametrize(("deaths", "ending"), [(1, Ending.NO_TOOL_CALLS), (2, Ending.FAILED)])
+async def test_a_killed_program_is_started_once_more(tmp_path, deaths, ending):
+    (tmp_path / "deaths").write_text("")
+    lines = f"""
+        print(ask('x'))
+        path = '{tmp_path / "deaths"}'
+        if len(open(path).read()) < {deaths}:
+            open(path, 'a').write('x')
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    trajectory = await played(tmp_path, lines)
+    assert (trajectory.ending, (tmp_path / "deaths").read_text()) == (ending, "x" * deaths)
+    assert len(trajectory.turns) == 1
+
+
+async def test_a_program_that_fails_at_a_limit_ends_by_this_limit(tmp_path):
+    trajectory = await played(tmp_path, "ask('x'); ask('y'); ask('z')", max_turns=2)
+    assert (trajectory.ending, len(trajectory.turns)) == (Ending.MAX_TURNS, 2)
+
+
+async def test_a_program_that_recovers_at_a_limit_gives_its_answer(tmp_path):
+    lines = """
+        try:
+            ask('x'), ask('y'), ask('z')
+        except OSError:
+            print('99')
+    """
+    trajectory = await played(tmp_path, lines, max_turns=2)
+    assert (trajectory.ending, trajectory.answer) == (Ending.NO_TOOL_CALLS, "99")
+
+
+async def test_a_missing_program_fails_its_episode():
+    spec = rollout_spec(agent=Program(("no-such-program",)))
+    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
+    assert trajectory.ending is Ending.FAILED
+    assert "no-such-program" in (trajectory.error or "")
+
+
+async def test_large_outputs_are_read_to_the_end_and_kept_in_part(tmp_path):
+    lines = f"""
+        ask('x')
+        for stream in (sys.stdout, sys.stderr):
+            stream.write(('x' * 100 + chr(10)) * {MOST_OUTPUT // 10})
+        print('99')
+    """
+    assert (await played(tmp_path, lines)).answer == "99"
+
+
+async def test_the_descendants_of_a_program_end_with_it(tmp_path):
+    lines = """
+        import subprocess
+        ask('x')
+        child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
+        print(child.pid)
+    """
+    trajectory = await played(tmp_path, lines)
+    assert trajectory.answer
+    pid = int(trajectory.answer)
+    until(lambda: not runs(pid))
+
+
+async def test_a_function_of_problem_and_url_is_an_agent(tmp_path):
+    threads = []
+
+    def solve(problem: Problem, base_url: str) -> str:
+        names: dict[str, Any] = {"__name__": "program"}
+        threads.append(base_url)
+        import json
+        import urllib.request
+
+        body = {"model": "any", "messages": [{"role": "user", "content": problem.prompt}]}
+        request = urllib.request.Request(f"{base_url}/chat/completions", json.dumps(body).encode())
+        with urllib.request.urlopen(request) as response:
+            names = json.load(response)
+        return str(names["choices"][0]["message"]["content"])
+
+    spec = rollout_spec(agent=FunctionProgram(solve))
+    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
+    assert (trajectory.answer, trajectory.agent) == ("99", "solve")
