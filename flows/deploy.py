@@ -14,8 +14,8 @@ def main() -> int:
     """Deploy to the chosen Prefect server, or else to the one of this project."""
     if not settle().api:
         raise SystemExit(
-            "No Prefect server of this project runs. Start it with the deployments: agentfly "
-            "up; or alone: agentfly prefect server start; or set PREFECT_API_URL."
+            "This project's Prefect server is not running. Start all services with `agentfly up`, "
+            "or the server alone with `agentfly prefect server start`, or set PREFECT_API_URL."
         )
     crash_dead()
     make_pool()

@@ -1,1 +1,1 @@
-"""What authors write with: tools, rewards, environments, chat templates."""
+"""Interfaces for authors of parts: tools, rewards, environments, chat templates."""

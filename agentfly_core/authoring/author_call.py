@@ -117,7 +117,7 @@ class Steps(Coroutine[Any, Any, R]):
             self._call.release()
 
     def close(self) -> None:
-        """End it."""
+        """End the call."""
         self.coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, R]:

@@ -40,7 +40,7 @@ class CallRecord:
 
     @property
     def overdue(self) -> bool:
-        """Whether it has run for too long, if it has not paused."""
+        """Whether the call has run for too long without a pause."""
         return time.monotonic() - self.since > self.longest
 
 

@@ -22,7 +22,7 @@ class ToolSchema:
 
     @property
     def listed(self) -> dict[str, JSON]:
-        """As chat services and templates list it: `{"type": "function", "function": {...}}`."""
+        """The schema in the form of chat services: `{"type": "function", "function": {...}}`."""
         fields = {"name": self.name, "description": self.description}
         return {"type": "function", "function": {**fields, "parameters": self.parameters}}
 

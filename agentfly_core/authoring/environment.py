@@ -40,7 +40,7 @@ class Environment:
     reset_text: str = ""
 
     async def start(self) -> None:
-        """Get ready to be lent; called once."""
+        """Start what the instance needs, such as a program; called once, before the first reset."""
 
     async def reset(self, problem: Problem) -> str | None:
         """Forget the previous episode and set up this problem.
@@ -52,7 +52,7 @@ class Environment:
         )
 
     async def healthy(self) -> bool:
-        """Whether this instance may be lent again."""
+        """Whether another episode may use this instance."""
         return True
 
     def state_key(self) -> str:

@@ -16,7 +16,7 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 
 
 AuthorFunction = Callable[..., Any]
-"""What an author wrote: a function, a method or an object with `__call__`.
+"""Code of an author: a function, a method or an object with `__call__`.
 
 Its types are known to the author alone: its parameters are read with `inspect`, its result is
 checked.
@@ -41,11 +41,11 @@ class Signature:
 
 
 class Asking(Protocol):
-    """What asks for something to be lent to it: a tool or a reward."""
+    """A tool or reward, which gets environments by its parameters."""
 
     @property
     def signature(self) -> Signature:
-        """What it takes."""
+        """Its parameters."""
 
 
 def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
@@ -56,9 +56,9 @@ def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
 def read(function: AuthorFunction) -> Signature:
     """The signature of a function, method or object with `__call__`, its annotations evaluated.
 
-    Keyword arguments of a `functools.partial` are bound and left out. Raises ValueError for an
-    annotation that cannot be evaluated, is missing, or for `*args`, `**kwargs` and positional-only
-    parameters.
+    Keyword arguments of a `functools.partial` are bound and left out. Raises ValueError for missing
+    annotations, for annotations that cannot be evaluated, and for `*args`, `**kwargs` and
+    positional-only parameters.
     """
     try:
         parameters = inspect.signature(function, eval_str=True).parameters

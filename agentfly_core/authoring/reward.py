@@ -194,9 +194,9 @@ class Reward(calling.AuthorPart):
         injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
         if signature.arguments:
             raise ValueError(
-                f"{self.what} asks for {', '.join(signature.arguments)}; a reward is lent "
-                "its Trajectory, Team, Problem and environments only, by annotation: read other "
-                "values from trajectory.problem.facts."
+                f"{self.what} has the parameters {', '.join(signature.arguments)}, expected only "
+                "parameters annotated with Trajectory, Team, Problem or an environment. Read "
+                "other values from trajectory.problem.facts."
             )
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:

@@ -95,19 +95,19 @@ class Tool(calling.AuthorPart):
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
-        """What a model reads of it; raises ValueError for a signature without a JSON schema."""
+        """The schema for the model; raises ValueError for a signature without a JSON schema."""
         description = self.description
         if description is None:
             description = documentation(self.function).summary
         return ToolSchema(self.name, description, self._arguments.schema)
 
     def untold(self) -> list[str]:
-        """What is undocumented for the model, a sentence each; see `tool_schema.untold`."""
+        """A sentence for each undocumented part; see `tool_schema.untold`."""
         return untold(self.function, self.signature, self._arguments.schema)
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
-        """What is lent to it, by parameter: environments, and the Problem."""
+        """The environments and the Problem that it gets, by parameter."""
         return self.signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
@@ -192,7 +192,9 @@ class Tool(calling.AuthorPart):
     def _plain(self, value: Any) -> Any:
         """JSON of a value of another type; raises ServiceFailure for an iterator."""
         if isinstance(value, Iterator | AsyncIterator | Awaitable):
-            raise self._no_text(value, "return its items as a list, or what awaiting it gives")
+            raise self._no_text(
+                value, "return a list of its items, or await it and return the result"
+            )
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
@@ -218,9 +220,7 @@ class Tool(calling.AuthorPart):
         """Raise ValueError for a tool that takes a Trajectory, a Team or a Group."""
         for kind in (Trajectory, Team, Group):
             if kind in signature.lent.values():
-                raise ValueError(
-                    f"{self.what} asks for a {kind.__name__}, which is lent to rewards only."
-                )
+                raise ValueError(f"{self.what} asks for a {kind.__name__}, which only rewards get.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _STYLES: Mapping[DocstringStyle, re.Pattern[str]] = {
     "numpy": re.compile(r"^(Other )?(Parameters|Returns|Raises|Yields)\n-{3,}$", re.MULTILINE),
     "sphinx": re.compile(r"^:(param|type|returns?|rtype|raises?)\b.*:", re.MULTILINE),
 }
-"""What tells the styles from Google's."""
+"""Patterns that only docstrings of the other styles contain."""
 _LISTS = (DocstringSectionKind.parameters, DocstringSectionKind.other_parameters)
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
@@ -42,7 +42,7 @@ class Documentation:
 
 
 class BadArguments(ValueError):
-    """What a model sent does not fit a tool; the message is what it reads."""
+    """Arguments of a model do not fit a tool. The model reads the message."""
 
 
 class Arguments:

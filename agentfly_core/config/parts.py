@@ -252,7 +252,7 @@ class OwnSettings:
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Settings in the sections `tools`, `rewards` and `environments` below these keys."""
+    """Own settings of the parts in `tools`, `rewards` and `environments`; `keys` lead there."""
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)
     for name, reward in sections.get("rewards", {}).items():

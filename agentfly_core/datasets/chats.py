@@ -56,8 +56,9 @@ class RecordedReply:
         return message
 
     def continues(self, other: RecordedReply) -> bool:
-        """Whether its prompt begins with the messages, and the ids if both have some, of another
-        reply with its prompt.
+        """Whether its prompt begins with another prompt and that one's reply.
+
+        Messages are compared, and token ids if both have them.
         """
         size = len(other.messages)
         if size >= len(self.messages) or other.messages != self.messages[:size]:
@@ -135,7 +136,7 @@ def chat_of(value: Any) -> RecordedChat:
         try:
             value = strict_json.parse(value, MAX_BYTES)
         except ValueError as error:
-            raise ValueError(f"it is no JSON, as json.dumps writes it: {error}") from None
+            raise ValueError(f"it is a text, but not JSON: {error}") from None
     try:
         read = _MESSAGES.validate_python(value)
     except ValidationError as error:

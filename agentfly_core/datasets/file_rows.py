@@ -25,7 +25,7 @@ FIRST = 100
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of a file's rows, of CSV from 2; ValueErrors for unreadable rows."""
+    """Yield the number and value of each row, a ValueError if unreadable; CSV begins at 2."""
     _require_file(path)
     match path.suffix:
         case ".jsonl":

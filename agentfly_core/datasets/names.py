@@ -39,12 +39,12 @@ def people() -> Names:
 
 
 def companies() -> Names:
-    """Names of companies, such as "Amber Mills"; as many as of people."""
+    """Names of companies, such as "Amber Mills", as many as `people` returns."""
     return _split(ADJECTIVES, TRADES)
 
 
 def books() -> Names:
-    """Titles of books, such as "Quiet Harbour"; as many as of people."""
+    """Titles of books, such as "Quiet Harbour", as many as `people` returns."""
     return _split(ADJECTIVES, SUBJECTS)
 
 

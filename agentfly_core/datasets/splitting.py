@@ -42,7 +42,7 @@ def sampled(
     problems: Callable[[T], Iterable[Problem]],
     sizes: Mapping[str, int],
 ) -> dict[str, list[Problem]]:
-    """Problems of items, of which each belongs to one split; raises ValueError for too few."""
+    """Divide items among the splits, and draw problems of them; raises ValueError for too few."""
     shuffled = list(items)
     draw.shuffle(shuffled)
     return {

@@ -150,7 +150,7 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Lines about the chat template of a model in a folder: its own, or how another differs."""
+    """Lines for the user: probes of the model's own template, or that another one is played."""
     if not isinstance(model_reference(model), LocalModel):
         return []
     tokenizer = model_config.tokenizer(model)

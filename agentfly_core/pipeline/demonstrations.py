@@ -142,7 +142,7 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """The same rules for tokens that are bytes, without limits of length."""
+    """The same rules for a tokenizer whose tokens are bytes, without limits of length."""
     return replace(
         spec,
         max_tokens=sys.maxsize,

@@ -335,9 +335,7 @@ def played_chats(
 
 
 def problem_of(row: ChatRow) -> Problem:
-    """The problem of a chat, with the messages before its first reply: its id names file and row,
-    in the order of rows.
-    """
+    """The problem of a chat: the messages before its first reply. Its id names file and row."""
     messages = row.replies[0].messages
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)

@@ -1,4 +1,4 @@
-"""Reward of the tools' step rewards."""
+"""The sum of the step rewards that tools returned in an episode."""
 
 import math
 

@@ -66,7 +66,7 @@ def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
 
     if dataset in CARELESS:
         raise ValueError(
-            f"The scorer of {dataset!r} gives 1 to one answer for every problem. Choose another."
+            f"{dataset!r} cannot be used: one answer solves all its problems. Choose another."
         )
     try:
         return create_dataset(dataset, **config, **sizes)

@@ -12,8 +12,8 @@ from agentfly_core.rl.late import Tensor, torch
 class Sequences:
     """A batch's sampled tokens [trajectories, longest], a row per trajectory in the order of time.
 
-    Tokens at (0, 3) and (0, 6) of turns 0 and 2, and at (1, 2) of turn 1 in another context, are in
-    the columns 0, 2 and 1. `turns` are the tokens' turns, -1 for padding.
+    The columns are ordered by turn, not by the tokens' places in the rows of the batch. `turns` has
+    the turn of each token, -1 for padding.
     """
 
     sampled: Tensor

@@ -53,7 +53,7 @@ class RolloutBatch:
     weight: Tensor
 
     def select(self, chosen: Tensor) -> RolloutBatch:
-        """The rows with these indices, no wider than the longest of them."""
+        """The rows with these indices, cut to the longest of them."""
         width = int(self.lengths[chosen].max())
         parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return RolloutBatch(
@@ -68,7 +68,7 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
-    """A row per context with a trained token; none of a trajectory with its own `policy`.
+    """Make a row of each context with a trained token. Untrained policies have no rows.
 
     Turns are numbered as in `Trajectory.turns`. `temperature` is the default of replies. Raises
     ValueError if a row begins with a sampled token, which nothing predicts.

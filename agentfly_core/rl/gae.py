@@ -32,7 +32,7 @@ class TokenGAE(Section):
 
 
 class TurnGAE(Section):
-    """The same over turns: a turn earns its tokens' rewards; its value is its first token's.
+    """TokenGAE over turns. A turn has the sum of its tokens' rewards and its first token's value.
 
     As in Turn-PPO (arXiv 2512.17008), all tokens of a turn have its advantage and value target.
     """

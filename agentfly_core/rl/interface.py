@@ -109,7 +109,7 @@ class Algorithm(Protocol):
         """The algorithm of the next update, from the metrics of the last one (or none)."""
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics before an update's first optimizer step; the next update's `after` reads them."""
+        """Metrics before an update's first optimizer step, for `after` of the next update."""
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """From outcomes to advantages, over the whole update."""

@@ -1,1 +1,1 @@
-"""Playing episodes: one, a shard of them, and the environments lent to them."""
+"""Playing episodes: one, a shard of them, and their environments."""

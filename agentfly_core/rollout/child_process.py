@@ -68,7 +68,7 @@ class Child:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start it in a session of its own; raises OSError when there is no such program."""
+        """Start the program in a session of its own; raises OSError for a missing program."""
         assert self._process is None, "a child is started once"
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()
@@ -93,7 +93,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked."""
+        """Whether the program still runs and answers."""
         return self._process is not None and self._process.returncode is None
 
     async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows the type
@@ -120,7 +120,7 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill it with its descendants and remove its folder."""
+        """Kill the program with its descendants, and remove its folder."""
         self._kill()
         if self.folder == Path():
             return

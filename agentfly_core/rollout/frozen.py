@@ -56,12 +56,12 @@ class Cast(SamplerSession):
                 session.open()
 
     def open(self) -> None:
-        """Open it for a further branch of an episode."""
+        """Open the sessions of all speakers for a further branch of an episode."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Close it for one branch or episode."""
+        """Close the sessions of all speakers for one branch or episode."""
         for session in self.sessions:
             session.close()
 

@@ -252,7 +252,7 @@ class Pool:
         self._put(instance if well and await self._kept(instance) else None)
 
     async def _kept(self, instance: Instance) -> bool:
-        """Whether it may be lent again; if not, it is closed."""
+        """Whether the instance may be leased again; otherwise it is closed."""
         kept, healthy = False, instance.environment.healthy
         # a call that ran past its limit may still use a spoilt environment
         if not self._is_worn(instance) and not instance.environment.spoilt:

@@ -103,7 +103,7 @@ class ResourceManager:
                 timer.cancel()
 
     async def close(self) -> None:
-        """Close all, also those that only start; raises RuntimeError for a lease not yet ended."""
+        """Close all instances, also starting ones; raises RuntimeError if one is still leased."""
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )

@@ -91,7 +91,7 @@ class CallableTool(Asking, Protocol):
         """Whether a call that succeeds is the last one."""
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """What the model reads next; raises ServiceFailure."""
+        """The observation that the model reads next; raises ServiceFailure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class EpisodeRules:
         return {}
 
     def template_of(self, form: Form) -> ChatTemplate:
-        """The template of conversations of a form; raises ValueError without a switch."""
+        """The template for a form; raises ValueError if it cannot switch `thinking`."""
         if form.key not in self._templates:
             template = self.template
             if isinstance(template, ModelTemplate):

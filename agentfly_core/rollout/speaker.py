@@ -126,8 +126,8 @@ class Speaker:
             reply.message.content, reply.finish, reply.logprobs
 
         The reply continues the longest earlier conversation that begins the list, with its tokens.
-        A reply that fills the context is returned. Raises EpisodeOver for a list without room for a
-        reply and after the last turn, PromptTooLong, and SamplerLost.
+        A reply that fills the context is returned. Raises EpisodeOver after the last turn and for
+        messages that leave no room for a reply, PromptTooLong for such an opening, and SamplerLost.
         """
         settings = self.settings(sampling)
         form = settings.form.key

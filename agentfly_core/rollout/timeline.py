@@ -71,7 +71,7 @@ class Reply:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """What was sampled of it."""
+        """Its sampled tokens."""
         return tuple(chain.from_iterable(span.tokens for span in self.sampled))
 
     @property
@@ -81,7 +81,7 @@ class Reply:
 
     @property
     def finish(self) -> Finish:
-        """What ended it."""
+        """The reason for its end."""
         return self.sampled[-1].finish if self.sampled else "length" if self.message.cut else "stop"
 
 
@@ -189,7 +189,7 @@ class EpisodeBranch:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Raise ValueError where something else is being done in this branch."""
+        """Run the block alone in this branch; raises ValueError while another reply runs."""
         self._refuse(self._busy or self.parts > 0)
         self._busy = True
         try:
@@ -198,21 +198,20 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """A branch of `Episode.branch`; raises ValueError where something else is being done."""
+        """A branch for `Episode.branch`; raises ValueError while a reply of this branch runs."""
         self._refuse(self._busy)
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """The number of a speaker's earlier replies to a prompt; counts another one."""
+        """Return the number of a speaker's earlier replies to a prompt, and add one to it."""
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
 
     def longest_beginning(
         self, speaker: str, form: str, messages: Sequence[Message | Observation]
     ) -> tuple[Reply | None, int]:
-        """The last reply of the longest conversation of a form with which these messages begin.
-
-        With its number of messages; None and 0 without one.
+        """Return the last reply of the longest earlier conversation with which the messages begin,
+        and that conversation's number of messages; None and 0 if no conversation fits.
         """
         key, longest, size = _empty(speaker, form), None, 0
         for number, item in enumerate(messages, 1):
@@ -222,7 +221,7 @@ class EpisodeBranch:
         return longest, size
 
     def add(self, reply: Reply) -> None:
-        """Have a reply lie before the next one; its speaker has read what it was answered."""
+        """Append a reply to the history; its speaker has read all earlier answers of its tools."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
         self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
@@ -235,7 +234,7 @@ class EpisodeBranch:
             own[-1].earned.extend(one.reward for one in answers if one.reward is not None)
 
     def unread_by(self, speaker: str) -> tuple[Observation, ...]:
-        """What tools answered to a speaker since its last reply."""
+        """The answers of tools to a speaker since its last reply."""
         return tuple(answer for one, answer in self.unread if one == speaker)
 
     def fork(self, count: int) -> list[EpisodeBranch]:

@@ -36,7 +36,7 @@ from agentfly_core.system.formats.text import clip, did_you_mean, fault
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
 FIELDS = ("tag", "experiment", "state", "name")
-"""What `agentfly list --filter KEY=VALUE` finds beside settings."""
+"""Keys of `agentfly list --filter KEY=VALUE` that are not settings."""
 Sorting = Literal["name", "time", "success", "step"]
 
 

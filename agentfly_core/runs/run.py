@@ -159,7 +159,7 @@ class Run:
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
-        """Store the policy before the first step, and the stages until then."""
+        """Store the policy before the first step, and the stages that made it."""
         before = {stage: [one.to_json() for one in made[stage]] for stage in made}
         self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
@@ -178,9 +178,9 @@ class Run:
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
             raise ValueError(
-                f"The run {self.name!r} was started with the dataset {before[:12]}, and its files "
-                f"now make another, {data.digest[:12]}. Restore them, or give the run on the new "
-                "data another name with --run or --new."
+                f"The run {self.name!r} was started with the dataset {before[:12]}, but the data "
+                f"files have changed: the dataset is now {data.digest[:12]}. Restore the files, or "
+                "start another run with --run NAME or --new."
             )
         record["dataset_digest"], record["dataset_version"] = data.digest, version
         record["dataset_uri"] = data.uri

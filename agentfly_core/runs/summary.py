@@ -92,7 +92,7 @@ class Evaluation:
         return {f"evaluate/{self.split}/{name}": value for name, value in metrics.items()}
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON without single problems."""
+        """The evaluation as JSON, without single problems."""
         rate = Rate(self.success, self.interval, len(self.solved))
         return {"policy": self.policy, **rate.to_json(), **self.details}
 
@@ -136,7 +136,7 @@ class Evaluations:
         return shards, store.artifact(keys.scored(shards).uri)
 
     def with_datasets(self, policy: Pointer, evaluation: Evaluation) -> Evaluation:
-        """An evaluation with the complete ones on evaluate.datasets."""
+        """Add the complete evaluations on evaluate.datasets to an evaluation."""
         datasets = {}
         for name, dataset in self.experiment.settings.evaluate.datasets.items():
             with suppress(FileNotFoundError):  # added to the settings later

@@ -117,11 +117,11 @@ class _PerExecution:
     warm = False
 
     def alive(self) -> bool:
-        """Each execution is on its own."""
+        """True, since each execution is independent."""
         return True
 
     def close(self) -> None:
-        """Nothing stays."""
+        """Do nothing, since nothing outlives an execution."""
 
     def _start(
         self,

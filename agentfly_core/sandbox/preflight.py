@@ -1,4 +1,4 @@
-"""Choice of this machine's sandbox backend, by attacks."""
+"""Chooses the first sandbox backend that stops all test attacks on this machine."""
 
 import asyncio
 import functools

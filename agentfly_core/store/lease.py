@@ -97,7 +97,7 @@ class Held:
 
     @property
     def free(self) -> bool:
-        """Whether it is released, or its owner certainly dead."""
+        """Whether the lock is released, or its owner is certainly dead."""
         return self.released or (
             self.owner is not None and self.owner.here and not self.owner.alive
         )

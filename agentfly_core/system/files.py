@@ -150,7 +150,7 @@ def contained(root: Path, name: str) -> Path:
     try:
         path = root / require_relative(name)
     except ValueError as error:
-        raise Damaged(f"A name in {root} leads out of it: {error}.") from None
+        raise Damaged(f"A name in {root} is a path outside of it: {error}.") from None
     for place in (path, *path.parents):
         if place == root:
             break

@@ -62,7 +62,7 @@ class MlflowStore:
 
     @property
     def served(self) -> bool:
-        """Whether it is a server, which chooses the folder of artifacts itself."""
+        """Whether this MLflow is a server, which chooses the folder of artifacts itself."""
         return self.uri.startswith(("http://", "https://", "databricks"))
 
     def connect(self) -> MlflowClient:

@@ -83,7 +83,7 @@ class ModelTemplate:
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
         """The template of a speaker with these tools; `thinking` switches reasoning on or off.
 
-        Raises ValueError for tools if calls cannot be read, and for a template without a switch.
+        Raises ValueError for tools if calls cannot be read, and if it cannot switch reasoning.
         """
         if tools and not self.reads_calls:
             raise ValueError(

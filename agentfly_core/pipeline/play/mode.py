@@ -43,11 +43,11 @@ class WrappedSession(SamplerSession):
         return await self.inner.sample(request)
 
     def open(self) -> None:
-        """Open it for a further branch."""
+        """Open the session for a further branch."""
         self.inner.open()
 
     def close(self) -> None:
-        """Close it for one branch."""
+        """Close the session for one branch."""
         self.inner.close()
 
     def waits_for_all(self, speaker: str) -> bool:

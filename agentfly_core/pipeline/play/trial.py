@@ -46,7 +46,7 @@ def evenly(items: Sequence[T], most: int) -> list[T]:
 
 
 async def idle(conversation: Conversation) -> str:
-    """Say nothing."""
+    """Reply with an empty text."""
     return ""
 
 

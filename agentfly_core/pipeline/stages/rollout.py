@@ -16,8 +16,8 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """Episodes of one round of a step, drawn for its first shard: `RoundEpisodes(run, data,
-    first_round(settings, 7, False)).specs`.
+    """Episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
+    False)).specs`. They are drawn once, when the first shard needs them.
     """
 
     run: Run

@@ -23,7 +23,7 @@ from agentfly_core.store.store import Store
 def demonstrate(
     experiment: Experiment, player: JobPlayer, model: Artifact, data: Artifact
 ) -> Artifact:
-    """Play and publish demonstrations, after the rewards have scored some."""
+    """Play and publish demonstrations. A few are scored first, to find faults of rewards."""
     target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
     job = DemonstrationJob(target, Pointer(data.uri, data.digest))
     return find(experiment.store, target) or player.do(job)

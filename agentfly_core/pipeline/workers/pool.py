@@ -32,7 +32,7 @@ class WorkerLost(RuntimeError):
 
 
 class OwnSamplers:
-    """Samplers in the workers' processes, which load policies and rest on their own."""
+    """Samplers in the workers' processes. Each worker loads policies and frees memory itself."""
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:

@@ -58,8 +58,8 @@ class Samplers:
 
     @contextmanager
     def server(self, model: Pointer, owner: str, logs: Path) -> Iterator[str]:
-        """Start the site's server for `model` and policies trained from it; yields its address,
-        which is empty if they need none.
+        """Start the site's server for `model` and policies trained from it; yields its address, or
+        "" for policies without a server.
         """
         settings, site = self.experiment.settings, self.experiment.divided_site
         if self.endpoint or site.sampler == "transformers":

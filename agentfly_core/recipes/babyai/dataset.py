@@ -62,8 +62,8 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
                 break
         else:
             raise ValueError(
-                f"{name}: none of {_MOST_SEEDS} missions, such as {goal!r}, names only "
-                f"{', '.join(mine)} and can be carried out. Name other levels."
+                f"{name}: {_MOST_SEEDS} missions were drawn, such as {goal!r}. None of them can be "
+                f"solved and names only {', '.join(mine)}. Name other levels."
             )
         taken.add(seed)
         kind = name.removeprefix("BabyAI-").removesuffix("-v0")

@@ -25,7 +25,8 @@ class BabyAI(Environment):
 
         {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"}
 
-    `over` is True after the mission, with `solved`, or after the level's most steps. Needs the
+    `over` is True once the mission is solved (then `solved` is True, too) or the level's limit of
+    steps is reached. Needs the
     package minigrid (the extra `babyai`).
     """
 

@@ -142,7 +142,7 @@ class SeedGroup:
         return " ".join(named) or ", ".join(policy.name for policy in self.policies)
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON, with shares instead of percent."""
+        """The comparison as JSON, with shares instead of percent."""
         return {
             "settings": dict(self.differs),
             "policies": [policy.name for policy in self.policies],
@@ -193,7 +193,7 @@ class RunComparison:
         )
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON."""
+        """The comparison as JSON."""
         return {
             "sentence": self.sentence,
             "problems": self.problems,

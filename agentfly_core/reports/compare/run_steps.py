@@ -57,7 +57,7 @@ class Curve:
     reached: Mapping[str, tuple[float, ...]]
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON."""
+        """The row as JSON."""
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
@@ -143,7 +143,7 @@ class Step:
     held_out: Mapping[str, Rate]
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON without missing figures."""
+        """The row as JSON, without missing figures."""
         held_out: dict[str, JSON] = {name: rate.to_json() for name, rate in self.held_out.items()}
         fields: dict[str, JSON] = {"step": self.step, **self.figures}
         return {**fields, "parts": dict(self.parts), "held_out": held_out}

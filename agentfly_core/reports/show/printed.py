@@ -77,7 +77,7 @@ def legend() -> Text:
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """Leases of the step's worst shard, a row for each environment kind; nothing without any."""
+    """A table of the largest lease counts of a shard by environment kind, if there are any."""
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     rows = [
         [kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES)]

@@ -92,7 +92,7 @@ class Monitor:
 
     @property
     def waits(self) -> bool:
-        """Whether it reported the end of its code and still runs."""
+        """Whether the process reported the end of its code and still runs."""
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:

@@ -155,5 +155,5 @@ def test_a_group_is_lent_alone_and_to_rewards_only() -> None:
     def look(group: Group) -> str:
         return ""
 
-    with pytest.raises(ValueError, match="Group, which is"):
+    with pytest.raises(ValueError, match="Group, which only"):
         _ = tool(look).signature

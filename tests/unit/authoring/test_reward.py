@@ -170,7 +170,7 @@ def test_a_reward_that_asks_for_anything_else_is_refused() -> None:
     def graded(trajectory: Trajectory, answer: str) -> float:
         return 1.0
 
-    with pytest.raises(ValueError, match=r"asks for answer; .* trajectory\.problem\.facts"):
+    with pytest.raises(ValueError, match=r"parameters answer, .* trajectory\.problem\.facts"):
         _ = graded.needs
 
 

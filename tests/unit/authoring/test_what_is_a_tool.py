@@ -113,7 +113,7 @@ def nosy(trajectory: Trajectory) -> str:
         (starred, r"starred takes \*x"),
         (odd, "'threading' is not defined"),
         (opaque, "type without a JSON schema"),
-        (nosy, "lent to rewards only"),
+        (nosy, "only rewards get"),
         (Adder.method.function, "'self' of method has no annotation"),
         (as_trl, "A reward takes `trajectory: Trajectory` and `problem: Problem`"),
     ],

@@ -141,8 +141,8 @@ def test_the_same_question_after_other_messages_is_another_problem(tmp_path: Pat
         ([USER, SAID, SAID], "message 3 has the role 'assistant' after another"),
         ([USER, CALLS, USER], "message 3: it comes before the answers to the calls of add, say"),
         ([USER, ANSWERS[0]], "message 2: it answers the call 'b', expected one of the calls"),
-        (json.dumps([USER])[:-1], "it is no JSON, as json.dumps writes it"),
-        ("[{'role': 'user'}]", "it is no JSON, as json.dumps writes it"),
+        (json.dumps([USER])[:-1], "it is a text, but not JSON"),
+        ("[{'role': 'user'}]", "it is a text, but not JSON"),
     ],
 )
 @pytest.mark.parametrize("field", ["messages", "prompt"])

@@ -167,7 +167,7 @@ def test_a_port_in_use_is_named(project: Path, capsys: pytest.CaptureFixture[str
 def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> None:
     with (
         listener({**mark("prefect", project / "other" / ".agentfly"), GUARD: "someone:secret"}),
-        pytest.raises(SystemExit, match="No Prefect server"),
+        pytest.raises(SystemExit, match="Prefect server is not running"),
     ):
         deploy.main()
 
