@@ -92,7 +92,7 @@ class Reward(calling.AuthorPart):
     ) -> list[Grade]:
         """Scores of one stored trajectory, or of a group if the reward compares episodes.
 
-        `episode` has all trajectories of the one's episode, by default itself.
+        `episode` has all trajectories of an episode for a reward of its Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -258,7 +258,7 @@ def reward(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a reward in another process is asked: to score a group, or a member of a team."""
+    """A question to a reward in another process: score a group, or a member of a team."""
 
     group: Group
     team: Team

@@ -27,6 +27,7 @@ from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.episode_state import EpisodeState, current_branch
+from agentfly_core.rollout.mailbox import Mailbox
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import (
     CallableTool,
@@ -71,7 +72,7 @@ class Episode(Speaker):
         stage = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
         super().__init__(stage, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
-        self.timed, self._opened = self._stage.timed, 0
+        self.timed = self._stage.timed
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
         """Lend an environment to tools and rewards; the opening gets the text of its `reset`."""
@@ -173,7 +174,7 @@ class Episode(Speaker):
 
     @asynccontextmanager
     async def branch(self) -> AsyncIterator[None]:
-        """Let the block's replies run beside other such blocks, which begin and end at any time.
+        """Run the block's replies concurrently with other blocks that begin at any time.
 
             async def answer(messages: Sequence[Message]) -> Reply:  # called by several tasks
                 async with episode.branch():
@@ -195,6 +196,10 @@ class Episode(Speaker):
             trunk.join([branch])
             with suppress(EpisodeOver):
                 await self._stage.do(self._close(trunk))
+
+    def mailbox(self) -> Mailbox[Any]:
+        """A new mailbox for messages between parts of `gather`; see Mailbox."""
+        return Mailbox(self._stage)
 
     async def snapshot(self) -> Snapshot:
         """The states of all environments of the episode.
@@ -226,8 +231,6 @@ class Episode(Speaker):
     async def leave(self) -> None:
         """Cancel the agent's pending work and refuse further requests."""
         await self._stage.end()
-        for _ in range(self._opened):
-            self._stage.session.close()
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
         return messages == self.opening
@@ -247,15 +250,13 @@ class Episode(Speaker):
         """Open branches of `trunk`; the first one has its place at the sampler."""
         for _ in range(count):
             if trunk.parts:
-                self._stage.session.open()
-                self._opened += 1
+                self._stage.open()
             trunk.parts += 1
 
     async def _close(self, trunk: EpisodeBranch) -> None:
         trunk.parts -= 1
         if trunk.parts:
-            self._stage.session.close()
-            self._opened -= 1
+            self._stage.close()
 
     def _name(self, role: str, instance: int) -> str:
         if not role or "/" in role or instance < 1:

@@ -37,6 +37,8 @@ class EpisodeState:
     """The last error of an agent's request, which is no error in the agent's code."""
     over: bool = False
     """Whether the agent has ended; later requests of its tasks are refused."""
+    _opened: int = 0
+    """Branches that are open at the sampler, beyond the episode's own."""
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
@@ -70,6 +72,22 @@ class EpisodeState:
         for request in self._requests:
             request.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)
+        for _ in range(self._opened):
+            self.session.close()
+        for _ in range(-self._opened):
+            self.session.open()
+
+    def open(self) -> None:
+        """Count one more open branch at the sampler."""
+        if not self.over:
+            self.session.open()
+            self._opened += 1
+
+    def close(self) -> None:
+        """Count one open branch less."""
+        if not self.over:
+            self.session.close()
+            self._opened -= 1
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:

@@ -38,7 +38,7 @@ class Sampling(TypedDict, total=False):
     `stop` is a part of agent.stop; the message ends before these strings. Replies at `temperature`
     0 are greedy and not trained. `max_tokens` limits the length. `thinking` switches reasoning on
     or off where the template `model` can. `tools` are the schemas in the prompt, by default of the
-    speaker's tools; other schemas are another conversation, whose calls the agent answers itself.
+    speaker's tools. Other schemas open another conversation, and the agent answers its calls.
     """
 
     stop: Sequence[str] | None
@@ -293,8 +293,8 @@ class Speaker:
     ) -> tuple[bool, int]:
         """Whether a reply is alone, and its seed, which does not depend on arrival.
 
-        The first reply to the opening is alone, and what continues it: their seeds follow from
-        their numbers. All others follow from speaker, prompt and the number of earlier replies to
+        The first reply to the opening and its continuations are alone: their seeds follow from
+        their numbers. Other seeds follow from speaker, prompt and the number of earlier replies to
         this prompt.
         """
         seed, repeats = self._stage.spec.seed, branch.samples_before(self.name, prompt)

@@ -33,6 +33,8 @@ class Parts:
     _tasks: dict[EpisodeBranch, asyncio.Task[Any]] = field(default_factory=dict)
     _asking: Counter[EpisodeBranch] = field(default_factory=Counter)
     _held: Counter[EpisodeBranch] = field(default_factory=Counter)
+    _parents: list[EpisodeBranch] = field(default_factory=list)
+    _waiting: dict[EpisodeBranch, asyncio.Future[None]] = field(default_factory=dict)
     _changes: int = 0
 
     @contextmanager
@@ -51,6 +53,7 @@ class Parts:
         """Watch these parts, instead of their parent, for the time of the block."""
         own = self._tasks.pop(parent, None)
         self._tasks.update(tasks)
+        self._parents.append(parent)
         watch = asyncio.create_task(self._watch([*tasks.values()])) if own is None else None
         try:
             yield
@@ -59,6 +62,7 @@ class Parts:
                 watch.cancel()
             for branch in tasks:
                 self.ended(branch)
+            self._parents.remove(parent)
             if own:
                 self._tasks[parent] = own
 
@@ -66,6 +70,44 @@ class Parts:
         """Stop counting a part."""
         self._tasks.pop(branch, None)
         self._changes += 1
+        asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
+
+    @contextmanager
+    def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
+        """Count a part that waits for a message for the time of the block.
+
+        If all parts wait, `arrived` raises ServiceFailure in each of them.
+        """
+        self._waiting[branch] = arrived
+        asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
+        try:
+            yield
+        finally:
+            self.woken(branch)
+
+    def woken(self, branch: EpisodeBranch) -> None:
+        """Count a part as running again."""
+        self._waiting.pop(branch, None)
+        self._changes += 1
+
+    def _fail_if_all_wait(self) -> None:
+        present = {*self._tasks, *self._parents}
+        # a parent without parts has ended its `gather`, and continues
+        continues = any(
+            not any(one.number[:-1] == parent.number for one in present if one.number)
+            for parent in self._parents
+        )
+        if not self._waiting or continues or self._tasks.keys() - self._waiting.keys():
+            return
+        chains = {branch: _chain(task) for branch, task in self._tasks.items()}
+        names = _listed(chains, [*chains]) or "the agent"
+        self.failure = ServiceFailure(
+            f"Each part of the episode waits for a message: {names}. Nobody is left to send one; "
+            "send a message that ends the other part, too."
+        )
+        for arrived in self._waiting.values():
+            if not arrived.done():
+                arrived.set_exception(self.failure)
 
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         """Cancel the tasks when no part can continue, after LOOKS looks without a change.
@@ -85,15 +127,17 @@ class Parts:
     def _standstill(self) -> str:
         """Why no part can continue; empty where one can."""
         chains = {branch: _chain(task) for branch, task in self._tasks.items()}
-        idle = [branch for branch in chains if not self._asking[branch]]
+        # without a message a part does not hold up replies of the others
+        mail = [branch for branch in chains if branch in self._waiting]
+        idle = [branch for branch in chains if not self._asking[branch] and branch not in mail]
         held = [branch for branch in chains if self._asking[branch]]
         waits = all(_waits_for_a_part(chains[branch]) for branch in idle)
         if not idle or not waits or any(self._held[b] < self._asking[b] for b in held):
             return ""
         return (
             f"Parts of episode.gather wait for each other: {_listed(chains, idle)} for an Event, a "
-            f"Queue or a Lock of asyncio{_replies(chains, held)}. Return values from the parts and "
-            "continue after gather, or wait in a tool."
+            f"Queue or a Lock of asyncio{_replies(chains, held)}{_messages(chains, mail)}. Return "
+            "values from the parts and continue after gather, or send them by episode.mailbox()."
         )
 
     def _count(self, branch: EpisodeBranch, held: bool, change: int) -> None:
@@ -106,6 +150,10 @@ def _replies(chains: Mapping[EpisodeBranch, Chain], held: Sequence[EpisodeBranch
     if not held:
         return ""
     return f", {_listed(chains, held)} for a reply, which begins when every part asks for one"
+
+
+def _messages(chains: Mapping[EpisodeBranch, Chain], mail: Sequence[EpisodeBranch]) -> str:
+    return f", {_listed(chains, mail)} for a message" if mail else ""
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:

@@ -166,7 +166,7 @@ class EpisodeBranch:
     `Episode.gather` makes branches numbered by place: (1, 0) is the first branch of the second one.
     `last` has the last reply of each context, `samples` the number of replies by speaker and
     prompt, `unread` unread observations by speaker, `answers` answers with their speakers. `parts`
-    is the number of its open branches.
+    is the number of its open branches, `least_call` the time of the newest message that it read.
     """
 
     number: tuple[int, ...] = ()
@@ -177,6 +177,7 @@ class EpisodeBranch:
     unread: list[tuple[str, Observation]] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
     parts: int = 0
+    least_call: int = 0
     _busy: bool = False
 
     def __post_init__(self) -> None:
@@ -185,7 +186,7 @@ class EpisodeBranch:
     @property
     def call(self) -> int:
         """The time of the next reply."""
-        return max((reply.call for reply in self.replies), default=-1) + 1
+        return max((self.least_call, *(reply.call + 1 for reply in self.replies)))
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -121,6 +121,20 @@ async def test_requests_of_a_server_are_answered_at_the_same_time():
     assert (played.answer, [turn.call for turn in played.turns]) == ("ad\ncon", [0, 0])
 
 
+async def test_a_critic_judges_a_draft_while_the_solver_explains_it():
+    replies = {"solver": iter(["99", "41+58"]), "critic": iter(["Yes."])}
+
+    async def policy(conversation):
+        return next(replies[conversation.speaker])
+
+    trajectories, *_ = await play_all(episode_specs(ADD), spec("relay"), scripted(policy))
+    assert {one.agent: as_letters(one) for one in trajectories if one.turns} == {
+        "critic": "^uRight? 99$^aYes.$",
+        "solver": "^u41+58?$^a99$^uExplain it.$^a41+58$",
+    }
+    assert [one.answer for one in trajectories if one.answered] == ["Yes."]
+
+
 async def test_the_critic_reads_answers_and_the_solver_criticism():
     replies = {"solver": iter(["98", "99"]), "critic": iter(["One more."])}
 

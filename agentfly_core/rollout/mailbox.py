@@ -1,0 +1,73 @@
+"""Messages between parts of `Episode.gather`."""
+
+import asyncio
+from collections import deque
+from typing import Generic, TypeVar
+
+from agentfly_core.rollout.episode_state import EpisodeState
+from agentfly_core.rollout.timeline import EpisodeBranch
+
+M = TypeVar("M")
+
+
+class Mailbox(Generic[M]):
+    """Messages to one part of `gather`, made by `Episode.mailbox`.
+
+        inbox = episode.mailbox()
+
+        async def speak() -> None:
+            inbox.put((await speaker.reply(*episode.opening)).content)
+
+        async def listen() -> None:
+            await listener.reply(Message("user", await inbox.get()))
+
+        await episode.gather(speak(), listen())
+
+    Messages of one sender keep its order. Give each sender a mailbox of its own, because messages
+    of several senders come in the order of time.
+    """
+
+    def __init__(self, stage: EpisodeState) -> None:
+        self._stage = stage
+        self._messages = deque[tuple[M, int]]()
+        self._reader: tuple[EpisodeBranch, asyncio.Future[None]] | None = None
+
+    def put(self, message: M) -> None:
+        """Add a message; the part that waits for it can continue."""
+        self._messages.append((message, self._stage.branch.call))
+        if self._reader is not None:
+            branch, arrived = self._reader
+            self._reader = None
+            # opened by the sender: otherwise its next reply could begin without the reader's one
+            self._stage.open()
+            self._stage.parts.woken(branch)
+            arrived.set_result(None)
+
+    async def get(self) -> M:
+        """Remove the next message, or wait for it.
+
+        Raises ServiceFailure at once if all parts of the episode wait for messages, and ValueError
+        if another part already waits here.
+        """
+        branch = self._stage.branch
+        if self._reader is not None:
+            raise ValueError("Two parts wait for one mailbox: make a mailbox for each of them.")
+        if not self._messages:
+            with branch.alone():
+                await self._arrival(branch)
+        message, time = self._messages.popleft()
+        branch.least_call = max(branch.least_call, time)
+        return message
+
+    async def _arrival(self, branch: EpisodeBranch) -> None:
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reader = branch, arrived
+        self._stage.close()
+        try:
+            with self._stage.parts.waiting(branch, arrived):
+                await arrived
+        except BaseException:
+            if arrived.cancelled() or arrived.exception():
+                self._reader = None
+                self._stage.open()
+            raise
