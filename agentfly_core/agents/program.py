@@ -9,7 +9,7 @@ from functools import partial
 from agentfly_core.authoring.author_call import in_thread
 from agentfly_core.gateway.process import ProgramEnd, started
 from agentfly_core.gateway.server import served
-from agentfly_core.gateway.session import Session, SpeakerPattern
+from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver, StartAgain
@@ -24,7 +24,7 @@ class ProgramError(RuntimeError):
     """A program failed: `ProgramError("The program ended with exit code 1: KeyError: 'a'")`."""
 
 
-class Program:
+class ProgramAgent:
     """Plays an episode with a program, such as `command: [python, my_agent.py]`.
 
     It reads one line of JSON with `id`, `prompt` and the named `facts`, finds the policy at
@@ -43,12 +43,13 @@ class Program:
         environment: tuple[str, ...] = (),
     ) -> None:
         if not command:
-            raise ValueError("Program(command=[]): expected a program and its arguments.")
+            raise ValueError("program(command=[]): expected a program and its arguments.")
         self.command, self.speakers, self.facts = command, speakers, facts
         self.files, self.environment = files, environment
+        self.__name__ = "program"
 
     async def __call__(self, episode: Episode) -> Ending:
-        session = Session(episode, self.speakers)
+        session = GatewaySession(episode, self.speakers)
         async with served(session) as url:
             env = {name: os.environ[name] for name in self.environment if name in os.environ}
             env |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}
@@ -68,11 +69,14 @@ class FunctionProgram:
         self.function, self.__name__ = function, function.__name__
 
     async def __call__(self, episode: Episode) -> Ending:
-        session = Session(episode, {})
+        session = GatewaySession(episode, {})
         async with served(session) as url:
             run, name = partial(self.function, episode.problem, url), f"The agent {self.__name__}"
             work = in_thread(run, math.inf, name)
-            answer = await session.result(work, _seconds(episode))
+            try:
+                answer = await session.result(work, _seconds(episode))
+            except Exception as error:  # of the author's function
+                raise _at_limit(session, error) from error
         session.answer(answer)
         return Ending.NO_TOOL_CALLS
 
@@ -82,13 +86,17 @@ def _seconds(episode: Episode) -> float:
     return SHARE * episode.rules.deadline
 
 
-def _ending(session: Session, end: ProgramEnd) -> Ending:
+def _at_limit(session: GatewaySession, error: Exception) -> Exception:
+    """The error of a program, or EpisodeOver after it was refused a reply at a limit."""
+    broken = session.broken.done()
+    return EpisodeOver(session.limit) if session.limit and not broken else error
+
+
+def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
     if end.code < 0:
         raise StartAgain(f"The program {end.how}.")
-    if end.code and session.limit:
-        raise EpisodeOver(session.limit)
     if end.code:
-        raise ProgramError(f"The program {end.how}.")
+        raise _at_limit(session, ProgramError(f"The program {end.how}."))
     if end.answer is not None:
         session.answer(end.answer)
     return Ending.NO_TOOL_CALLS

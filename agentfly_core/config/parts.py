@@ -39,7 +39,7 @@ TEMPLATES = {
     "model": "agentfly_core.inference.templates.model:ModelTemplate",
 }
 """Import paths of short names of templates."""
-PROGRAM = "agentfly_core.agents.program:Program"
+PROGRAM = "agentfly_core.agents.program:ProgramAgent"
 """Import path of the agent `program`."""
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from agentfly_core.gateway.chat import RequestRefused, completion, events, models
-from agentfly_core.gateway.session import MOST_BYTES, HttpCall, Session
+from agentfly_core.gateway.session import MOST_BYTES, GatewaySession, HttpCall
 from agentfly_core.system.formats.json_value import JSON
 
 HOST = "127.0.0.1"
@@ -25,7 +25,7 @@ class GatewayServer:
     """Serves sessions by their tokens, from the first session to the end of the last."""
 
     def __init__(self) -> None:
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, GatewaySession] = {}
         app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
         app.add_routes(
             [
@@ -48,7 +48,7 @@ class GatewayServer:
         await web.TCPSite(self._runner, HOST, 0).start()
         return f"http://{HOST}:{self._runner.addresses[0][1]}"
 
-    def _session(self, request: web.Request) -> Session:
+    def _session(self, request: web.Request) -> GatewaySession:
         if (session := self.sessions.get(request.match_info["token"])) is None:
             raise RequestRefused("No running episode has this URL; it may have ended.", 404)
         return session
@@ -87,7 +87,7 @@ _servers: WeakKeyDictionary[asyncio.AbstractEventLoop, GatewayServer] = WeakKeyD
 
 
 @asynccontextmanager
-async def served(session: Session) -> AsyncIterator[str]:
+async def served(session: GatewaySession) -> AsyncIterator[str]:
     """Serve a session for the block's duration; yields the base URL of its client."""
     loop = asyncio.get_running_loop()
     if (server := _servers.get(loop)) is None:

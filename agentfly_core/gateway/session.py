@@ -103,7 +103,7 @@ class Exchange:
         )
 
 
-class Session:
+class GatewaySession:
     """The requests of one episode. A request that fits no pattern is the main speaker's.
 
     `broken` completes with an error that ends the episode. `limit` is the last limit that refused a

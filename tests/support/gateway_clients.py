@@ -7,7 +7,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
 from agentfly_core.gateway.server import served
-from agentfly_core.gateway.session import Session, SpeakerPattern
+from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.rollout.episode import Agent, Episode
 
@@ -18,7 +18,7 @@ def by_client(plays: Plays, speakers: Mapping[str, SpeakerPattern] = {}) -> Agen
     """The agent that plays an episode with a client of the gateway."""
 
     async def client_agent(episode: Episode) -> Ending:
-        session = Session(episode, speakers)
+        session = GatewaySession(episode, speakers)
         async with (
             served(session) as url,
             AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client,

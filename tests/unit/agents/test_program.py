@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from agentfly_core.agents.program import FunctionProgram, Program
+from agentfly_core.agents.program import FunctionProgram, ProgramAgent
 from agentfly_core.gateway.process import MOST_OUTPUT, ProgramEnd
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying, scripted
@@ -37,7 +37,7 @@ async def played(
     """The episode of a program of these lines, which may call `ask`."""
     program = folder / "program.py"
     program.write_text(dedent(ASK) + dedent(lines))
-    agent = Program((sys.executable, str(program)), **(settings or {}))
+    agent = ProgramAgent((sys.executable, str(program)), **(settings or {}))
     spec = rollout_spec(agent=agent, **rules)
     sampler = scripted(saying(*(replies or ("99", "98"))))
     (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, sampler)
@@ -135,7 +135,7 @@ async def test_a_program_that_recovers_at_a_limit_gives_its_answer(tmp_path):
 
 
 async def test_a_missing_program_fails_its_episode():
-    spec = rollout_spec(agent=Program(("no-such-program",)))
+    spec = rollout_spec(agent=ProgramAgent(("no-such-program",)))
     (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
     assert trajectory.ending is Ending.FAILED
     assert "no-such-program" in (trajectory.error or "")

@@ -1,0 +1,1 @@
+"""A program that knows only OpenAI's client, trained as it is."""
