@@ -27,7 +27,7 @@ from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.episode_state import EpisodeState, current_branch
-from agentfly_core.rollout.mailbox import Mailbox
+from agentfly_core.rollout.mailbox import EpisodeMailbox
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import (
     CallableTool,
@@ -197,9 +197,9 @@ class Episode(Speaker):
             with suppress(EpisodeOver):
                 await self._stage.do(self._close(trunk))
 
-    def mailbox(self) -> Mailbox[Any]:
-        """A new mailbox for messages between parts of `gather`; see Mailbox."""
-        return Mailbox(self._stage)
+    def mailbox(self) -> EpisodeMailbox[Any]:
+        """A new mailbox for messages between parts of `gather`; see EpisodeMailbox."""
+        return EpisodeMailbox(self._stage)
 
     async def snapshot(self) -> Snapshot:
         """The states of all environments of the episode.

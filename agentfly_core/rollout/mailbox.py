@@ -10,7 +10,7 @@ from agentfly_core.rollout.timeline import EpisodeBranch
 M = TypeVar("M")
 
 
-class Mailbox(Generic[M]):
+class EpisodeMailbox(Generic[M]):
     """Messages to one part of `gather`, made by `Episode.mailbox`.
 
         inbox = episode.mailbox()

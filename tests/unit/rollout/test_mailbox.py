@@ -241,4 +241,6 @@ async def test_a_message_and_an_event_that_never_come_are_named(
 
     (stuck,) = await played(agent, sampler=scripted(silent))
     assert stuck.ending is Ending.FAILED
-    assert "Mailbox.get (mailbox.py:" in (stuck.error or "") and "Event.wait" in (stuck.error or "")
+    assert "EpisodeMailbox.get (mailbox.py:" in (stuck.error or "") and "Event.wait" in (
+        stuck.error or ""
+    )
