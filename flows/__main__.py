@@ -58,7 +58,7 @@ def explain(error: CycloptsError, words: Sequence[str]) -> str:
 
 
 def command_line() -> NoReturn:
-    """Be the program `agentfly`."""
+    """Run the command line `agentfly`, and exit with its status."""
     status = main()
     if "prefect" in sys.modules:
         from flows.local.prefect_server import leave

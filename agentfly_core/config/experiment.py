@@ -81,8 +81,8 @@ class Rollout(Section):
 class Update(Section):
     """AdamW steps of one update, `epochs` x `mini_batches`, and retention on disk.
 
-    The newest `keep_learner` of the learner states of each `learner_every` steps stay, and the
-    weights of the newest `keep_policies` policies (0: of all). `share_prefixes` computes a common
+    A learner state is stored every `learner_every` steps. The newest `keep_learner` of them are
+    kept, and the weights of the newest `keep_policies` policies (0: of all). `share_prefixes` computes a common
     prefix, such as a prompt, once; results differ by rounding only.
     """
 

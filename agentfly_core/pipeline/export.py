@@ -30,7 +30,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     an existing folder.
     """
     if folder.exists():
-        raise ValueError(f"{folder} is there already: name a folder that is not, or remove it.")
+        raise ValueError(f"{folder} exists; name a new folder, or remove it.")
     where = run_policy(reference)
     named = of_run(store, where, "policy")
     settings = recorded_settings(known_run(store, named.run))

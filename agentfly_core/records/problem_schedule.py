@@ -86,7 +86,7 @@ class ProblemSchedule:
         return replace(last, shards=shards, tasks=tasks)
 
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
-        """Count the problems that a step still lacks by task, after those `used` for training."""
+        """Count by task the problems of a step that are still missing beside the `used` ones."""
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:

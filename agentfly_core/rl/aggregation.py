@@ -32,7 +32,7 @@ class SeqMeanTokenMean(Section):
 
 
 class SeqMeanTokenSum(Section):
-    """The mean over trajectories of their tokens' sum: each one action (RLOO, arXiv 2402.14740)."""
+    """The mean over trajectories of the sum over their tokens (RLOO, arXiv 2402.14740)."""
 
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 

@@ -25,7 +25,7 @@ class Advantages:
 
     @classmethod
     def of(cls, advantages: Tensor) -> Self:
-        """Without a critic."""
+        """Advantages of an algorithm without a critic."""
         return cls(advantages, torch.zeros_like(advantages))
 
 

@@ -109,7 +109,7 @@ class Listed:
         return (str(value) if key in FIELDS else value) in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
-        """Its tags, or its one experiment, state, name or value of a setting; empty without any."""
+        """The values by which `--filter` selects the run: all its tags, or one value of another key."""
         facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
         single = {**self.settings, **facts}
         return self.tags if key == "tag" else [single[key]] if key in single else []

@@ -205,7 +205,7 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 
 
 def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
-    """The content of summary.json; `evaluations` are before and after, or none without rewards.
+    """The content of summary.json. `evaluations` are those before and after; empty without rewards.
 
     Stages and evaluations that ended before this run began are not counted in its seconds.
     """

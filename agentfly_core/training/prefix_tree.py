@@ -69,7 +69,7 @@ class PrefixTrees:
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """The inputs of a causal language model with masks of all its kinds of attention."""
+        """The inputs of a causal language model, with a mask for each kind of attention it has."""
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or ())
         masks: Any = _additive(self.attends if kinds or not window else self.within(window), dtype)

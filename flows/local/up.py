@@ -220,8 +220,9 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     with only_one(places.state):  # until the process that serves has it
         if places.api:
             raise ValueError(
-                f"Prefect is elsewhere: {places.prefect}. End or unset it, or deploy there: "
-                "python -m flows.deploy; agentfly prefect worker start --pool agentfly"
+                f"Prefect is elsewhere: {places.prefect}. Unset PREFECT_API_URL or the profile, or "
+                "use that server: `python -m flows.deploy`, then `agentfly prefect worker start "
+                "--pool agentfly`."
             )
         for port in ports:
             if free_port(port) != port:

@@ -124,8 +124,8 @@ class PreparedPlay:
     def play(self, logs: Path, mode: Mode) -> Played:
         """Play, publish and score the episodes under the experiment's next free name.
 
-        Nothing is left unless a shard was stored. Raises SamplerLost with the sampler, NoReply with
-        a scripted policy, and EpisodeBroken for what other code of an author raised.
+        The name is free again if no shard was stored. Raises SamplerLost, NoReply for an error of a
+        scripted policy, and EpisodeBroken for errors of other code of an author.
         """
         here, store = self.experiment, self.experiment.store
         with self._services(logs) as ready:

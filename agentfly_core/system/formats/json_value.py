@@ -27,7 +27,7 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 
 
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
-    """Raise ValueError for a value of more levels, which an endless one has too."""
+    """Raise ValueError for a value of more than `most` levels, also one that contains itself."""
     if isinstance(value, dict | list):
         if around == most:
             raise ValueError(f"it is more than {most} levels deep")
