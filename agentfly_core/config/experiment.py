@@ -82,8 +82,8 @@ class Update(Section):
     """AdamW steps of one update, `epochs` x `mini_batches`, and retention on disk.
 
     A learner state is stored every `learner_every` steps. The newest `keep_learner` of them are
-    kept, and the weights of the newest `keep_policies` policies (0: of all). `share_prefixes` computes a common
-    prefix, such as a prompt, once; results differ by rounding only.
+    kept, and the weights of the newest `keep_policies` policies (0: of all). `share_prefixes`
+    computes a common prefix, such as a prompt, once; results differ by rounding only.
     """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6

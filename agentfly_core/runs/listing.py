@@ -109,7 +109,7 @@ class Listed:
         return (str(value) if key in FIELDS else value) in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
-        """The values by which `--filter` selects the run: all its tags, or one value of another key."""
+        """The values that `--filter` compares: all tags of the run, or its one value of a key."""
         facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
         single = {**self.settings, **facts}
         return self.tags if key == "tag" else [single[key]] if key in single else []
