@@ -45,6 +45,7 @@ SIGNS: dict[str, Sign | None] = {
     "unscored": Sign(metric="rollout/unscored", above=0.02),
     "zero_spread": Sign(metric="rollout/zero_spread_groups", above=0.95, steps=3),
     "bad_calls": Sign(metric="rollout/bad_call_share", above=0.5, steps=3),
+    "history_rewrites": Sign(metric="rollout/history_rewrites", above=0.05),
     "mismatch": Sign(metric="mismatch/k3", above=0.05),
     "entropy": Sign(metric="train/entropy", below=0.001, steps=3),
     "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),

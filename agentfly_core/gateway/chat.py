@@ -9,7 +9,7 @@ from typing import Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.gateway.fields import FIELDS, Treatment
-from agentfly_core.records.messages import arguments_of
+from agentfly_core.records.messages import arguments_of, client_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.rollout import timeline
 from agentfly_core.rollout.speaker import Sampling
@@ -18,7 +18,6 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, shown, warn_once
 
 MOST_CHOICES = 128
-MessageKey = tuple[str, tuple[tuple[str, str], ...]]
 _log = logging.getLogger(__name__)
 
 
@@ -165,19 +164,6 @@ def _call(written: Mapping[str, Any]) -> ToolCall | BadCall:
         return BadCall(json.dumps({"name": name, "arguments": arguments}), str(error))
 
 
-def content_of(message: Message) -> str:
-    """The text that a client gets: unreadable calls follow the text as they were written."""
-    unread = (call.text for call in message.calls if isinstance(call, BadCall))
-    return "\n".join(filter(None, [message.content, *unread]))
-
-
-def key_of(message: Message) -> MessageKey:
-    """A reply as clients repeat it: text without outer whitespace, and readable calls."""
-    calls = (call for call in message.calls if isinstance(call, ToolCall))
-    written = ((call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls)
-    return content_of(message).strip(), tuple(written)
-
-
 def completion(request: CompletionRequest, replies: Sequence[Reply]) -> dict[str, JSON]:
     """The completion with these replies as its choices."""
     prompt = len(timeline.tokens_of(replies[0])) - len(replies[0].tokens)
@@ -204,7 +190,7 @@ def _choice(number: int, reply: Reply, request: CompletionRequest) -> dict[str, 
 
 
 def _reply(reply: Reply, calls: Sequence[ToolCall]) -> dict[str, JSON]:
-    content = content_of(reply.message)
+    content = client_text(reply.message)
     message: dict[str, JSON] = {"role": "assistant", "content": content or (None if calls else "")}
     if reply.message.reasoning:
         message["reasoning_content"] = reply.message.reasoning

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Self, TypeVar
 
@@ -16,13 +16,11 @@ from pydantic import model_validator
 from agentfly_core.config.section import Section
 from agentfly_core.gateway.chat import (
     CompletionRequest,
-    MessageKey,
     RequestRefused,
-    key_of,
     request_of,
 )
 from agentfly_core.inference.sampler import NoReply
-from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
+from agentfly_core.records.trajectory import Ending, Message
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.rules import EpisodeOver, PromptTooLong
 from agentfly_core.rollout.speaker import Speaker
@@ -118,7 +116,6 @@ class GatewaySession:
         self.episode, self._patterns = episode, speakers
         self._others = {role: episode.speaker(role) for role in speakers}
         self._exchanges: dict[str, list[Exchange]] = {}
-        self._unreadable: dict[MessageKey, Message] = {}
         self._begun = Counter[str]()
         # requests are the agent's work, whichever connection they come from
         self._context = contextvars.copy_context()
@@ -196,8 +193,6 @@ class GatewaySession:
         return self.episode if role is None else self._others[role]
 
     async def _replies(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:
-        messages = (self._as_sampled(item) for item in request.messages)
-        request = replace(request, messages=tuple(messages))
         self._require(speaker, request)
         with_own_branches = (self._reply(speaker, request) for _ in range(request.n))
         try:
@@ -215,15 +210,7 @@ class GatewaySession:
         async with self.episode.branch():
             reply = await speaker.turn(request.messages, **request.sampling)
         self.last, self.limit = (speaker, reply), reply.limit or self.limit
-        if any(isinstance(call, BadCall) for call in reply.message.calls):
-            self._unreadable[key_of(reply.message)] = reply.message
         return reply
-
-    def _as_sampled(self, item: Message | Observation) -> Message | Observation:
-        """An earlier reply with unreadable calls, which clients show as text, or the same item."""
-        if isinstance(item, Observation) or item.role != "assistant":
-            return item
-        return self._unreadable.get(key_of(item), item)
 
     def _require(self, speaker: Speaker, request: CompletionRequest) -> None:
         """Refuse a request beyond its speaker's limits. Requests in progress count as turns."""

@@ -24,6 +24,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Unscored,
 )
+from agentfly_core.runs.rewrites import history_rewrites
 from agentfly_core.system.formats.json_value import JSON
 
 ZERO_SPREAD = "rollout/zero_spread_groups"
@@ -152,6 +153,7 @@ class _Played:
             "avg_reasoning_tokens": sum(map(len, reasoned)) / episodes,
             "cut_replies": _share(turn.sampled[-1].finish == "length" for turn in sampled),
             "rewritten_replies": _share(turn.reply.rewritten for turn in sampled),
+            **history_rewrites(self.trajectories),
             "avg_tool_calls": len(calls) / episodes,
             "avg_bad_calls": bad_calls / episodes,
             "avg_lenient_calls": lenient / episodes,
