@@ -94,6 +94,7 @@ def _verifiers(row: Mapping[str, Any]) -> Trace:
         messages = [*before, _as_openai(node["message"])]
         if node["sampled"]:
             replies.append((messages, _call_of(tokens, node)))
+        # also of nodes that were not sampled, because later nodes continue them
         paths.append((messages, [*tokens, *node.get("token_ids", [])]))
     return Trace(replies, row["nodes"][0].get("tools"))
 

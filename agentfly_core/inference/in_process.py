@@ -108,6 +108,7 @@ class _Shard(SamplerSession):
         return True
 
     def _decode_when_all_wait(self) -> None:
+        # cancelled requests, such as those of an episode whose deadline has passed
         self._waiting = [item for item in self._waiting if not item[1].done()]
         # a timer would make the batch, and with it the bits of the result, depend on the machine's
         # load
@@ -173,6 +174,7 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
     going = rows
     cache = DynamicCache(config=model.config)
     while True:
+        # positions count tokens, not columns: the padding on the left must not shift a prompt
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
         # the cache is positional: transformers 5.24 has another name for it
         out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
@@ -186,6 +188,8 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         if len(stay) < len(going):
             going, mask = [going[i] for i in stay], mask[stay]
             chosen = torch.tensor(stay, device=model.device)
+            # finished rows leave the batch, so that the longest reply does not cost all rows its
+            # length
             cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor will do
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
@@ -201,6 +205,7 @@ def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float
     draws = torch.cat(
         [torch.rand(1, 1, generator=row.draw, dtype=torch.float64) for row in rows]
     ).to(logits.device)
+    # scaled to the sum, which rounding keeps from being exactly 1
     drawn = torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
     chosen = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
     return chosen.squeeze(1).tolist(), logprobs.gather(1, chosen).squeeze(1).tolist()

@@ -81,6 +81,7 @@ class DemonstrationPlayer:
             everything = episode_specs(
                 by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
             )
+            # by chain first, so that each problem is played before any is played twice
             specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
         return self.blame.mark(specs)
 

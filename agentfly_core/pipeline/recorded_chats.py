@@ -92,6 +92,7 @@ class Replayed(SamplerSession):
         """See SamplerSession."""
         if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
+        # ids after another prompt would have log-probabilities of another context
         if tuple(request.prompt) != call.prompt:
             raise OtherTokens
         whole = bool(call.sampled) and call.sampled[-1] in self.stops
@@ -187,6 +188,7 @@ class ChatPlayer:
         rules, first = self.spec.of(trajectory.problem), trajectory.turns[0]
         is_main = trajectory.agent == injection.name(self.spec.agent)
         tools = (rules.schemas,) if is_main else (rules.schemas, ())  # speakers may have none
+        # equal ids of the opening show that template and tokenizer are those of the record
         openings = [rules.template.open(first.read, schemas) for schemas in tools]
         same = all(rules.parse(t.sampled, rules.stop) == t.reply for t in trajectory.turns)
         same = (
@@ -217,6 +219,7 @@ class ChatPlayer:
         settings, played = speaker.settings({}), list[Reply]()
         for number, reply in enumerate(replies):
             earlier = [at for at in range(number) if reply.continues(replies[at])]
+            # the longest, since a prompt continues all earlier replies of its conversation
             last = max(earlier, key=lambda at: len(replies[at].messages), default=None)
             before, begin = (
                 (None, 0) if last is None else (played[last], len(replies[last].messages))

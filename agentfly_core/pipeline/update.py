@@ -129,9 +129,11 @@ def publish(
 
     def make(folder: Path) -> Mapping[str, float]:
         metrics = {**checkpointer.learner.update(job, watch)}
+        # before anything is saved: a diverged policy is not published
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
             for old in filter(None, (job.policy, job.learner)):
+                # the old files are not read again, and the new ones need the memory
                 files.uncache(Path(old))
             checkpointer.learner.save_policy(folder)
             if job.adapter:
@@ -186,6 +188,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     checkpointer.wait()
     start = run.settings.start_step
     done = range(step - 1, start, -1)
+    # the newest stored state first, so that the fewest updates are repeated
     whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, start) + 1, step):
         before = run.store.resolve(policy_of(run.store, run.name, earlier - 1))

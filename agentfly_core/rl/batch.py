@@ -97,6 +97,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         cut=torch.tensor([is_cut(trajectories[i]) for i, _ in rows], dtype=torch.bool),
         turn=turn,
         temperature=temperatures,
+        # the sampler's, for algorithms that need no pass of the learner before the update
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
         old_values=nothing,
@@ -118,6 +119,7 @@ def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
         trains = trajectory.trains(turn)
         spans: list[Given | Sampled] = [
             turn.given,
+            # an untrained reply is read like a prompt: it conditions later tokens and has no loss
             *(span if trains and span.trained else Given(span.tokens) for span in turn.sampled),
         ]
         contexts[turn.context] += [(number, turn.temperature, span) for span in spans]
@@ -193,6 +195,8 @@ def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[T
     for rank, share in enumerate(shares):
         left = order[rank::ranks]
         while len(left):
+            # the first row is the longest, so it decides the padded width; a row beyond the budget
+            # goes alone
             take = max(1, token_budget // int(lengths[left[0]]))
             share.append(left[:take])
             left = left[take:]

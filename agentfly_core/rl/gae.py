@@ -46,6 +46,7 @@ class TurnGAE(Section):
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):
+            # backwards, so that the first token of a turn ends up with the sum over the turn
             total = torch.where(last[:, t], 0.0, total) + rewards[:, t]
             earned[:, t] = total
         advantages = _backwards(earned, values, first, self.gamma, self.lam)
@@ -67,6 +68,7 @@ class BilevelGAE(Section):
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
         last = last_of_turns(turns)
+        # an advantage plus its value is an estimate of the return
         worth = _backwards(rewards, values, last, self.gamma_turn, self.lam_turn) + values
         earned = torch.where(last, worth, rewards)
         everywhere = torch.ones_like(last)
@@ -94,6 +96,7 @@ def _backwards(
         if apart is not None:
             value = value.masked_fill(apart[:, t], 0.0)
             advantage = advantage.masked_fill(apart[:, t], 0.0)
+        # the next place of `here` may be many columns later; value and advantage wait for it
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)

@@ -114,6 +114,7 @@ class RewardKL(NoKL):
         return {"train/kl_reference": float(estimates.mean()), "train/kl_weight": self.weight}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
+        # float64 like the rewards, whose equality decides whether a group has an advantage
         cost = self.weight * (self._estimates(batch).double() * batch.sampled)
         total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
         of_tokens = sequences(batch, len(outcomes.rewards)).gather(cost)

@@ -98,6 +98,7 @@ def outcomes(
         # float64, because advantages compare rewards for equality, and weighted sums round
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
+        # nan marks a reward that the trajectory's task does not have
         parts={name: torch.tensor(part, dtype=torch.float64) for name, part in parts.items()},
         weights=weights,
         groups=tuple(map(tuple, members.values())),

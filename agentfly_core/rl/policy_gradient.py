@@ -71,12 +71,14 @@ class PolicyGradient(ABC):
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         if not self.skip_cut:
             return estimate
+        # after the advantages: a cut episode still counts in the baseline of its group
         cut = batch.cut.unsqueeze(1)
         return replace(estimate, advantages=estimate.advantages.masked_fill(cut, 0.0))
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Shares of tokens in the step's loss; with `skip_cut` cut trajectories do not count."""
         if self.skip_cut:
+            # before the aggregation: cut tokens must not count in its mean, either
             batch = replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
         return self.aggregation.weights(batch)
 

@@ -29,6 +29,7 @@ class TokenLosses:
 def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
     """The mean [rows, 1] over the sampled tokens of each row, 0 without any."""
     count = batch.sampled.sum(dim=1, keepdim=True).clamp(min=1)
+    # a row of padding has no sampled token; 0 / 1 keeps it out of the loss, 0 / 0 would not
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
 
 
@@ -49,6 +50,7 @@ class CISPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0)] = 4.0
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        # a constant weight: a token beyond the bounds keeps its gradient, unlike in Clip
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp().detach()
         weight = rho.clamp(1.0 - self.low, 1.0 + self.high)
         loss = -weight * batch.advantages * outputs.logprobs
@@ -93,6 +95,7 @@ class DPPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        # probabilities, not their ratio: that of a rare token leaves any bound after a tiny change
         moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
         good = batch.advantages > 0
         dropped = (good & (moved > self.high)) | (~good & (moved < -self.low))

@@ -84,6 +84,7 @@ class Pool:
                 self._places[number] = place.result()
         idle = [number for number, place in enumerate(self._places) if isinstance(place, Instance)]
         empty = [number for number, place in enumerate(self._places) if place is None]
+        # leased and idle instances already count towards `count`
         missing = max(0, count - self._limit.limit + len(empty))
         # places are taken from the right, so the warmed ones have to be the rightmost
         for number in idle + empty[::-1][:missing]:
@@ -249,6 +250,7 @@ class Pool:
     async def _take_back(self, instance: Instance, well: bool) -> None:
         if not well:
             await self._end(instance)
+        # the place is free only now, after the close: else two instances could exceed the limit
         self._put(instance if well and await self._kept(instance) else None)
 
     async def _kept(self, instance: Instance) -> bool:

@@ -53,11 +53,13 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
     previous = lease.take()
     beat = threading.Thread(target=lease.keep, name="run-lock", daemon=True)
     beat.start()
+    # from here on each write checks that the lock still names this process
     remote.guard = lease.check
     try:
         yield previous
     finally:
         lease.stop.set()
+        # first, since a late renewal would mark the released lock as held again
         beat.join()
         lease.release()
 
@@ -193,6 +195,7 @@ class Lease:
     def _write(self, released: bool) -> None:
         try:
             text, tag = self.remote.tagged(self.uri) or (None, "")
+            # the write below depends on the tag: an owner that takes over in between keeps the lock
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
         except Exception as error:  # whatever it is, the next beat tries again; writes are guarded

@@ -102,6 +102,7 @@ class Store:
                     "revision": revision(),
                 }
                 sealed = files.json_text(checksummed_json.sealed(manifest))
+                # after all hashes: a folder with a manifest has all its files
                 (folder / MANIFEST).write_text(sealed, encoding="utf-8")
                 # at once, since each wait for the disk takes 4 ms
                 list(threads.map(files.sync, [*folder.rglob("*"), folder]))
@@ -206,6 +207,7 @@ class Store:
         """The verified value of an artifact's JSON file, or None; raises Damaged if changed."""
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
+        # no more bytes than the manifest states: a replaced file cannot fill the memory
         written = self._content(f"{pointer.uri}/{name}", entry["size"])
         # one small file is checked alone, without downloading or hashing the artifact
         if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
@@ -260,6 +262,7 @@ class Store:
         for place, folders, names in os.walk(self.path(uri)):  # skips vanishing folders
             left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
+        # the name of an unfinished folder contains the mark of the process that writes it
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
             _remove(path)
@@ -292,6 +295,7 @@ def _move(folder: Path, path: Path, key: str) -> None:
     """Rename a folder to `path`, replacing another key; a damaged folder is set aside."""
     if os.path.lexists(path):
         try:
+            # another process was faster; readers may have its folder open, so it stays
             if verify(path)["key"] == key:
                 return
         except Damaged as damage:  # only its user may delete it

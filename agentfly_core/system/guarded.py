@@ -40,6 +40,7 @@ class Lines:
                 raise EOFError
             self._rest.extend(more)
         line = bytes(self._rest[:end])
+        # a read may have brought the beginning of the next line, too
         del self._rest[: end + 1]
         return line
 
@@ -71,6 +72,8 @@ class GuardedProcess:
     ) -> None:
         ours, theirs = socket.socketpair()
         self.lines = Lines(ours)
+        # closed here after the start: else this process would hold the other end open, and a dead
+        # child would never be seen as the end of the socket
         with theirs:
             numbers = [theirs.fileno(), *files]
             self._guardian = subprocess.Popen(

@@ -21,6 +21,7 @@ def main() -> None:
     module, *numbers = sys.argv[1:]
     become_subreaper()
     if (child := os.fork()) == 0:
+        # the guardian may be killed itself; without it nobody would end the child
         die_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
         sys.argv = [module, *numbers]
@@ -35,6 +36,8 @@ def main() -> None:
     ends.register(sys.stdin, 0)  # report only that stdin is closed
     ends.register(os.pidfd_open(child), select.POLLIN)
     ends.poll()
+    # WNOWAIT leaves the child a zombie, so that its process id cannot be given to another process
+    # before the descendants are killed
     ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     kill_descendants()
     if ended and ended.si_code == os.CLD_EXITED:

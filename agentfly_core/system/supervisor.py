@@ -58,6 +58,7 @@ class ChildState:
         """Replace the state of the service at an address, atomically."""
         part = Path(f"{address}.part")
         part.write_text(json.dumps(asdict(self)))
+        # a rename, because the owner polls the file and must not read half of it
         part.rename(f"{address}.state")
 
 
@@ -84,6 +85,7 @@ def main() -> None:
             if os.getppid() == options.owner:
                 _keep_alive(options, [options.lifeline, owner])
     finally:
+        # a second SIGTERM must not end the clean-up half-way
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_descendants()
         clean(options.address)
@@ -105,6 +107,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
             ready = select.select([*ends, dead], [], [])[0]
         finally:
             os.close(dead)
+        # the owner has ended, or has closed its lifeline
         if ready != [dead]:
             return end_politely(child, options.grace)
         code = child.wait()

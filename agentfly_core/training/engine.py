@@ -63,6 +63,7 @@ class Memory:
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
         adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
         return {
+            # unused, since the learner divides a batch by tokens itself, but DeepSpeed requires it
             "train_micro_batch_size_per_gpu": 1,
             "zero_optimization": zero,
             "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
@@ -137,6 +138,7 @@ def copy_state(engine: Engine) -> LearnerState:
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}
         parts |= {moment: distributed.moment(engine, parameter, moment) for moment in MOMENTS}
+        # all ranks have taken part above, since ZeRO's shards are gathered collectively
         if torch.distributed.get_rank() == 0:
             tensors |= {
                 f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()
@@ -166,6 +168,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
+            # the policy on disk may be bfloat16 while the state has float32; compared as the
+            # policy's type
             if name.startswith(POLICY) and not torch.equal(
                 as_policy, weight.to(parameter.dtype).float()
             ):
@@ -194,6 +198,7 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     row = torch.tensor([tokens], device=engine.device)
     sampled = torch.arange(len(tokens), device=engine.device).unsqueeze(0) > 0
     with torch.no_grad():
+        # on every rank: at stage 3 the weights of a layer are gathered during the pass
         logprobs, _, _ = engine(row, sampled, 1.0)
 
     if not is_first:

@@ -72,6 +72,7 @@ class Updater:
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
+            # the policy has diverged: further steps would be skipped as well
             if self.skipped == SKIPPED_IN_A_ROW:
                 break
         return self._metrics(data)
@@ -94,6 +95,7 @@ class Updater:
         # one optimizer step: its forward pass also gives the old log-probabilities (`on_policy`),
         # unless the advantages need them earlier
         ours = needs.old_logprobs and self.job.update.old_logprobs == "learner"
+        # with one step the ratio is 1, so the separate forward pass for it is saved
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
             logprobs, values = self._score(self.engine, batch)
@@ -136,6 +138,7 @@ class Updater:
                 # DeepSpeed averages gradients over ranks; the weights already contain the mean over
                 # all ranks, so the product restores the sum
                 self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
+        # once, in the first step: later ones have a learner that was trained meanwhile
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(new_logprobs), batch)
         if not parts:
@@ -166,6 +169,7 @@ class Updater:
             # k3 is never negative and has less variance than k1, which matters for a metric of few
             # tokens
             metrics["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
+        # a loss that is not finite would turn each mean of the update into nan
         counted = micro.sampled & loss.total.isfinite()
         for name, value in metrics.items():
             self.sums[name] += float(value.detach()[counted].double().sum())
@@ -184,6 +188,7 @@ class Updater:
     ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
         """This rank's micro-batches of the wanted rows, with row indices in the batch."""
         rows = wanted.nonzero().flatten()
+        # a limit of 0 makes a tree of each row
         limit = self.token_budget if self.job.update.share_prefixes else 0
         built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)
         sizes = torch.tensor([tree.size for tree in built], dtype=torch.int64)

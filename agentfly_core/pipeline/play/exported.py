@@ -40,6 +40,7 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     counts = {"left out": len(conversations) - len(chats)}
     for name, rows in ((CHATS, chats), (TRACES, traces)):
         lines = [json.dumps(row) + "\n" for row in rows]
+        # a NUL can be sampled, but strict JSON readers refuse it
         readable = [line for line in lines if "\\u0000" not in line]  # readers refuse NUL
         (folder / name).write_text("".join(readable), encoding="utf-8")
         counts[name] = len(readable)

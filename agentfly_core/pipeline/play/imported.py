@@ -43,6 +43,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     chats, _ = played_chats(ChatFile(), path, player)
     folder = store.open(data)
     splits = ("train", "validation", "test")
+    # other programs do not know our problem ids; the prompt is all they share with the dataset
     by_prompt = {spaced_alike(p.prompt): p for name in splits for p in split(folder, name)}
     episodes = [t if row.ours else _of(t, by_prompt) for row, t in chats]
     kept = [keeps_ids(row, t) for row, t in chats if any(one.call for one in row.replies)]
@@ -60,6 +61,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     layout = PlayLayout(name)
     publish(store, play_key(layout.tokenizer, {}), save)
     rollout = publish(store, play_key(layout.rollout(0), {"data": data.digest}), write)
+    # imported episodes of other problems stay unscored, and that must not refuse the file
     score(experiment.on(experiment.settings.model_copy(update={"gates": OPEN})), [rollout], 0, name)
     return Imported(name, len(episodes), len(kept), sum(kept))
 
