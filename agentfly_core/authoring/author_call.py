@@ -38,6 +38,7 @@ class AuthorCall:
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
         self._table, self._seconds, self._open = call_table.table, seconds, 0
         longest = LONGEST if seconds == math.inf else seconds
+        # the table of the begin is kept: `renew` may replace the module's while the call runs
         self._row = self._table.begin(what, episode_played.get(), longest, in_thread)
         self._begun, self._held_before, self._held = time.monotonic(), self._table.held, 0.0
         self.cancelled = False
@@ -137,6 +138,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
     try:
         await call.wait(task)
     except asyncio.CancelledError:
+        # before the task is cancelled, so that cleanup code can see it
         call.cancelled = True
         task.cancel()
         # authors' cleanup gets a moment; code that ignores cancellation must not block the episode
@@ -167,6 +169,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
             outcome = _giving(function())
         except BaseException as error:  # no Ctrl-C comes to this thread: the function raised it
             outcome = _raising(error)
+        # by the thread itself: the loop may be blocked, and a watcher must not blame an ended call
         call.strike()
         with suppress(RuntimeError):  # the loop was closed meanwhile
             mailbox(loop).post(lambda: settle(outcome))

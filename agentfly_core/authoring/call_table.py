@@ -64,6 +64,7 @@ class CallTable:
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
         place = row * ROW + CALL.size
         self._memory[place : place + len(text)] = text
+        # a plain memory map, since the reader is another process, and this one may hang or crash
         CALL.pack_into(self._memory, row * ROW, len(text), time.monotonic(), longest, in_thread)
         return row
 
@@ -85,6 +86,7 @@ class CallTable:
     def release(self) -> float:
         """Record that the call pauses; returns the seconds for which it held the loop."""
         now = time.monotonic()
+        # row 0 is the head itself, so it stands for no call
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
         self.held += now - self._since
         return now - self._since

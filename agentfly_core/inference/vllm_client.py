@@ -159,8 +159,10 @@ class _Shard(SamplerSession):
         if [span["version"] for span in versions] != [self.label]:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
+        # vLLM's number for -inf, which JSON cannot hold
         if NO_LOGPROB in logprobs:
             raise ValueError("A token lacks its log-probability: the weights are not finite.")
+        # the label is version-probe, see `load`
         version = int(self.label.partition("-")[0])
         # a stop token is identified by its number
         at_string = isinstance(choice["stop_reason"], str)
@@ -185,9 +187,11 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "seed": seed,
         "stop": params.stop,
         "stop_token_ids": params.stop_tokens,
+        # the end tokens are in `stop_token_ids`; the model's own may be others
         "ignore_eos": True,
         "min_tokens": 0,
         "max_tokens": params.max_tokens,
+        # of the sampled token only
         "logprobs": 0,
         "detokenize": bool(params.stop),
         "skip_special_tokens": False,

@@ -61,10 +61,12 @@ def launch(
         "served-model-name": SERVED,
         "uds": address,
         "dtype": dtype,
+        # the probe of the weights must fit, too, and one token behind it
         "max-model-len": max(agent.max_model_len, probe.TOKENS + 1),
         "max-num-seqs": site.concurrency,
         "max-num-batched-tokens": max(BATCHED_TOKENS, agent.max_model_len),
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
+        # else a generation_config.json of the model would change the sampling
         "generation-config": "vllm",
         "logprobs-mode": "processed_logprobs",
         "worker-extension-cls": "agentfly_core.inference.vllm_worker.Swap",
@@ -96,6 +98,7 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(LONGEST_IDLE),
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
+        # the model is a local folder; a request to the hub could hang without a network
         "HF_HUB_OFFLINE": "1",
     }
     if site.device == "cpu":

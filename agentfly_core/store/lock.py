@@ -59,7 +59,6 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
             raise locked(folder.name, in_words(_owner_of(folder)))
         if os.fstat(file.fileno()).st_nlink == 0:  # its holder has removed the run
             raise locked(folder.name, in_words(None))
-        # read before the file is overwritten: the caller ends orphans of a dead owner
         previous = _owner_of(folder)
         file.truncate(0)
         file.write(json.dumps(Owner.current().to_json()))

@@ -43,6 +43,7 @@ class Mailbox:
 
     def _deliver(self) -> None:
         with self._turn:
+            # taken under the lock; a callback that is posted from now on wakes the loop again
             posted, self._posted = self._posted, []
         for context, callback in posted:
             self._loop.call_soon(callback, context=context)

@@ -98,6 +98,7 @@ class _Sender:
             with suppress(FileNotFoundError) if run.finished else nullcontext():
                 self.judged(run.store.artifact(layout.policy), "validation", step)
         if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
+            # a table has the text of each episode, so not every step sends one
             played = episodes.read_step(run.store, run.name, step)
             self.mlflow.table("trajectories", step, episodes.table(played))
         self.mlflow.tags({SYNCED: str(step)})
@@ -118,6 +119,7 @@ class _Sender:
         run, policy = self.run, final_policy(self.run.store, self.run.name)
         ended, success = measured(run.store, policy).time_ms, {}
         if run.settings.goal:
+            # before `finish`, since MLflow shows an ended run as complete
             after = self.judged(policy, "test", run.settings.steps)
             ended, success = after.time_ms, {SUCCESS: f"{after.success:.4f}"}
         self.mlflow.finish("FINISHED", ended, summary)

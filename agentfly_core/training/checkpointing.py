@@ -31,6 +31,7 @@ class AsyncCheckpointer:
         self.wait()
         with ExitStack() as stack:
             written = self.learner.save_state(stack.enter_context(publication))
+            # the publication is closed in the thread: it must not be sealed before all is written
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
@@ -49,6 +50,7 @@ class AsyncCheckpointer:
         """Wait for the running save and raise its error. A dead learner is only logged, because its
         next update starts from an older state.
         """
+        # cleared first, so that an error is raised once and the next save can begin
         begun, self._begun = self._begun, None
         try:
             if begun:

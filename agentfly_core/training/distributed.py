@@ -45,6 +45,7 @@ class Ranks:
 
     def add_up(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Sums over ranks of numbers with the same names."""
+        # ranks may have counted in different orders, and the sum is by place
         names = sorted(numbers)
         total = self.sum(torch.tensor([numbers[name] for name in names], dtype=torch.float64))
         return dict(zip(names, total.tolist(), strict=True))

@@ -61,6 +61,7 @@ class Policy(nn.Module):
         inputs: dict[str, Any] = {"input_ids": tokens}
         if trees is not None:
             inputs = trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
+        # only at these places: logits of all tokens would take most of the memory
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
@@ -104,6 +105,7 @@ class Projection(nn.Module):
                 logits = self.cap * torch.tanh(logits / self.cap)
             return token_logprobs(logits, tokens, temperature)
 
+        # a whole [n, vocabulary] in float32 would exceed the rest of the update's memory
         size = PIECES[hidden.device.type]
         if len(tokens) <= size:
             return chosen(hidden, tokens, temperature)
@@ -143,6 +145,7 @@ def load_policy(
     if adapter is not None and not is_adapter(Path(folder)):
         lora.add(model, adapter, seed)
     for parameter in model.parameters():
+        # a sum over ranks with zeros turns -0.0 into 0.0, and resumed bytes must be equal
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()
 

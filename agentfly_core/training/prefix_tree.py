@@ -70,6 +70,7 @@ class PrefixTrees:
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
         """The inputs of a causal language model, with a mask for each kind of attention it has."""
+        # models without `layer_types` have their window, if any, in every layer
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or ())
         masks: Any = _additive(self.attends if kinds or not window else self.within(window), dtype)
@@ -88,6 +89,7 @@ class PrefixTrees:
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where a token attends, else the smallest number; [trees, 1, N, N]."""
+    # the smallest number instead of -inf: a row of -inf only would give nan in the softmax
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
     return mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
 
@@ -111,6 +113,7 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         # masked attention over a tree costs (size + added)^2, separate rows cost the sum of their
         # squares
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
+        # sharing less than is added hardly saves work, and costs a mask of the whole tree
         if common >= added and size + added <= limit and cheap:
             branch = np.concatenate(
                 [trees[-1].branches[-1][:common], np.arange(size, size + added)]

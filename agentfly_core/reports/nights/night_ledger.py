@@ -203,7 +203,10 @@ class NightLedger:
             number, before = len(chain) + 1, digest(chain[-1]) if chain else ""
             value |= {"number": number, "before": before}
             # A retried write is refused if the first one succeeded but its answer was lost.
+            # create, not write: of two processes only one gets the number, and the other tries the
+            # next
             if self.store.create_json(self._file(number), value) or self._file_of(number) == value:
+                # after the entry: a head without its entry would look like a gap
                 self.store.write_json(f"{self._folder}/head.json", {"number": number})
                 layout = RunLayout(night)
                 if Path(layout.record).name in self.store.names(layout.uri):  # it has begun
@@ -246,6 +249,7 @@ class NightLedger:
         if head and len(numbers) == last:
             return last
         records = [self._recreated(RunLayout(run).night) for run in self.store.names("runs")]
+        # a run may belong to the nights of another experiment
         own = [record for record in records if record and record["experiment"] == self.experiment]
         copies: dict[int, JsonObject] = {
             entry["number"]: entry for record in own for entry in record["entries"]
