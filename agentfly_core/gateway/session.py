@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import json
 import math
 import re
 import secrets
@@ -26,6 +27,7 @@ from agentfly_core.rollout.rules import EpisodeOver, PromptTooLong
 from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.rollout.timeline import Reply
 from agentfly_core.system.formats import hashing, strict_json
+from agentfly_core.system.formats.json_value import JSON, require_levels
 from agentfly_core.system.formats.text import fault
 
 R = TypeVar("R")
@@ -147,7 +149,7 @@ class GatewaySession:
     async def complete(self, call: HttpCall) -> Exchange:
         """The exchange of a request, with its replies; raises RequestRefused."""
         try:
-            body = strict_json.parse(call.body, MOST_BYTES)
+            body = _parsed(call.body)
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
         request = request_of(body)
@@ -232,6 +234,17 @@ class GatewaySession:
             self.broken.set_exception(error)
             self.broken.exception()  # the agent may have ended meanwhile
         return RequestRefused(f"The episode failed: {fault(error)}", 500)
+
+
+def _parsed(text: str) -> JSON:
+    """A body, in which replies may contain NUL; raises ValueError, also for lone surrogates."""
+    try:
+        value: JSON = json.loads(text)
+    except RecursionError:
+        raise ValueError("it has too many levels") from None
+    require_levels(value, strict_json.MAX_DEPTH)
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:

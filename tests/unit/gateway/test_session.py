@@ -321,3 +321,12 @@ async def test_an_error_of_the_sampler_ends_the_episode_and_not_the_server():
 
     with pytest.raises(ValueError, match="no policy"):
         await play(by_client(plays), policy=policy)
+
+
+async def test_an_echo_of_control_characters_keeps_its_tokens():
+    async def plays(client, episode):
+        first = (await ask(client, [QUESTION])).choices[0].message
+        await ask(client, [QUESTION, first.model_dump(), user("What?")])
+
+    (trajectory,) = await play(by_client(plays), "a\0b\x1b\ufffd", "99")
+    assert as_letters(trajectory) == "^u41+58?$^aa\0b\x1b\ufffd$^uWhat?$^a99$"
