@@ -1,0 +1,126 @@
+"""Rows of programs behind the gateway, compared with what a proxy in front of vLLM recorded."""
+
+import asyncio
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from agentfly_core.agents.program import FunctionProgram, ProgramAgent
+from agentfly_core.config.experiment import Settings
+from agentfly_core.config.site import Site
+from agentfly_core.inference.templates.chatml import Hermes
+from agentfly_core.inference.vllm_client import VLLM
+from agentfly_core.inference.vllm_server import launch
+from agentfly_core.models.model_config import tokenizer
+from agentfly_core.records.trajectory import Problem, Trajectory
+from agentfly_core.rollout.episode import Agent
+from agentfly_core.system.service import Service, supervised
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
+from tests.support.recording_proxy import Generated, recording
+
+EXPERIMENT = Settings.model_validate(
+    {
+        "model": "nano:calculator",
+        "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
+        "agent": {"max_model_len": 512},
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "steps": 1,
+    }
+)
+SITE = Site(sampler="vllm", vllm_memory_gib=0.25, concurrency=32)
+AT_ONCE = 16
+PROGRAM = """
+import json, sys
+from openai import OpenAI
+
+problem = json.loads(sys.stdin.readline())
+client, messages = OpenAI(), [{"role": "user", "content": problem["prompt"]}]
+for number in range(3):
+    completion = client.chat.completions.create(model="any", messages=messages, logprobs=True)
+    messages += [completion.choices[0].message, {"role": "user", "content": f"{number}?"}]
+print("99")
+"""
+
+
+@pytest.fixture
+def server(nano: Path, service_address: Callable[[str], Path], tmp_path: Path) -> Iterator[VLLM]:
+    address = service_address("vllm")
+    command, environment = launch(address, nano, "float32", EXPERIMENT.agent, SITE)
+    log = tmp_path / "vllm.log"
+    with supervised("vllm", command, environment, address, log, "test-gateway") as service:
+        yield VLLM(service, "float32", SITE.concurrency)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> ProgramAgent:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return ProgramAgent((sys.executable, str(tmp_path / "program.py")))
+
+
+def two_threads(problem: Problem, base_url: str) -> str:
+    """Two conversations at the same time, one of which branches."""
+    client = openai.OpenAI(base_url=base_url, api_key="none")
+
+    def thread(name: str) -> None:
+        messages: list[Any] = [{"role": "user", "content": f"{problem.prompt} {name}"}]
+        for number in range(2):
+            completion = client.chat.completions.create(model="any", messages=messages, n=2)
+            text = completion.choices[number].message.content
+            messages.append({"role": "assistant", "content": f" {text}\n"})
+            messages.append({"role": "user", "content": f"{number}?"})
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(thread, ("left", "right")))
+    return "99"
+
+
+def played(agent: Agent, problems: Sequence[Problem], sampler: VLLM) -> list[Trajectory]:
+    spec = rollout_spec(
+        agent=agent,
+        template=Hermes(tokenizer("nano:calculator")),
+        max_turns=8,
+        max_tokens=12,
+        max_model_len=512,
+        deadline=3600.0,
+    )
+    trajectories = []
+    for first in range(0, len(problems), AT_ONCE):
+        some = episode_specs(*problems[first : first + AT_ONCE])
+        trajectories += asyncio.run(play_all(some, spec, sampler))[0]
+    return trajectories
+
+
+def rows(trajectory: Trajectory) -> Iterator[Generated]:
+    """Each sampled span with the tokens before it in its row."""
+    contexts: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
+    for turn in trajectory.turns:
+        contexts[turn.context] += turn.given.tokens
+        for span in turn.sampled:
+            yield contexts[turn.context], span.tokens, span.logprobs
+            contexts[turn.context] += span.tokens
+
+
+def test_rows_are_what_vllm_generated(
+    server: VLLM, nano: Path, program: ProgramAgent, service_address: Callable[[str], Path]
+) -> None:
+    problems = [Problem(f"p{n}", f"nonce {n * 7919 % 10007}?") for n in range(200)]
+    server.load(nano, 1)
+    address = service_address("proxy")
+    with recording(address, server.service.address) as proxy:
+        sampler = VLLM(Service("vllm", str(address)), "float32", SITE.concurrency)
+        trajectories = played(program, problems[:48], sampler)
+        trajectories += played(FunctionProgram(two_threads), problems[48:], sampler)
+    assert [one.error for one in trajectories if one.error] == []
+    assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated
+    assert proxy.generated.total() == 48 * 3 + 152 * 8
+
+    text = tokenizer("nano:calculator")
+    assert all(span.trained for one in trajectories for t in one.turns for span in t.sampled)
+    for one in trajectories:
+        assert all(one.problem.prompt in text.decode(prompt) for prompt, *_ in rows(one))
