@@ -64,9 +64,11 @@ class Reply:
     conversation: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        key, messages = _empty(self.speaker, self.form), (*messages_of(self.before), *self.read)
         if self.before is not None and self.before.form == self.form:
             key, messages = self.before.conversation, self.read
+        else:
+            key = _empty(self.speaker, self.form)
+            messages = (*messages_of(self.before), *self.read)
         self.conversation = reduce(_longer, (*messages, self.message), key)
 
     @property
