@@ -105,7 +105,8 @@ class _Sender:
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
         """Send an evaluation; raises FileNotFoundError before all of it is done."""
-        run, evaluations = self.run, Evaluations(self.run.experiment)
+        run, here = self.run, self.run.experiment
+        evaluations = Evaluations(here.store, here.settings, here.frozen)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
             evaluation = evaluations.with_datasets(policy, evaluation)
