@@ -109,6 +109,10 @@ class JinjaRenderer:
         """The tokens of a rendered text; only the template's own added tokens are added tokens."""
         return self.encoder.encode(self._hidden.show(self.encoder.mark(text)))
 
+    def hidden(self, text: str) -> str:
+        """A content with hidden tokens."""
+        return str(self._hidden.hide(text))
+
     def shown(self, text: str) -> str:
         """A rendered text without hidden tokens."""
         return self._hidden.show(text)

@@ -112,29 +112,32 @@ class MessageWriter:
 
     def text(self, message: Message) -> str:
         """The text of a reply with its calls, as the model writes it after a prompt."""
+        return self.renderer.shown(self._hidden(message))
+
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """The tokens of a reply's text, in which the model may write added tokens."""
+        return tuple(reply_encoder(self.tokenizer)(text))
+
+    def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
+        """Whether the template gives a message these tokens, in its last place or an earlier one.
+
+        In an earlier place a template may leave out an empty reasoning.
+        """
+        text = self._hidden(message)
+        empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)
+        return tuple(tokens) in map(self.renderer.tokens, {text, text.removeprefix(empty)})
+
+    def _hidden(self, message: Message) -> str:
         whole = self.renderer.text([QUESTION, message], self.tools, prompt=False)
         # a template may drop the header of a reply (such as an empty <think>) later
         kept = self._prompt if whole.startswith(self._prompt) else self._shared
         ends = [at for at, name in self.renderer.markup(whole) if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
-        text = self.renderer.shown(whole[len(kept) : end])
+        text, reasoning = whole[len(kept) : end], self.renderer.hidden(message.reasoning)
         opened = self.opened and kept != self._prompt and self.markup.marks.close not in text
-        if opened or message.reasoning.strip() not in text:
-            return self.markup.marks.joined(message.reasoning, text, opened)
+        if opened or reasoning.strip() not in text:
+            return self.markup.marks.joined(reasoning, text, opened)
         return text
-
-    def tokens(self, text: str) -> tuple[int, ...]:
-        """The tokens of a reply's text."""
-        return tuple(reply_encoder(self.tokenizer)(text))
-
-    def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
-        """Whether a chat server gives a message these tokens, in its last place or an earlier one.
-
-        In an earlier place a template may leave out an empty reasoning.
-        """
-        text = self.text(message)
-        empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)
-        return tuple(tokens) in map(self.tokens, {text, text.removeprefix(empty)})
 
     @cached_property
     def _prompt(self) -> str:

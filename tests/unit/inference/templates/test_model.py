@@ -383,6 +383,7 @@ def test_a_reply_in_the_templates_own_words_is_not_rewritten(family):
         (['<tool_call>\n{"name": "search", "arguments": {"text": "a"}}\n</tool_call>'], False),
         (['<tool_call>\n{"name":"search","arguments":{"text":"a"}}\n</tool_call>'], True),
         (["<tool_call>\n{oops\n</tool_call>"], False),
+        (["an <|im_start|>"], True),
     ],
 )
 def test_a_reply_is_rewritten_if_the_template_gives_it_other_tokens(pieces, rewritten):
