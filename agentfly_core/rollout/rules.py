@@ -40,10 +40,10 @@ class PromptTooLong(ValueError):
         worst = sorted(tokens, key=tokens.__getitem__, reverse=True)
         listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
         super().__init__(
-            f"What the model reads first leaves no room for a reply in {len(tokens)} of the "
-            f"problems: agent.max_model_len is {limit} tokens, {listed}. Raise it to more than "
-            f"{tokens[worst[0]]}, shorten agent.system or what the tools say of themselves, or "
-            "leave these problems out of the data."
+            f"The first prompt leaves no room for a reply in {len(tokens)} of the problems: "
+            f"agent.max_model_len is {limit} tokens, {listed}. Raise it above {tokens[worst[0]]}, "
+            "shorten agent.system or the descriptions of the tools, or remove these problems from "
+            "the data."
         )
 
 
@@ -104,7 +104,7 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A chat service that speaks for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
+    """A chat service in a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
 
     name: str
     service: ChatService
@@ -177,8 +177,8 @@ class EpisodeRules:
             return messages
         if isinstance(messages[0], Message) and messages[0].role == "system":
             raise ValueError(
-                f"The problem {problem.id!r} has the system message {shown(messages[0].content)} "
-                f"beside agent.system, {shown(self.system)}: keep one of them."
+                f"The problem {problem.id!r} has a system message, {shown(messages[0].content)}, "
+                f"and agent.system is {shown(self.system)}: remove one of them."
             )
         return (Message("system", self.system), *messages)
 
@@ -209,8 +209,8 @@ class EpisodeRules:
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
             raise ValueError(
-                f"reply(stop={stop!r}): expected a list of strings among those of agent.stop, "
-                f"{list(self.stop)}. Add it there: the sampler has to know them when it starts."
+                f"reply(stop={stop!r}): expected strings of agent.stop, {list(self.stop)}. Add "
+                "them there, because the sampler needs all stop strings when it starts."
             )
         if not 0 <= temperature < math.inf:
             raise ValueError(f"reply(temperature={temperature}): expected 0 (greedy) or more.")

@@ -1,4 +1,4 @@
-"""The replies of an episode: which one each continues from, and which lie before it in time."""
+"""The replies of an episode: the conversation of each, and their order in time."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def tokens_of(reply: Reply | None) -> tuple[int, ...]:
 
 
 def messages_of(reply: Reply | None) -> tuple[Message | Observation, ...]:
-    """All that was read and said in a conversation up to and with a reply."""
+    """All messages of a conversation up to and with a reply."""
     return tuple(chain.from_iterable((*one.read, one.message) for one in path(reply)))
 
 
@@ -264,7 +264,7 @@ class EpisodeBranch:
     def _refuse(self, busy: bool) -> None:
         if busy:
             raise ValueError(
-                "Two replies were asked for at the same time, so that chance would order them: use "
-                "`await episode.gather(one(), another())` for what runs at the same time, or "
-                "`async with episode.branch():` for what begins at any time."
+                "Two replies were requested at the same time, so their order is random. Run them "
+                "in `await episode.gather(one(), another())`, or in `async with episode.branch():` "
+                "if they begin at different times."
             )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     """The model's own chat template; Hermes without one, for nano models and exports of Hermes.
 
-    The choice depends on the tokenizer alone, so equal models are played alike. Raises ValueError
-    for a template that cannot be played.
+    The choice depends on the tokenizer alone, so equal models are played alike. Settings choose
+    another template, see `TemplatePart`. Raises ValueError for a template that cannot be played.
     """
     from agentfly_core.models.nano import CHATML  # loads transformers, which takes seconds
 

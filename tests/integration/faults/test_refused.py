@@ -50,9 +50,7 @@ def test_prompts_without_room_for_a_reply_are_refused_early(tmp_path: Path, live
     end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12", "agent.max_tokens=8")
     assert end.code == 2
     message, _ = end.printed.splitlines()[-2:]
-    assert (
-        "What the model reads first leaves no room for a reply in 24 of the problems: " in message
-    )
+    assert "The first prompt leaves no room for a reply in 24 of the problems: " in message
     assert "agent.max_model_len is 12 tokens" in message
     left = (path.name for path in (tmp_path / "artifacts").iterdir() if any(path.iterdir()))
     assert sorted(left) == ["model", "prepare", "solvable"]

@@ -3,6 +3,7 @@
 import pytest
 from transformers import AutoTokenizer
 
+from agentfly_core.config.import_path import load, with_defaults
 from agentfly_core.config.parts import TEMPLATES, TemplatePart
 from agentfly_core.experiment.checks import template_report
 from agentfly_core.experiment.run_layout import RunLayout
@@ -69,6 +70,15 @@ def test_hermes_is_reported_where_the_model_has_another_format(family, tmp_path)
 )
 def test_settings_choose_the_template_that_takes_them(settings, use):
     assert TemplatePart.model_validate(settings).use == TEMPLATES[use]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_settings_with_their_defaults_choose_the_same_template(name):
+    """Such settings are stored with a run and read again."""
+    part = TemplatePart(use=name)
+    completed = with_defaults(load(part.use), part.settings, ["tokenizer"])
+    full = {"use": part.use, **completed}
+    assert TemplatePart.model_validate(full).use == TEMPLATES[name]
 
 
 def test_a_model_with_a_chat_template_is_played_in_it_by_default():
