@@ -259,8 +259,8 @@ async def test_a_prompt_without_room_for_a_reply_stops_the_stage() -> None:
         await play(["99"], spec=rollout_spec(max_model_len=11))
     assert str(caught.value) == (
         "The first prompt leaves no room for a reply in 1 of the problems: agent.max_model_len is "
-        "11 tokens, 'add-41-58' has 11. Raise it above 11, shorten agent.system or the descriptions "
-        "of the tools, or remove these problems from the data."
+        "11 tokens, 'add-41-58' has 11. Raise it above 11, shorten agent.system or the "
+        "descriptions of the tools, or remove these problems from the data."
     )
 
 
