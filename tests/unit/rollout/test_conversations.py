@@ -60,7 +60,7 @@ def test_an_unknown_tool_is_refused() -> None:
 
 
 def test_a_second_system_message_is_refused() -> None:
-    message = r"'brief' has the system message 'Be brief\.' beside agent\.system, 'Add\.'"
+    message = r"'brief' has a system message, 'Be brief\.', and agent\.system is 'Add\.'"
     with pytest.raises(ValueError, match=message):
         rollout_spec(system="Add.").opening(BRIEF)
     assert rollout_spec().opening(BRIEF) == BRIEF.messages
