@@ -147,7 +147,7 @@ def test_a_fork_reads_the_dataset_of_its_origin(origin: Experiment) -> None:
     with opened(origin, "old") as old:
         old.remember_data(theirs, "none")
     with opened(fork_of(origin), "new") as run:
-        with pytest.raises(ValueError, match=r"'new' .*the dataset 9f2c, and"):
+        with pytest.raises(ValueError, match=r"'new' .*the dataset 9f2c, but"):
             run.remember_data(changed, "none")
         run.remember_data(theirs, "none")
 
