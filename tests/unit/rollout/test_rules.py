@@ -109,7 +109,7 @@ def test_prompts_without_room_for_a_reply_are_named_before_play() -> None:
             TOKENIZER,
             problems,
         )
-    with pytest.raises(PromptTooLong, match=r" 55 tokens, 'longer' has 63\. .*more than 63"):
+    with pytest.raises(PromptTooLong, match=r" 55 tokens, 'longer' has 63\. .*above 63"):
         require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems)
     require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems[:2])
 
