@@ -248,7 +248,7 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     subprocess.run(command, check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
     start, data = loaded.store.read_json(RunLayout(run).start), loaded.dataset
-    stored = Evaluations(loaded.store, loaded.settings, loaded.frozen)
+    stored = Evaluations(loaded)
     policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
     before, after = (
         stored.with_datasets(policy, stored.stored(policy, "test", data)) for policy in policies
@@ -264,6 +264,4 @@ def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation
     subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
     policy = final_policy(loaded.store, run)
-    return Evaluations(loaded.store, loaded.settings, loaded.frozen).stored(
-        policy, "test", loaded.dataset
-    )
+    return Evaluations(loaded).stored(policy, "test", loaded.dataset)

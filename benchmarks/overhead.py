@@ -76,9 +76,7 @@ def startup(store: Store, run: str) -> float:
     site = Site.model_validate(record["site"])
     experiment = Experiment.of(record["experiment"], settings, record["origin"], site, store)
     data = experiment.dataset
-    before = Evaluations(experiment.store, experiment.settings, experiment.frozen).stored(
-        policy_of(store, run, 0), "test", data
-    )
+    before = Evaluations(experiment).stored(policy_of(store, run, 0), "test", data)
     stages = [made for stage in stages_before(store, run).values() for made in stage]
     took: float = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)
     created_ms: int = record["created_ms"]

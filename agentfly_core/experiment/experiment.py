@@ -24,7 +24,7 @@ from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.interface import Algorithm
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -209,6 +209,11 @@ class Experiment:
         together = self.settings.rollout.max_staleness > 0 and self.site.device == "cpu"
         each = {"threads": max(1, self.site.threads // 2)} if together else {}
         return self.site.model_copy(update=each)
+
+    def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
+        """The keys of a policy's held-out episodes, shard by shard."""
+        shards, key = self.evaluation_shards(data, split), StageKeys(self.settings).evaluation
+        return [key(policy, data, split, shard, self.frozen) for shard in shards]
 
     def evaluation_shards(self, data: Pointer, split: str) -> range:
         """The numbers of the shards of an evaluation on a split."""

@@ -17,7 +17,8 @@ from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import nearest, visible
 
@@ -101,23 +102,22 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
     return Episodes(
         f"run:{run}@{step}",
         f"{run}, step {step}",
-        read_pairs(store, published_rollouts(store, here.uri), store.get(here.scored)),
+        read_pairs(store, published_rollouts(store, here.uri), here.scored),
         partial(pieces, decode=decoder(store, run)),
         ended["metrics"] if ended else {},
     )
 
 
-def published_rollouts(store: Store, folder: str) -> list[Artifact]:
+def published_rollouts(store: Store, folder: str) -> list[str]:
     """The published shards of a step or an evaluation, also while others are still played."""
-    return [*filter(None, map(store.get, begun_shards(store, folder)))]
+    return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
-def read_pairs(
-    store: Store, rollouts: Sequence[Artifact], scored: Artifact | None
-) -> tuple[Pair, ...]:
-    """The episodes of these artifacts, with their scores if there are any."""
-    played = trajectories_in(store, rollouts)
-    scores = read_scores(store.open(scored) / SCORES) if scored else []
+def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
+    """The episodes of these artifacts, with scores if `scored` is published."""
+    played = trajectories_in(store, map(store.artifact, rollouts))
+    stored = store.get(scored)
+    scores = read_scores(store.open(stored) / SCORES) if stored else []
     by_id = {score.trajectory_id: score for score in scores}
     return tuple((t, by_id.get(t.id)) for t in played)
 

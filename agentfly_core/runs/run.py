@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.mismatch import place
 from agentfly_core.config.reference import NAME
+from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys, user_code
 from agentfly_core.experiment.continuing import refuse_other_settings, require_continuable
 from agentfly_core.experiment.experiment import Experiment
@@ -235,6 +236,13 @@ def recorded_settings(record: RunRecord) -> Settings:
             f"version; check out the one that wrote it, `git checkout "
             f"{record['revision']['commit']}`."
         ) from None
+
+
+def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
+    """Experiment of a run, with the chat services of its last site."""
+    site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
+    settings, frozen = recorded_settings(record), record.get("frozen")
+    return Experiment.of(record["experiment"], settings, record["origin"], site, store, frozen)
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:

@@ -9,26 +9,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from agentfly_core.config.experiment import Settings
 from agentfly_core.config.tasks import TASK
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, metrics_of
 from agentfly_core.experiment.run_policies import Parent
-from agentfly_core.experiment.task import goal_of
 from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
-from agentfly_core.records.run_record import Details, RunRecord, Summary
-from agentfly_core.records.trajectory import Problem, Unscored, tag
-from agentfly_core.runs.episodes import Pair, published_rollouts, read_pairs, trajectories_in
+from agentfly_core.records.run_record import Details, Summary
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored, tag
+from agentfly_core.runs.episodes import trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem
-from agentfly_core.runs.run import Run, StagesBefore, recorded_settings, stages_before
+from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
@@ -101,76 +99,63 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The stored evaluations of an experiment: `Evaluations(store, settings, {}).stored(policy,
-    "test", data)`.
-
-    `frozen` are the digests of its frozen speakers, see `Experiment.frozen`.
+    """The stored evaluations of an experiment: `Evaluations(experiment).stored(policy, "test",
+    data)`.
     """
 
-    store: Store
-    settings: Settings
-    frozen: Mapping[str, str]
-
-    @classmethod
-    def of_run(cls, store: Store, record: RunRecord) -> Self:
-        """The evaluations of a run; raises ValueError, see `recorded_settings`."""
-        return cls(store, recorded_settings(record), record.get("frozen", {}))
-
-    @property
-    def goal(self) -> str:
-        """The name of the reward of solved problems."""
-        return goal_of(self.settings.goal, self.settings.rewards)
+    experiment: Experiment
 
     def stored(self, policy: Pointer, split: str, data: Pointer) -> Evaluation:
         """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
         return self.of(policy, split, *self.artifacts(policy, split, data))
 
-    def pairs(self, policy: Pointer, split: str, data: Pointer) -> tuple[Pair, ...]:
-        """Read the episodes of a policy with their scores; raises FileNotFoundError as `stored`."""
-        return read_pairs(self.store, *self.artifacts(policy, split, data))
+    def episodes(
+        self, policy: Pointer, split: str, data: Pointer
+    ) -> tuple[list[Trajectory], list[Scored]]:
+        """Read episodes and scores of a policy; raises FileNotFoundError for a missing part."""
+        played, scored = self.artifacts(policy, split, data)
+        store = self.experiment.store
+        return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
 
     def is_complete(self, policy: Pointer, split: str, data: Pointer) -> bool:
         """Whether all problems of a split were played and scored, and are undamaged."""
-        with suppress(FileNotFoundError, Damaged):
-            played, scored = self.artifacts(policy, split, data)
-            return all(self.store.find(artifact.key) for artifact in (*played, scored))
-        return False
+        store, shards = self.experiment.store, self.experiment.evaluation_keys(policy, data, split)
+        played = [manifest for shard in shards if (manifest := store.find(shard))]
+        scored = StageKeys(self.experiment.settings).scored
+        return len(played) == len(shards) and store.find(scored(played)) is not None
 
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Artifact], Artifact]:
-        """The episodes and the scores of a policy; raises FileNotFoundError unless the scores of
-        these episodes are published, which needs all of them.
-        """
-        keys, store = StageKeys(self.settings), self.store
-        folder = keys.evaluation(policy, data, split, 0, self.frozen).uri.rpartition("/")[0]
-        if played := published_rollouts(store, folder):
-            target = keys.scored(played)
-            if (scored := store.get(target.uri)) and scored.key.key == target.key:
-                return played, scored
-        raise FileNotFoundError(f"{policy.uri} is not evaluated on the split {split} yet.")
+        """The episodes and the scores of a policy; raises FileNotFoundError for a missing part."""
+        store, keys = self.experiment.store, StageKeys(self.experiment.settings)
+        targets = self.experiment.evaluation_keys(policy, data, split)
+        shards = [store.artifact(target.uri) for target in targets]
+        if not shards:
+            raise FileNotFoundError(f"The split {split} is empty and was not evaluated.")
+        return shards, store.artifact(keys.scored(shards).uri)
 
     def with_datasets(self, policy: Pointer, evaluation: Evaluation) -> Evaluation:
         """Add the complete evaluations on evaluate.datasets to an evaluation."""
         datasets = {}
-        for name, dataset in self.settings.evaluate.datasets.items():
+        for name, dataset in self.experiment.settings.evaluate.datasets.items():
             with suppress(FileNotFoundError):  # added to the settings later
-                there = replace(self, settings=self.settings.on(dataset))
-                data = self.store.artifact(StageKeys(there.settings).prepare().uri)
-                datasets[name] = replace(there.stored(policy, "test", data), split=name)
+                there = self.experiment.on(self.experiment.settings.on(dataset))
+                other = Evaluations(there).stored(policy, "test", there.dataset)
+                datasets[name] = replace(other, split=name)
         return replace(evaluation, datasets=datasets)
 
     def of(
-        self, policy: Pointer, split: str, rollouts: Sequence[Artifact], scored: Artifact
+        self, policy: Pointer, split: str, rollouts: Sequence[Pointer], scored: Pointer
     ) -> Evaluation:
         """Compute an evaluation from stored episodes and their scores.
 
         Raises ValueError if no episode has a score.
         """
-        store, settings = self.store, self.settings
+        store, settings = self.experiment.store, self.experiment.settings
         played = trajectories_in(store, rollouts)
         scores = read_scores(store.open(scored) / SCORES)
-        outcomes = outcomes_by_problem(played, scores, self.goal)
+        outcomes = outcomes_by_problem(played, scores, self.experiment.whole.goal)
         solved = {problem: fmean(values) for problem, values in outcomes.items()}
         stages = (*rollouts, scored)
         if not solved:

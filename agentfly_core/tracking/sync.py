@@ -105,8 +105,7 @@ class _Sender:
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
         """Send an evaluation; raises FileNotFoundError before all of it is done."""
-        run, here = self.run, self.run.experiment
-        evaluations = Evaluations(here.store, here.settings, here.frozen)
+        run, evaluations = self.run, Evaluations(self.run.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
             evaluation = evaluations.with_datasets(policy, evaluation)

@@ -117,8 +117,7 @@ class Match:
 
     def played(self) -> BothHeldOut:
         """Return both policies' outcomes on the test problems; missing episodes are played."""
-        here = self.experiment
-        stored = Evaluations(here.store, here.settings, here.frozen)
+        here, stored = self.experiment, Evaluations(self.experiment)
         both, data = (self.champion, self.challenger), TASKS.prepare(here)
         if missing := [one for one in both if not stored.is_complete(one, "test", data)]:
             with rollout_services(here, self.challenger, self.owner, self.logs) as player:

@@ -40,7 +40,6 @@ def played_night(
         StageKeys(experiment.settings).prepare(),
         lambda folder: _data(experiment, folder),
     )
-    stored = Evaluations(experiment.store, experiment.settings, {})
     book = NightLedger(experiment.store, experiment.name)
     book.append(night, "began")
     with opened(experiment, night) as run:
@@ -49,13 +48,13 @@ def played_night(
             _step(run, number, metrics)
         for policy, answers in ((start, before), (end, after)):
             evaluated(experiment, policy, data, "test", answers)
-        evaluations = [stored.stored(p, "test", data) for p in (start, end)]
+        evaluations = [Evaluations(experiment).stored(p, "test", data) for p in (start, end)]
         summary = summarise(run, end, evaluations)
         experiment.store.write_json(run.layout.summary, as_json(summary))
     book.append(night, "finished")
     champion = Champion(RunPolicy(night, 0), start)
     challenger = Champion(RunPolicy(night, 9), end)
-    both = [held_out(stored, policy, data) for policy in (start, end)]
+    both = [held_out(Evaluations(experiment), policy, data) for policy in (start, end)]
     verdict = judge(both[0], both[1], experiment.settings.promotion)
     details = Judgement(verdict, champion, challenger)
     event = "promoted" if verdict.promoted else "kept"

@@ -66,5 +66,4 @@ class Evaluator:
         shards = here.evaluation_shards(self.data, split)
         played = side_by_side(here.site.workers, play, shards)
         scored = stages.score(here, played, step, f"{split} after step {step}")
-        stored = Evaluations(here.store, here.settings, here.frozen)
-        return stored.of(policy, split, played, scored)
+        return Evaluations(here).of(policy, split, played, scored)

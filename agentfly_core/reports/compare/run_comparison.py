@@ -13,6 +13,7 @@ from agentfly_core.config.section import resumable
 from agentfly_core.experiment.own_modules import top_of
 from agentfly_core.experiment.run_layout import finished_summary
 from agentfly_core.experiment.run_policies import policy_of
+from agentfly_core.experiment.task import goal_of
 from agentfly_core.experiment.user_code import modules_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.compare.seed_intervals import Estimate, Solved, difference, success
@@ -72,9 +73,10 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
             f"The run {run!r} is not finished. This finishes it: {continuing(store, run, record)}"
         )
     policy_of(store, run, step)  # raises for a missing step
-    stored, data, part = held_out(store, record, split)
-    pairs = evaluations(store, record, run, split)(step)
-    solved = solved_held_out(pairs, stored.goal) if pairs else {}
+    _, data, part = held_out(store, record, split)
+    scored = evaluations(store, record, run, split)(step)
+    goal = goal_of(settings.goal, settings.rewards)
+    solved = solved_held_out(store, scored, goal) if scored else {}
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     without = planned(settings, run, step, problems_digest(store, data, part))

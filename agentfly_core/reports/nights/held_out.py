@@ -51,8 +51,8 @@ def unscored_share(outcome: HeldOutMeans) -> float:
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
     """Read the outcomes of a policy on the test problems; raises FileNotFoundError without them."""
-    played, scores = zip(*evaluations.pairs(policy, "test", data), strict=True)
-    return HeldOut(data.digest, outcomes(played, filter(None, scores), evaluations.goal))
+    played, scores = evaluations.episodes(policy, "test", data)
+    return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
 
 
 def outcomes(

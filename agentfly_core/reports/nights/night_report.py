@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.config.experiment import Settings
-from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import (
     RunLayout,
     StepMetrics,
@@ -25,7 +24,7 @@ from agentfly_core.reports.show.choice import StoredEpisode
 from agentfly_core.reports.show.markdown import fenced, marked, plain, table
 from agentfly_core.reports.show.printed import Twice, most_changed
 from agentfly_core.runs.episodes import Pair, Piece, spans
-from agentfly_core.runs.run import recorded_settings
+from agentfly_core.runs.run import experiment_of_run, recorded_settings
 from agentfly_core.runs.summary import Evaluations, run_ledger
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
@@ -51,7 +50,7 @@ def night_page(store: Store, night: str) -> str:
     challenger = stored.judgement.challenger
     episodes = changed(stored.played(champion.policy), stored.played(challenger.policy))
     sections = [
-        f"# {plain(night)} of {plain(stored.record['experiment'])}: {stored.outcome()}",
+        f"# {plain(night)} of {plain(stored.experiment.name)}: {stored.outcome()}",
         f"Success on the test problems was {stored.summary['success_before']:.1%} before the night "
         f"and is {stored.summary['success_after']:.1%} after it.",
         f"`agentfly open mlflow {night}` opens its curves and episodes, `agentfly open prefect "
@@ -85,9 +84,8 @@ def _comparisons(verdict: Verdict) -> str:
 class _StoredNight:
     """The stored records of a judged night, and the parts of its page that need them."""
 
-    store: Store
     night: str
-    settings: Settings
+    experiment: Experiment
     record: RunRecord
     summary: Summary
     history: Sequence[NightEntry]
@@ -108,7 +106,9 @@ class _StoredNight:
             )
         settings = recorded_settings(record)
         steps = [metrics_of(store, RunLayout(night).step(n)) for n in settings.own_steps]
-        return cls(store, night, settings, record, summary, history, judged[-1], steps)
+        return cls(
+            night, experiment_of_run(record, store), record, summary, history, judged[-1], steps
+        )
 
     def outcome(self) -> str:
         """Return the last decision about the night's policy: "promoted"."""
@@ -117,14 +117,17 @@ class _StoredNight:
 
     def played(self, policy: Pointer) -> Sequence[Pair]:
         """Read a policy's episodes on the test problems."""
-        data = self.store.artifact(StageKeys(self.settings).prepare().uri)
-        return Evaluations.of_run(self.store, self.record).pairs(policy, "test", data)
+        trajectories, scores = Evaluations(self.experiment).episodes(
+            policy, "test", self.experiment.dataset
+        )
+        by_id = {score.trajectory_id: score for score in scores}
+        return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
 
     def signs(self) -> str:
         """List the health signs that were logged, with their steps."""
         steps: dict[str, list[int]] = {}
         for step in self.steps:
-            for name in due(self.settings.health, step["metrics"]):
+            for name in due(self.experiment.settings.health, step["metrics"]):
                 steps.setdefault(name, []).append(step["step"])
         rows = [(plain(name), spans(numbers)) for name, numbers in steps.items()]
         return table(("sign", "at steps"), rows) if rows else "None was seen."
@@ -139,12 +142,12 @@ class _StoredNight:
 
     def effort(self) -> str:
         """Sum up steps, time, tokens sampled for training, and the cost where it has a price."""
-        steps, hours = self.settings.steps, sum(self.summary["seconds"].values()) / 3600
+        steps, hours = self.experiment.settings.steps, sum(self.summary["seconds"].values()) / 3600
         planned, price = (
             self.record.get("planned_steps", steps),
             self.record["site"].get("price_per_hour"),
         )
-        ledger = run_ledger(self.store, self.night, self.settings.own_steps)
+        ledger = run_ledger(self.experiment.store, self.night, self.experiment.settings.own_steps)
         episodes = ledger.groupby("step")["episodes"].sum()
         tokens = sum(step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps)
         rows = [

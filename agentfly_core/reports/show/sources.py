@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
+from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, done_by, plays
+from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, begun_shards, done_by, plays
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.records.trajectory import Trajectory
@@ -24,8 +25,12 @@ from agentfly_core.runs.episodes import (
 )
 from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import known_run, recorded_settings, stages_before
-from agentfly_core.runs.summary import Evaluations
+from agentfly_core.runs.run import (
+    experiment_of_run,
+    known_run,
+    recorded_settings,
+    stages_before,
+)
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -94,22 +99,21 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
     return [trajectory for episodes in stored for trajectory, _ in episodes.pairs]
 
 
-def held_out(store: Store, record: RunRecord, name: str) -> tuple[Evaluations, Pointer, str]:
-    """The evaluations, dataset and split of `test`, `validation` or one of evaluate.datasets.
+def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
+    """The experiment, dataset and split of `test`, `validation` or one of evaluate.datasets.
 
     The dataset is empty until the run has read it. Raises ValueError for another name.
     """
-    stored = Evaluations.of_run(store, record)
-    further = stored.settings.evaluate.datasets
+    settings = recorded_settings(record)
+    further = settings.evaluate.datasets
     if name not in (*HELD_OUT, *further):
         names = ", ".join([*HELD_OUT, *further])
         raise ValueError(f"--evaluation: got {name!r}, {record['name']} has {names}.")
     if name in further:
-        there = stored.settings.on(further[name])
-        data = store.get(StageKeys(there).prepare().uri) or Pointer("", "")
-        return replace(stored, settings=there), data, "test"
+        there = settings.on(further[name])
+        return there, store.get(StageKeys(there).prepare().uri) or Pointer("", ""), "test"
     data = Pointer(record.get("dataset_uri", ""), record.get("dataset_digest", ""))
-    return stored, data, name
+    return settings, data, name
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
@@ -119,47 +123,61 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
-    evaluated = evaluations(store, record, run, split)
+    where = evaluations(store, record, run, split)
     # a fork also has the steps of the run that it continues
     begun = range(max([settings.start_step, *RunLayout(run).steps(store)]) + 1)
     steps = reversed(begun) if step is None else [step]
-    latest = next(((step, pairs) for step in steps if (pairs := evaluated(step))), None)
+    latest = next(((step, scored) for step in steps if (scored := where(step))), None)
     if latest is None:
-        others = spans([step for step in begun if evaluated(step)]) or "none"
+        evaluated = spans([step for step in begun if where(step)]) or "none"
         hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
         raise ValueError(
             f"{run!r} lacks such an evaluation on {split!r} in {store.uri}. Evaluated steps: "
-            f"{others}.{hint}"
+            f"{evaluated}.{hint}"
         )
-    number, pairs = latest
-    title = f"{run}, evaluation of step {number} on {split}"
-    read = partial(pieces, decode=decoder(store, run))
-    return Episodes(f"run:{run}@{number}", title, pairs, read, {})
+    number, scored = latest
+    return Episodes(
+        f"run:{run}@{number}",
+        f"{run}, evaluation of step {number} on {split}",
+        _evaluated(store, scored),
+        partial(pieces, decode=decoder(store, run)),
+        {},
+    )
 
 
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
-) -> Callable[[int], tuple[Pair, ...]]:
-    """A function from a step (0: the start) to its held-out episodes with scores, empty without."""
-    stored, data, played = held_out(store, record, split)
+) -> Callable[[int], str | None]:
+    """A function from a step (0: the start) to the uri of its held-out scores, or None."""
+    settings, data, played = held_out(store, record, split)
+    frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
+    keys = StageKeys(settings)
 
-    def pairs_of(step: int) -> tuple[Pair, ...]:
+    def scores_of(step: int) -> str | None:
         try:
             policy = policy_of(store, run, step)
         except Damaged:
             raise
         except ValueError:  # no such step yet
-            return ()
-        complete = stored.is_complete(policy, played, data)
-        return stored.pairs(policy, played, data) if complete else ()
+            return None
+        first = keys.evaluation(policy, data, played, 0, frozen).uri
+        shards = published_rollouts(store, first.rpartition("/")[0])
+        stored = [store.artifact(uri) for uri in shards]
+        scores = store.find(keys.scored(stored)) if stored else None
+        return scores.uri if scores else None
 
-    return pairs_of
+    return scores_of
 
 
-def solved_held_out(pairs: Sequence[Pair], goal: str) -> dict[str, float]:
+def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
     """The solved share of each problem's episodes: `{"add-41-58": 1.0}`."""
+    pairs = _evaluated(store, scored)
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
+
+
+def _evaluated(store: Store, scored: str) -> tuple[Pair, ...]:
+    return read_pairs(store, published_rollouts(store, scored.rpartition("/")[0]), scored)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
@@ -170,8 +188,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     uri = made[0].uri
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))
-    pairs = read_pairs(store, [store.artifact(uri)], store.get(f"{uri}/scored"))
-    return Episodes(f"run:{run}@0", title, pairs, read, {})
+    return Episodes(f"run:{run}@0", title, read_pairs(store, [uri], f"{uri}/scored"), read, {})
 
 
 def read_play(store: Store, name: str) -> Episodes:
@@ -179,13 +196,12 @@ def read_play(store: Store, name: str) -> Episodes:
     layout = PlayLayout(name)
     try:
         record = store.read_json(layout.record)
-        played = published_rollouts(store, layout.uri)
+        held = [uri for uri in begun_shards(store, layout.uri) if store.get(uri)]
     except Damaged as damage:
         raise Damaged(f"{damage} Restore it, or remove {store.uri}/{layout.uri}.") from None
-    if record is None or not played:
+    if record is None or not held:
         hint = did_you_mean(name, [other for other in plays(store) if other != name])
         raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
-    pairs = read_pairs(store, played, store.get(layout.scored))
-    return Episodes(f"play:{name}", title, pairs, read, {})
+    return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})

@@ -22,7 +22,7 @@ from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.samplers import Samplers
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
-from agentfly_core.runs.run import opened
+from agentfly_core.runs.run import experiment_of_run, opened
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from tests.support import experiments
@@ -142,6 +142,7 @@ def test_a_run_continues_with_its_first_speakers(
     publish(here.store, 1, [*nano.iterdir()])
     with opened(here, "mine") as run:
         assert run.record["frozen"] == here.frozen
+        assert experiment_of_run(run.record, here.store).frozen == here.frozen
     moved = experiment(tmp_path, frozen, url="http://127.0.0.1:8/v1")
     assert moved.frozen["judge"] != here.frozen["judge"]
     with opened(moved, "mine") as run:

@@ -56,7 +56,7 @@ def played(there: Experiment, rewards: Rewards) -> None:
 def evaluated(folder: Path, rewards: Rewards, **evaluate: Any) -> Evaluation:
     here = experiment(folder, data=KINDS, evaluate={**FOUR, **evaluate})
     played(here, rewards)
-    return Evaluations(here.store, here.settings, here.frozen).stored(POLICY, "test", here.dataset)
+    return Evaluations(here).stored(POLICY, "test", here.dataset)
 
 
 def test_pass_at_k_is_a_mean_over_problems_with_an_interval(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_evaluations_on_further_datasets_are_read(tmp_path: Path) -> None:
     here = experiment(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
     played(here, {f"c-{i:03d}": [1] for i in range(4)})
     played(here.on(here.settings.on(here.settings.evaluate.datasets["hard"])), {"c-001": [0]})
-    stored = Evaluations(here.store, here.settings, here.frozen)
+    stored = Evaluations(here)
     evaluation = stored.with_datasets(POLICY, stored.stored(POLICY, "test", here.dataset))
     assert {name: (one.split, one.success) for name, one in evaluation.datasets.items()} == {
         "hard": ("hard", 0.0)

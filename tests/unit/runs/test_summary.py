@@ -130,9 +130,7 @@ def test_an_evaluation_without_scores_gives_reason_and_remedy(
         )
     rollout, score = experiment.store.artifact(target.uri), experiment.store.artifact(scored.uri)
     with pytest.raises(ValueError) as caught:
-        Evaluations(experiment.store, experiment.settings, experiment.frozen).of(
-            rollout, "test", [rollout], score
-        )
+        Evaluations(experiment).of(rollout, "test", [rollout], score)
     assert str(caught.value) == (
         "No episode of the evaluation on test has a score: episode failed: ServiceFailure: shop "
         "died. Fix the cause, remove artifacts/evaluate/9f2c/test-000, "

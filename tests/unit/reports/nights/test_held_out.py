@@ -142,8 +142,7 @@ def published(experiment: Experiment, target: ArtifactKey, **content: object) ->
 def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
     settings, policy = experiment.settings, Pointer("artifacts/model/9f2c", "9f2c" * 16)
     data = published(experiment, StageKeys(settings).prepare())
-    stored = Evaluations(experiment.store, settings, {})
-    assert not stored.is_complete(policy, "test", data)
+    assert not Evaluations(experiment).is_complete(policy, "test", data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(
@@ -154,10 +153,10 @@ def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
-    assert not stored.is_complete(policy, "test", data)
+    assert not Evaluations(experiment).is_complete(policy, "test", data)
     scored = published(experiment, StageKeys(settings).scored(shards), scores=scores)
-    assert stored.is_complete(policy, "test", data)
-    outcomes_of_policy = held_out(stored, policy, data)
+    assert Evaluations(experiment).is_complete(policy, "test", data)
+    outcomes_of_policy = held_out(Evaluations(experiment), policy, data)
     assert outcomes_of_policy.dataset == data.digest
     assert {name: each["goal"] for name, each in outcomes_of_policy.by_problem.items()} == {
         "c-000": 1.0,
@@ -166,10 +165,10 @@ def test_an_evaluation_is_read_from_all_shards(experiment: Experiment) -> None:
     }
     other = replace(policy, digest="0" * 64)
     with pytest.raises(FileNotFoundError):
-        held_out(stored, other, data)
-    assert not stored.is_complete(other, "test", data)
+        held_out(Evaluations(experiment), other, data)
+    assert not Evaluations(experiment).is_complete(other, "test", data)
     (experiment.store.root / scored.uri / "MANIFEST.json").write_text("{")
-    assert not stored.is_complete(policy, "test", data)
+    assert not Evaluations(experiment).is_complete(policy, "test", data)
 
 
 def test_a_selection_of_problems_has_the_same_dataset() -> None:
