@@ -202,7 +202,7 @@ def test_a_chat_completion_has_the_prompt_of_tokenize(server: httpx.Client) -> N
         assert answer["prompt_token_ids"] == tokens
 
 
-def test_prompts_of_sampled_replies_equal_the_servers_unless_one_was_rewritten(
+def test_prompts_without_rewritten_replies_equal_the_servers(
     server: httpx.Client, policy: Path
 ) -> None:
     sampler = TransformersSampler()

@@ -115,7 +115,7 @@ def test_the_system_message_is_the_experiments_or_the_rows(imitating: Imitated) 
     assert spans(imitating({"messages": CHAT}, **briefed))[0][1].startswith(
         "<|im_start|>system\nAdd.<|im_end|>"
     )
-    with pytest.raises(ValueError, match=r"chats\.jsonl, row 1: .* beside agent\.system, 'Add\.'"):
+    with pytest.raises(ValueError, match=r"chats\.jsonl, row 1: .* agent\.system is 'Add\.'"):
         published(imitating(row, **briefed))
 
 
