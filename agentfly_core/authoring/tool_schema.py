@@ -60,7 +60,7 @@ class Arguments:
             self._check = TypeAdapter[dict[str, Any]](_shape(parameters, described))
             self.schema = without_references(self._check.json_schema(schema_generator=_Untitled))
             self.schema.pop("title", None)
-        except Exception as error:  # an annotation may be anything, also what is no type
+        except Exception as error:  # pydantic raises many kinds of errors for odd annotations
             raise ValueError(
                 f"A parameter of {name(function)} has a type without a JSON schema: {error}"
             ) from None

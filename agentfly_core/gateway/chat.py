@@ -87,7 +87,8 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
                 param=name,
             )
         if rule.treatment is Treatment.OVERRULED:
-            warn_once(_log, f"Programs send {name}, which has no effect {rule.note}".rstrip())
+            reason = f": {rule.note}" if rule.note else ""
+            warn_once(_log, f"Programs send {name}, which has no effect{reason}.")
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:

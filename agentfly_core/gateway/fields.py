@@ -1,5 +1,6 @@
 """The fields of a chat completion request, and their treatment by the gateway."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +27,8 @@ class FieldRule:
 
 
 def _neutral(*values: JSON) -> FieldRule:
-    return FieldRule(Treatment.NEUTRAL, " or ".join(f"`{value}`" for value in values), values)
+    note = " or ".join(f"`{json.dumps(value)}`" for value in values)
+    return FieldRule(Treatment.NEUTRAL, note, values)
 
 
 def _honoured(note: str = "") -> FieldRule:

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import json
-import math
 import re
 import secrets
 from collections import Counter
@@ -15,11 +14,7 @@ from typing import Any, Self, TypeVar
 from pydantic import model_validator
 
 from agentfly_core.config.section import Section
-from agentfly_core.gateway.chat import (
-    CompletionRequest,
-    RequestRefused,
-    request_of,
-)
+from agentfly_core.gateway.chat import CompletionRequest, RequestRefused, request_of
 from agentfly_core.inference.sampler import NoReply
 from agentfly_core.records.trajectory import Ending, Message
 from agentfly_core.rollout.episode import Episode
@@ -131,13 +126,12 @@ class GatewaySession:
         """Do work as a part of the episode's agent."""
         return await asyncio.create_task(work, context=self._context.copy())
 
-    async def result(self, work: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
+    async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
         """The result of the program's work; raises the error of `broken`, and TimeoutError."""
         task = asyncio.create_task(work)
-        limit = None if seconds == math.inf else seconds
         try:
             first, ends = asyncio.FIRST_COMPLETED, set[asyncio.Future[Any]]({task, self.broken})
-            await asyncio.wait(ends, timeout=limit, return_when=first)
+            await asyncio.wait(ends, timeout=seconds, return_when=first)
             if self.broken.done():
                 self.broken.result()
             if not task.done():

@@ -108,7 +108,7 @@ class _Shard(SamplerSession):
         return True
 
     def _decode_when_all_wait(self) -> None:
-        # cancelled requests, such as those of an episode whose deadline has passed
+        # drop cancelled requests, for example after an episode's deadline
         self._waiting = [item for item in self._waiting if not item[1].done()]
         # a timer would make the batch, and with it the bits of the result, depend on the machine's
         # load

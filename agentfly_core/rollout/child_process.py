@@ -99,8 +99,8 @@ class Child:
     async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows the type
         """Send a JSON value and return the answer; requests run in order.
 
-        Raises ServiceFailure for a dead process, a timeout and invalid JSON, and kills the process,
-        also after a cancellation, so that no late answer is returned for the next request.
+        Raises ServiceFailure for a dead process, a timeout and invalid JSON. These errors and a
+        cancellation kill the process, so the next request cannot get a late answer.
         """
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
         async with self._turn:

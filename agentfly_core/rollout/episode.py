@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from agentfly_core.authoring import calling
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
@@ -37,9 +36,9 @@ from agentfly_core.rollout.rules import (
     Frozen,
     PromptTooLong,
 )
-from agentfly_core.rollout.speaker import STATE_SECONDS, MakesSpeaker, Speaker
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, state_of
 from agentfly_core.rollout.timeline import EpisodeBranch
-from agentfly_core.system.formats.text import clip, did_you_mean, fault
+from agentfly_core.system.formats.text import clip, did_you_mean
 
 R = TypeVar("R")
 MAX_RESET_BYTES = 65_536
@@ -219,11 +218,14 @@ class Episode(Speaker):
 
     async def _snapshot(self) -> Snapshot:
         environments = self._environments()
-        return {kind: await _state_of(one, one.snapshot) for kind, one in environments.items()}
+        return {
+            kind: await state_of(one, "snapshot", one.snapshot)
+            for kind, one in environments.items()
+        }
 
     async def _restore(self, snapshot: Snapshot) -> None:
         for kind, one in self._environments().items():
-            await _state_of(one, partial(one.restore, snapshot[kind]))
+            await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     def _environments(self) -> dict[type[Lent], Environment]:
         return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
@@ -268,17 +270,6 @@ class Episode(Speaker):
         if name in (one.name for one in self.speakers):
             raise ValueError(f"This episode already has a speaker {name!r}; reuse that one.")
         return name
-
-
-async def _state_of(environment: Environment, work: Callable[[], Awaitable[R]]) -> R:
-    """The result of `snapshot` or `restore` of an environment."""
-    kind = type(environment).__name__
-    try:
-        return await calling.call(work, STATE_SECONDS, f"The state of {kind}", [environment])
-    except (ServiceFailure, NotImplementedError):
-        raise
-    except Exception as error:  # author code
-        raise ServiceFailure(f"{kind} failed in snapshot() or restore(): {fault(error)}") from error
 
 
 Agent = Callable[[Episode], Awaitable[Ending]]

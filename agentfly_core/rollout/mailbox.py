@@ -66,7 +66,7 @@ class EpisodeMailbox(Generic[M]):
         try:
             with self._stage.parts.waiting(branch, arrived):
                 await arrived
-        except BaseException:
+        except BaseException:  # also a cancellation: the sampler has to count this part again
             if arrived.cancelled() or arrived.exception():
                 self._reader = None
                 self._stage.open()

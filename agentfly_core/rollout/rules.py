@@ -253,7 +253,7 @@ class EpisodeOver(Exception):
 class StartAgain(ServiceFailure):
     """Raised by an agent to play its episode from the beginning, with environments reset.
 
-    The second time in an episode the episode FAILED.
+    If the second attempt raises it too, the episode ends FAILED.
 
         if killed_by_a_foreign_signal:
             raise StartAgain("The program was killed by signal 9.")

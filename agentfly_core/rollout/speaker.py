@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
@@ -29,6 +29,7 @@ from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import clip, did_you_mean, fault
 
+R = TypeVar("R")
 STATE_SECONDS = 30.0
 
 
@@ -385,14 +386,22 @@ def _within_limits(reply: Reply) -> Message:
     return reply.message
 
 
+async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
+    """The result of an environment's method about its state, which `work` calls.
+
+    Raises NotImplementedError for an environment without states, and ServiceFailure.
+    """
+    kind = type(environment).__name__
+    try:
+        return await calling.call(work, STATE_SECONDS, f"{kind}.{method}()", [environment])
+    except (ServiceFailure, NotImplementedError):
+        raise
+    except Exception as error:  # author code
+        raise ServiceFailure(f"{kind}.{method}() failed: {fault(error)}") from error
+
+
 async def _state_key(environment: Environment) -> str:
     async def key() -> str:
         return environment.state_key()
 
-    kind = type(environment).__name__
-    try:
-        return await calling.call(key, STATE_SECONDS, f"{kind}.state_key()", [environment])
-    except ServiceFailure:
-        raise
-    except Exception as error:  # author code
-        raise ServiceFailure(f"{kind} could not name its state: {fault(error)}") from error
+    return await state_of(environment, "state_key", key)

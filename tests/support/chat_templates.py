@@ -29,6 +29,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gptoss": {"date": "2026-01-31"},
 }
 FAMILIES = sorted(path.stem for path in FOLDER.glob("*.jinja"))
+NATIVE = (
+    "qwen2_5",
+    "qwen3",
+    "qwen3_5_think",
+    "llama3_1",
+    "glm4moe",
+    "gptoss",
+    "nemotron_3_nano",
+    "mistral",
+)
+HERMES = ("llama3", "gemma3", "deepseek_r1_distill", "deepseekv3", "phi3")
 TOOLS = (
     ToolSchema(
         "search",

@@ -23,7 +23,7 @@ def by_client(plays: Plays, speakers: Mapping[str, SpeakerPattern] = {}) -> Agen
             served(session) as url,
             AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client,
         ):
-            await session.result(_played(plays, client, episode))
+            await session.result(_played(plays, client, episode), 60.0)
         return Ending.NO_TOOL_CALLS
 
     return client_agent

@@ -48,10 +48,10 @@ class RecordingProxy:
         return web.Response(body=answer, status=response.status, content_type="application/json")
 
 
-def _generated(asked: Any, answer: Any) -> Generated:
+def _generated(sent: Any, answer: Any) -> Generated:
     (choice,) = answer["choices"]
     logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
-    return tuple(asked["token_ids"]), tuple(choice["token_ids"]), logprobs
+    return tuple(sent["token_ids"]), tuple(choice["token_ids"]), logprobs
 
 
 @contextmanager

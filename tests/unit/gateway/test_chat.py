@@ -145,7 +145,7 @@ def test_a_malformed_request_is_refused(body):
 
 
 @pytest.mark.parametrize(
-    ("said", "finish"),
+    ("whole", "finish"),
     [
         (Message("assistant", "99"), "stop"),
         (Message("assistant", "9", cut=True), "length"),
@@ -153,9 +153,9 @@ def test_a_malformed_request_is_refused(body):
         (Message("assistant", "So", (CALL,), reasoning="I add."), "tool_calls"),
     ],
 )
-def test_a_completion_is_what_the_client_reads_streamed_or_not(said, finish):
+def test_a_completion_is_what_the_client_reads_streamed_or_not(whole, finish):
     request = CompletionRequest("m", (), {}, logprobs=True)
-    completed = completion(request, [reply(said)])
+    completed = completion(request, [reply(whole)])
     read = ChatCompletion.model_validate(completed)
     (choice,) = read.choices
     assert choice.finish_reason == finish
@@ -163,7 +163,7 @@ def test_a_completion_is_what_the_client_reads_streamed_or_not(said, finish):
     assert choice.logprobs and choice.logprobs.content
     assert [one.token for one in choice.logprobs.content] == ["token_id:7", "token_id:8"]
     written = choice.message.model_dump(exclude_unset=True)
-    assert message(**written) == said
+    assert message(**written) == whole
 
     stream = ChatCompletionStreamState()
     *chunks, end = b"".join(events(completed, include_usage=True)).split(b"\n\n")[:-1]
@@ -172,21 +172,21 @@ def test_a_completion_is_what_the_client_reads_streamed_or_not(said, finish):
         stream.handle_chunk(ChatCompletionChunk.model_validate_json(chunk.removeprefix(b"data: ")))
     streamed = stream.current_completion_snapshot
     assert streamed.usage == read.usage
-    assert message(**streamed.choices[0].message.model_dump(exclude_none=True)) == said
+    assert message(**streamed.choices[0].message.model_dump(exclude_none=True)) == whole
 
 
 def test_ids_of_calls_differ_between_replies():
-    said = Message("assistant", "", (CALL, CALL))
+    whole = Message("assistant", "", (CALL, CALL))
     completed: Any = completion(
-        CompletionRequest("m", (), {}), [reply(said, seed=1), reply(said, seed=2)]
+        CompletionRequest("m", (), {}), [reply(whole, seed=1), reply(whole, seed=2)]
     )
     ids = [c["id"] for choice in completed["choices"] for c in choice["message"]["tool_calls"]]
     assert len({*ids}) == 4
 
 
 def test_an_unreadable_call_is_shown_as_text():
-    said = Message("assistant", "So", (BadCall('{"name": "calc', "unterminated string"), CALL))
-    completed: Any = completion(CompletionRequest("m", (), {}), [reply(said)])
+    whole = Message("assistant", "So", (BadCall('{"name": "calc', "unterminated string"), CALL))
+    completed: Any = completion(CompletionRequest("m", (), {}), [reply(whole)])
     shown = completed["choices"][0]["message"]
     assert shown["content"] == 'So\n{"name": "calc'
     assert [call["function"]["name"] for call in shown["tool_calls"]] == ["calculator"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -11,7 +12,9 @@ import pytest
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.gateway.session import SpeakerPattern
 from agentfly_core.records.trajectory import BadCall, Ending, Problem, Trajectory
+from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent
+from agentfly_core.rollout.rules import FrozenSelf
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,
@@ -140,14 +143,19 @@ class Slow:
         return str(number)
 
 
+async def hang_up(client, policy: Slow) -> None:
+    """Send a request, and close its connection once the policy has begun to reply."""
+    request = asyncio.create_task(contents(client, BODY))
+    await policy.begun.wait()
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+
+
 async def test_a_request_whose_client_hung_up_is_joined_by_its_repetition():
     policy = Slow()
 
     async def plays(client, episode):
-        request = asyncio.create_task(contents(client, BODY))
-        await policy.begun.wait()
-        request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
+        await hang_up(client, policy)
         again = asyncio.create_task(contents(client, BODY, **{"x-stainless-retry-count": "1"}))
         policy.released.set()
         assert await again == ["1"]
@@ -160,10 +168,7 @@ async def test_a_reply_that_nobody_received_is_stored_and_not_trained():
     policy = Slow()
 
     async def plays(client, episode):
-        request = asyncio.create_task(contents(client, BODY))
-        await policy.begun.wait()
-        request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
+        await hang_up(client, policy)
         policy.released.set()
         assert await contents(client, {"messages": [user("And now?")]}) == ["2"]
 
@@ -261,6 +266,19 @@ async def test_a_request_belongs_to_the_first_speaker_that_it_fits(pattern, body
         ("client_agent", 1),
         ("critic", 1),
     ]
+
+
+async def test_only_the_speaker_outside_of_frozen_is_trained():
+    async def plays(client, episode):
+        for model in ("any", "writer", "critic"):
+            await ask(client, [QUESTION], model)
+
+    speakers = {role: SpeakerPattern(model=role) for role in ("writer", "critic")}
+    frozen = dict.fromkeys(("client_agent", "critic"), FrozenSelf())
+    rules = replace(rollout_spec(agent=by_client(plays, speakers)), frozen=frozen)
+    trajectories, *_ = await play_all(episode_specs(ADD), rules, scripted(echo))
+    assert {one.agent for one in trajectories} == {"client_agent", "writer", "critic"}
+    assert [trajectories[n].agent for n in pack(trajectories).trajectory] == ["writer"]
 
 
 def test_a_pattern_without_a_rule_is_refused():

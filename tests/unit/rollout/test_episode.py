@@ -323,7 +323,7 @@ async def test_an_environment_that_cannot_start_fails_its_episode_only() -> None
 
     for kind, what in (
         (Unmade, "Unmade could not be made"),
-        (Stateless, "Stateless could not name its state"),
+        (Stateless, "Stateless.state_key() failed"),
     ):
         trajectory = await play(["<use>", "ok"], asked(kind))
         assert trajectory.ending is Ending.FAILED

@@ -78,10 +78,13 @@ async def test_replies_of_a_frozen_policy_are_named_and_not_trained() -> None:
 
 
 async def test_the_policy_itself_plays_a_role_untrained_with_its_own_tokens() -> None:
-    found, usual = await played({"critic": FrozenSelf()}), await played({})
-    assert [one.policy for one in found] == ["self", ""]
-    assert [one.turns for one in found] == [one.turns for one in usual]
-    assert (pack(found).trajectory.tolist(), pack(usual).trajectory.tolist()) == ([1], [0, 1])
+    own, usual = await played({"critic": FrozenSelf()}), await played({})
+    assert [one.policy for one in own] == ["self", ""]
+    assert [one.turns for one in own] == [one.turns for one in usual]
+    assert (pack(own).trajectory.tolist(), pack(usual).trajectory.tolist()) == (
+        [1],
+        [0, 1],
+    )
 
 
 async def test_tokens_of_a_frozen_policy_count_toward_the_episode_limit() -> None:

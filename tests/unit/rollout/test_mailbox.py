@@ -125,8 +125,8 @@ async def test_batches_do_not_depend_on_the_time_of_tools(first: int) -> None:
             return Ending.NO_TOOL_CALLS
 
         sampler = Batches()
-        found = await played(agent, ADD, Problem("b", "1?"), sampler=sampler, tools=[look])
-        return sampler.batches, found
+        trajectories = await played(agent, ADD, Problem("b", "1?"), sampler=sampler, tools=[look])
+        return sampler.batches, trajectories
 
     assert await batches(first) == await batches(1 - first)
 
@@ -188,8 +188,12 @@ async def test_a_place_at_the_sampler_is_given_back_after_a_failure() -> None:
 
     sampler = Batches()
     problems = [Problem("stuck", "1?"), ADD, Problem("c", "3?")]
-    found = await played(agent, *problems, sampler=sampler)
-    assert [one.ending.value for one in found] == ["no_tool_calls", "no_tool_calls", "failed"]
+    episodes = await played(agent, *problems, sampler=sampler)
+    assert [one.ending.value for one in episodes] == [
+        "no_tool_calls",
+        "no_tool_calls",
+        "failed",
+    ]
     assert [len(batch) for batch in sampler.batches] == [2]
 
 
@@ -212,8 +216,8 @@ async def test_a_wait_for_a_message_may_end_earlier() -> None:
         return Ending.NO_TOOL_CALLS
 
     sampler = Batches()
-    (found,) = await played(agent, sampler=sampler)
-    assert (found.ending, found.answer) == (Ending.NO_TOOL_CALLS, "late")
+    (trajectory,) = await played(agent, sampler=sampler)
+    assert (trajectory.ending, trajectory.answer) == (Ending.NO_TOOL_CALLS, "late")
     assert [len(batch) for batch in sampler.batches] == [1, 1]
 
 
@@ -223,8 +227,8 @@ async def test_two_parts_do_not_wait_for_one_mailbox() -> None:
         await episode.gather(inbox.get(), inbox.get())
         return Ending.NO_TOOL_CALLS
 
-    (found,) = await played(agent)
-    assert found.ending is Ending.FAILED
+    (trajectory,) = await played(agent)
+    assert trajectory.ending is Ending.FAILED
 
 
 async def test_a_message_and_an_event_that_never_come_are_named(

@@ -150,9 +150,9 @@ SAID = Message("assistant", "sum", (ToolCall("add", {"a": 1, "b": [2]}),), reaso
 def echoed(echo: Message, reply: Message = SAID) -> bool:
     branch, first = EpisodeBranch(), replied([user("1+2?")], reply)
     branch.add(first)
-    found = branch.longest_beginning("agent", "f", [user("1+2?"), echo, user("So?")])
-    assert found in [(first, 2), (None, 0)]
-    return found[0] is first
+    pair = branch.longest_beginning("agent", "f", [user("1+2?"), echo, user("So?")])
+    assert pair in [(first, 2), (None, 0)]
+    return pair[0] is first
 
 
 @pytest.mark.parametrize("name", ECHOES)
