@@ -88,7 +88,7 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
             )
         if rule.treatment is Treatment.OVERRULED:
             reason = f": {rule.note}" if rule.note else ""
-            warn_once(_log, f"Programs send {name}, which has no effect{reason}.")
+            warn_once(_log, f"Programs send {name}, which is ignored{reason}.")
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
