@@ -148,11 +148,14 @@ class _Row:
     text: ReplyText | None = None
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
     finish: Finish | None = None
 
-    def add(self, token: int, logprob: float) -> None:
+    def add(self, token: int, logprob: float, entropy: float) -> None:
         self.tokens.append(token)
         self.logprobs.append(logprob)
+        if self.request.params.entropies:
+            self.entropies.append(entropy)
         if token in self.request.params.stop_tokens:
             self.finish = "stop"
         elif self.text and self.text.stops_at(token):
@@ -162,7 +165,8 @@ class _Row:
 
     def sampled(self, version: int) -> Sampled:
         assert self.finish
-        return Sampled(tuple(self.tokens), tuple(self.logprobs), version, self.finish)
+        tokens, logprobs = tuple(self.tokens), tuple(self.logprobs)
+        return Sampled(tokens, logprobs, version, self.finish, tuple(self.entropies))
 
 
 @torch.inference_mode()
@@ -179,8 +183,8 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         # the cache is positional: transformers 5.24 has another name for it
         out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
         logits = out.logits[:, -1]  # [rows, vocabulary]
-        for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
-            row.add(token, logprob)
+        for row, token, logprob, entropy in zip(going, *_choose(logits, going), strict=True):
+            row.add(token, logprob, entropy)
         stay = [i for i, row in enumerate(going) if not row.finish]
         if not stay:
             return rows
@@ -194,8 +198,10 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
 
-def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:
-    """A token for each row, by inverse transform sampling in float64, and its log-probability."""
+def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
+    """A token for each row, by inverse transform sampling in float64, its log-probability and the
+    entropy, or 0 where no row asks for it.
+    """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device
     )
@@ -208,4 +214,7 @@ def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float
     # scaled to the sum, which rounding keeps from being exactly 1
     drawn = torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
     chosen = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
-    return chosen.squeeze(1).tolist(), logprobs.gather(1, chosen).squeeze(1).tolist()
+    entropies: Sequence[float] = [0.0] * len(rows)
+    if any(row.request.params.entropies for row in rows):
+        entropies = torch.special.entr(logprobs.exp()).sum(-1).tolist()
+    return chosen.squeeze(1).tolist(), logprobs.gather(1, chosen).squeeze(1).tolist(), entropies

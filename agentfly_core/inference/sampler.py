@@ -18,12 +18,14 @@ class SamplingParams:
 
     `temperature=0` is greedy. Top-k, top-p and penalties are missing, because they change the
     probabilities that training uses. A reply ends with the token that completes a string of `stop`.
+    With `entropies` a reply has the entropy of each token's distribution, see `Sampled`.
     """
 
     temperature: float
     max_tokens: int
     stop_tokens: tuple[int, ...]
     stop: tuple[str, ...] = ()
+    entropies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

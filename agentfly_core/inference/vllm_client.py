@@ -3,11 +3,13 @@
 Replies have vLLM's weight version, so a restarted server, or an interrupted load, is noticed.
 """
 
-from collections.abc import AsyncIterator, Iterator
+import math
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import httpx
@@ -23,6 +25,8 @@ from agentfly_core.system.service import Service, ServiceLost
 LOADING, ADAPTER = "loading", "adapter"
 PATIENCE = 1800.0
 NO_LOGPROB = -9999.0
+MOST_LIKELY = 20
+"""The number of tokens of which an entropy is estimated: the most that vLLM returns by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,8 @@ class _Shard(SamplerSession):
         # fine
         if [span["version"] for span in versions] != [self.label]:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
-        logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
+        places = choice["logprobs"]["content"]
+        logprobs = tuple(place["logprob"] for place in places)
         # vLLM's number for -inf, which JSON cannot hold
         if NO_LOGPROB in logprobs:
             raise ValueError("A token lacks its log-probability: the weights are not finite.")
@@ -167,7 +172,8 @@ class _Shard(SamplerSession):
         # a stop token is identified by its number
         at_string = isinstance(choice["stop_reason"], str)
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
-        return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
+        entropies = tuple(map(_entropy, places)) if request.params.entropies else ()
+        return Sampled(tuple(choice["token_ids"]), logprobs, version, finish, entropies)
 
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))
@@ -191,12 +197,27 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "ignore_eos": True,
         "min_tokens": 0,
         "max_tokens": params.max_tokens,
-        # of the sampled token only
-        "logprobs": 0,
+        # 0: of the sampled token only
+        "logprobs": MOST_LIKELY if params.entropies else 0,
         "detokenize": bool(params.stop),
         "skip_special_tokens": False,
         "spaces_between_special_tokens": True,
     }
+
+
+def _entropy(place: Mapping[str, Any]) -> float:
+    """The estimated entropy at a token's place."""
+    return entropy([one["logprob"] for one in place["top_logprobs"]])
+
+
+def entropy(likeliest: Sequence[float]) -> float:
+    """An estimate of a distribution's entropy, in nats, from its largest log-probabilities.
+
+    All other tokens count as one, so it is never above the exact entropy.
+    """
+    probabilities = [math.exp(logprob) for logprob in likeliest]
+    rest = max(0.0, 1 - math.fsum(probabilities))
+    return -math.fsum(p * math.log(p) for p in (*probabilities, rest) if p)
 
 
 def _healthy(server: httpx.Client) -> bool:

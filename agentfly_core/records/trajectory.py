@@ -84,8 +84,9 @@ class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` of
-    the tokens' distributions may be empty. `trained` is False for tokens that are not the policy's
-    choice, such as a forced end of reasoning. Raises ValueError for different lengths.
+    the tokens' distributions, in nats, are recorded where the agent asks for them; those of vLLM
+    are estimates, see `vllm_client.entropy`. `trained` is False for tokens that are not the
+    policy's choice, such as a forced end of reasoning. Raises ValueError for different lengths.
     """
 
     tokens: tuple[int, ...]

@@ -40,6 +40,7 @@ class Sampling(TypedDict, total=False):
     0 are greedy and not trained. `max_tokens` limits the length. `thinking` switches reasoning on
     or off where the template `model` can. `tools` are the schemas in the prompt, by default of the
     speaker's tools. Other schemas open another conversation, and the agent answers its calls.
+    `entropies` records the entropy of each sampled token's distribution: `Reply.entropies`.
     """
 
     stop: Sequence[str] | None
@@ -47,6 +48,7 @@ class Sampling(TypedDict, total=False):
     max_tokens: int | None
     thinking: bool | None
     tools: Sequence[ToolSchema] | None
+    entropies: bool
 
 
 class Context:
@@ -157,6 +159,7 @@ class Speaker:
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self._stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
+        params = replace(params, entropies=sampling.get("entropies", False))
         form, thinking = self.rules.form, sampling.get("thinking")
         if tools is not None or thinking is not None:
             form = Form(form.tools if tools is None else tuple(tools), thinking)

@@ -82,6 +82,11 @@ class Reply:
         return tuple(chain.from_iterable(span.logprobs for span in self.sampled))
 
     @property
+    def entropies(self) -> tuple[float, ...]:
+        """The entropy of each of its tokens' distributions, where the agent asked for them."""
+        return tuple(chain.from_iterable(span.entropies for span in self.sampled))
+
+    @property
     def finish(self) -> Finish:
         """The reason for its end."""
         return self.sampled[-1].finish if self.sampled else "length" if self.message.cut else "stop"

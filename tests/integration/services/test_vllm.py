@@ -18,7 +18,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Adapter, Settings
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
-from agentfly_core.inference.vllm_client import VLLM
+from agentfly_core.inference.vllm_client import MOST_LIKELY, VLLM, entropy
 from agentfly_core.inference.vllm_server import BATCHED_TOKENS, launch
 from agentfly_core.models import lora
 from agentfly_core.models.probe import WrongWeights
@@ -130,9 +130,10 @@ def replies(
     temperature: float = 1.0,
     stop: tuple[int, ...] = (),
     prompt: Sequence[int] = PROMPT,
+    entropies: bool = False,
 ) -> list[Sampled]:
     async def play() -> list[Sampled]:
-        params = SamplingParams(temperature, 12, stop)
+        params = SamplingParams(temperature, 12, stop, entropies=entropies)
         requests = [Request(prompt, params, conversation(2**62 + seed)) for seed in range(count)]
         async with server.shard(count) as session:
             return list(await asyncio.gather(*map(session.sample, requests)))
@@ -174,6 +175,25 @@ def test_greedy_replies_have_the_logprobs_of_temperature_1(
     drawn = replies(server, 4, 0.0)
     assert len({reply.tokens for reply in drawn}) == 1
     assert furthest(policies[0], drawn) < 1e-4
+
+
+@pytest.mark.long
+def test_entropies_are_estimated_from_the_likeliest_tokens(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
+    server.load(policies[0], 0)
+    drawn = replies(server, 4, 0.7, entropies=True)
+    model = lora.load(policies[0], None, "float32").eval()
+    for reply in drawn:
+        logits = model(torch.tensor([[*PROMPT, *reply.tokens]])).logits[0, len(PROMPT) - 1 : -1]
+        logprobs = torch.log_softmax(logits / 0.7, -1)
+        # the sampled token and the likeliest others
+        listed = logprobs.scatter(1, torch.tensor(reply.tokens)[:, None], 0.0).topk(MOST_LIKELY)
+        likeliest = logprobs.gather(1, listed.indices).tolist()
+        estimates = [entropy(row) for row in likeliest]
+        assert reply.entropies == pytest.approx(estimates, abs=1e-3)
+        exact = torch.special.entr(logprobs.exp()).sum(-1)
+        assert (torch.tensor(reply.entropies) < exact + 1e-3).all()
 
 
 def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(

@@ -70,7 +70,7 @@ async def test_each_reply_may_have_its_own_sampling_settings() -> None:
     async def agent(episode: Episode) -> Ending:
         first = await episode.reply(*episode.opening, stop=["|"], temperature=0.25)
         second = await episode.reply(first, stop=(), temperature=0.0)
-        await episode.reply(second, max_tokens=2)
+        await episode.reply(second, max_tokens=2, entropies=True)
         return Ending.NO_TOOL_CALLS
 
     sampler = Watched("a|b", "a|b", "abc")
@@ -79,7 +79,7 @@ async def test_each_reply_may_have_its_own_sampling_settings() -> None:
     assert sampler.asked == [
         SamplingParams(0.25, 100, (STOP,), ("|",)),
         SamplingParams(0.0, 100, (STOP,), ()),
-        SamplingParams(1.0, 2, (STOP,), ("|", "&")),
+        SamplingParams(1.0, 2, (STOP,), ("|", "&"), entropies=True),
     ]
     assert [turn.reply.content for turn in trajectory.turns] == ["a", "a|b", "ab"]
     assert [turn.temperature for turn in trajectory.turns] == [0.25, 0.0, None]
