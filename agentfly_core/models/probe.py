@@ -8,11 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedModel
+from agentfly_core.models.type_names import PreTrainedModel, Tensor
 
 TOKENS = 64
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05}

@@ -1,12 +1,9 @@
 """Inputs of an experiment: its dataset, its base model and the policy of a reference."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.event_loop import without_held_calls
 from agentfly_core.config.reference import (
@@ -28,6 +25,7 @@ from agentfly_core.experiment.run_policies import Parent, final_policy, of_run
 from agentfly_core.models import model_config
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.known import require
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.demonstrations import (
     HEARD,
     DemonstrationPlayer,
@@ -46,9 +44,6 @@ from agentfly_core.runs.versioning import read_pointer
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 QUARANTINE = Path("quarantine")
 

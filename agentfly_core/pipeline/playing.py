@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
@@ -21,6 +20,7 @@ from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models.known import end_tokens
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import by_task
@@ -37,9 +37,6 @@ from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 Seeds = tuple[int | str, ...]
 REPORTS = 100

@@ -1,12 +1,9 @@
 """Live services of a session, started once and handed to stages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.injection import kinds_needed
@@ -15,6 +12,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.model_config import require_trainable
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.pool import worker_pool
@@ -31,9 +29,6 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 from agentfly_core.training.checkpointing import AsyncCheckpointer
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,18 @@
 """Stored episodes, with sampled text apart from given text."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
 
 from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
+from agentfly_core.models.type_names import DataFrame, PreTrainedTokenizerBase
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
@@ -21,10 +20,6 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import nearest, visible
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from transformers import PreTrainedTokenizerBase
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
@@ -203,7 +198,7 @@ def lines(piece: Piece, width: int) -> list[str]:
     return [part for parts in wrapped for part in parts or [""]]
 
 
-def table(stored: Episodes) -> pd.DataFrame:
+def table(stored: Episodes) -> DataFrame:
     """A row for each episode, with its rewards and its marked text."""
     import pandas as pd  # takes half a second
 

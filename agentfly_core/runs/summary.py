@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from agentfly_core.config.tasks import TASK
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, metrics_of
 from agentfly_core.experiment.run_policies import Parent
+from agentfly_core.models.type_names import DataFrame
 from agentfly_core.records import intervals, ledger
 from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
@@ -30,9 +30,6 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import one_part
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import sentence
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +264,7 @@ def before_steps(
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
-def steps_frame(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
+def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
     """One row a step of a run with all its metrics, for plots; raises Damaged, see `metrics_of`."""
     import pandas as pd  # takes half a second
 
@@ -275,7 +272,7 @@ def steps_frame(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in measures])
 
 
-def run_ledger(store: Store, run: str, steps: Iterable[int]) -> pd.DataFrame:
+def run_ledger(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
     """The ledger of these steps of a run: each problem with its outcome."""
     layouts = [RunLayout(run).step(number) for number in steps]
     return ledger.joined([store.open(store.artifact(step.scored)) for step in layouts])

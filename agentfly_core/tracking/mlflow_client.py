@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core.config.loading import flat
+from agentfly_core.models.type_names import DataFrame
 from agentfly_core.records.run_record import Summary
 from agentfly_core.system.formats import foreign_names, hashing
 from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
@@ -20,7 +21,6 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, redact, warn_once
 
 if TYPE_CHECKING:
-    import pandas as pd
     from mlflow import MlflowClient
 
 logger = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class MlflowRun:
             self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
         self.tags({"agentfly.dvc_dataset": version})
 
-    def table(self, name: str, step: int, frame: pd.DataFrame) -> None:
+    def table(self, name: str, step: int, frame: DataFrame) -> None:
         """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
         path = f"{name}/step-{step:06d}.json"
         with self._attempt(f"the table {path}"):

@@ -1,7 +1,5 @@
 """Episodes that are played outside of training: chosen from a split, played in shards, scored."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import defaultdict
@@ -11,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.config.experiment import Gates
 from agentfly_core.config.reference import RunPolicy, ScriptPolicy, WordPolicy, reference
@@ -22,6 +19,7 @@ from agentfly_core.experiment.run_policies import last_policy
 from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.sampler import Sampler
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
@@ -51,9 +49,6 @@ from agentfly_core.system.formats.file_shapes import ArtifactRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)

@@ -1,12 +1,10 @@
 """Play sampled problems by the oracle and by an idle policy, before any model."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation
@@ -17,6 +15,7 @@ from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
 from agentfly_core.pipeline.playing import of_split, rollout_spec, scripted
@@ -33,8 +32,6 @@ PLAYED = 16
 """The number of problems that the oracle and an idle policy play."""
 LONGEST, SHOWN = 300, 3
 T = TypeVar("T")
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,15 @@
 """Playing jobs in this process: in a worker, or in the caller's process without workers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.event_loop import forget_interrupt, interrupt
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
 from agentfly_core.pipeline.playing import play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import produce
@@ -24,9 +22,6 @@ from agentfly_core.rollout.rules import Frozen, FrozenPolicy
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import timing
 from agentfly_core.store.store import Store
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,13 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.model import writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.service import Service
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from agentfly_core.inference.endpoints.chat_service import ChatService
 
 ENDPOINT_FILE = "endpoint.json"
