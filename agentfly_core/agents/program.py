@@ -13,10 +13,13 @@ from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver, StartAgain
+from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
 """Share of `agent.deadline` for the program: after the whole deadline its episode is not scored."""
 API_KEY = "agentfly"
+PROGRAM = "program"
+"""The main speaker of a program."""
 ProgramFunction = Callable[[Problem, str], str]
 
 
@@ -29,24 +32,31 @@ class ProgramAgent:
 
     It reads one line of JSON with `id`, `prompt` and the named `facts`, finds the policy at
     OPENAI_BASE_URL, and prints its answer as the last line, as text or as `{"answer": ...}`.
-    `speakers` selects requests of other speakers, the rest is the speaker `program`. `files` belong
-    to the program: edited files are another experiment. `environment` names variables that it
-    inherits.
+    `speakers` selects requests of other speakers, the rest is the speaker `program`. `train` names
+    the speakers that are trained, by default all outside of `agent.frozen`. `files` belong to the
+    program: edited files are another experiment. `environment` names variables that it inherits.
     """
 
     def __init__(
         self,
         command: tuple[str, ...],
         speakers: Mapping[str, SpeakerPattern] = {},
+        train: tuple[str, ...] = (),
         facts: tuple[str, ...] = (),
         files: tuple[str, ...] = (),
         environment: tuple[str, ...] = (),
     ) -> None:
         if not command:
             raise ValueError("program(command=[]): expected a program and its arguments.")
+        roles = [PROGRAM, *speakers]
+        if unknown := [role for role in train if role not in roles]:
+            raise ValueError(
+                f"program(train={[*train]}): there is no speaker {unknown[0]!r}, expected some of "
+                f"{', '.join(roles)}.{did_you_mean(unknown[0], roles)}"
+            )
         self.command, self.speakers, self.facts = command, speakers, facts
         self.files, self.environment = files, environment
-        self.__name__ = "program"
+        self.__name__ = PROGRAM
 
     async def __call__(self, episode: Episode) -> Ending:
         session = GatewaySession(episode, self.speakers)

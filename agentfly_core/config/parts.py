@@ -184,9 +184,20 @@ class AgentPart(Section):
         return {role: who for role, who in named.items() if who}
 
     @property
+    def trained(self) -> Sequence[str]:
+        """The roles in `train` of a program; empty without this setting."""
+        return (self.model_extra or {}).get("train", ()) if self.use == PROGRAM else ()
+
+    @property
     def untrained(self) -> Sequence[str]:
-        """The roles of `frozen` that the trained policy itself plays."""
-        return [role for role, who in self.frozen.items() if who == SELF]
+        """The roles that the trained policy plays untrained: `self` in `frozen`, and the others
+        of a program with `train`.
+        """
+        alone = [role for role, who in self.frozen.items() if who == SELF]
+        if trained := self.trained:
+            roles = ("program", *(self.model_extra or {}).get("speakers", ()))
+            alone += [one for one in roles if one not in (*trained, *self.frozen)]
+        return alone
 
     @field_validator("frozen")
     @classmethod

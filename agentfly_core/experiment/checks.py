@@ -234,8 +234,13 @@ def check_workers(
 
 
 def _require_a_trained_speaker(whole: Task) -> None:
-    name = injection.name(whole.agent)
-    who = whole.settings.agent.frozen.get(name, SELF)
+    name, agent = injection.name(whole.agent), whole.settings.agent
+    if both := [role for role in agent.trained if role in agent.frozen]:
+        raise ValueError(
+            f"agent.train: got {both[0]}, which agent.frozen names as {agent.frozen[both[0]]}. "
+            "Remove it from one of them."
+        )
+    who = agent.frozen.get(name, SELF)
     if who != SELF:
         raise ValueError(
             f"agent.frozen.{name}: got {who}, and {name} is the agent itself, which the policy "
