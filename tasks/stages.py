@@ -10,11 +10,9 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from prefect.utilities.annotations import quote
 
-from agentfly_core.inference.sampler import SamplerLost
-from agentfly_core.pipeline.loop.stages import Stages
+from agentfly_core.pipeline.loop.stages import SERVICE_LOST, Stages
 from agentfly_core.pipeline.produce import Reused
 from agentfly_core.system.formats.text import keeping_secrets
-from agentfly_core.training.job import LearnerLost
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +53,7 @@ def _stateful(function: Callable[P, R]) -> Callable[P, R | State[R]]:
 
 
 async def _service_lost(_: Task[..., R], __: TaskRun, state: State[R]) -> bool:
-    return isinstance(await state.aresult(raise_on_failure=False), SamplerLost | LearnerLost)
+    return isinstance(await state.aresult(raise_on_failure=False), SERVICE_LOST)
 
 
 TASKS = Stages(stage)

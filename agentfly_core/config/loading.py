@@ -18,7 +18,7 @@ from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_l
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.system.formats import strict_json, strict_yaml
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON, flat
 from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
@@ -135,17 +135,6 @@ def defaults() -> dict[str, JSON]:
     unsaid = flat(Settings.model_validate(given).model_dump(mode="json"))
     free = {key: value for key, value in unsaid.items() if key not in flat(given)}
     return free | flat(Site().model_dump(), "site.")
-
-
-def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
-    """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
-    flattened: dict[str, JSON] = {}
-    for key, item in value.items():
-        if isinstance(item, Mapping) and item:
-            flattened |= flat(item, f"{prefix}{key}.")
-        else:
-            flattened[f"{prefix}{key}"] = item
-    return flattened
 
 
 def _completed(settings: Settings) -> Settings:

@@ -25,6 +25,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import task_key
 from agentfly_core.datasets.chat_files import ChatFile
 from agentfly_core.datasets.files import files, require_fields
+from agentfly_core.datasets.rejection_sampling import RejectionSampling
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import check_policy
 from agentfly_core.experiment.run_layout import record_of
@@ -38,7 +39,6 @@ from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Message
 from agentfly_core.rl.interface import Algorithm, Needs
-from agentfly_core.rl.rejection_sampling import RejectionSampling
 
 
 def check(settings: Settings) -> dict[str, Task]:

@@ -1,15 +1,13 @@
 """A task of an experiment: its settings with the parts that they name, imported and checked."""
 
 import inspect
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Settings
@@ -19,6 +17,7 @@ from agentfly_core.config.tasks import GOAL, SINGLE
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import refuse_misfits
 
 P = TypeVar("P")
 
@@ -184,27 +183,6 @@ def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limi
             settings = check_settings(kind, pool.settings)
             limits[kind] = Limit(pool.limit, pool.max_uses, pool.lifetime, settings)
     return limits
-
-
-def refuse_misfits(
-    tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
-) -> None:
-    """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
-    called = [("tool", tool.schema.name) for tool in tools]
-    called += [("reward", reward.name) for reward in rewards]
-    for (what, name), count in Counter(called).items():
-        if count > 1:
-            raise ValueError(
-                f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
-            )
-    for part in (*tools, *rewards):
-        for kind in kinds_needed([part]):
-            if kind not in limits:
-                path = f"{kind.__module__}:{kind.__qualname__}"
-                raise ValueError(
-                    f"{part.what} needs a {kind.__name__}, but its limit is missing. Set a limit, "
-                    f"for example `environments: {{{path}: 8}}`."
-                )
 
 
 def _named(path: str, kind: type[P]) -> P:

@@ -2,6 +2,7 @@
 state.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,7 +18,6 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline import produce
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, HELD_OUT, SCORES
-from agentfly_core.rl.learning_rate import learning_rate
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.stage_metrics import measured, timing
@@ -69,6 +69,23 @@ def step_job(
         base=str(base) if base else None,
         reference_base=str(reference_base) if reference_base else None,
     )
+
+
+def learning_rate(update: Update, step: int, steps: int) -> float:
+    """The rate of step 1, 2, ... of `steps`; three warm-up steps have 1/4, 2/4 and 3/4 of it.
+
+    After the warm-up it equals transformers' schedule at `step - 1`.
+    """
+    warmup = update.warmup_steps
+    if step <= warmup:
+        return update.learning_rate * step / (warmup + 1)
+    done = (step - 1 - warmup) / max(steps - warmup, 1)
+    share = {
+        "constant": 1.0,
+        "linear": 1.0 - done,
+        "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
+    }
+    return update.learning_rate * share[update.lr_scheduler_type]
 
 
 def warm_start_job(

@@ -10,7 +10,6 @@ from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.late import Tensor, torch
-from agentfly_core.system.formats import hashing
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def outcomes(
         of_tasks[trajectory.problem.task].append(index)
         turns = trajectory.turns
         # the environment's state key, or else the newly read messages
-        states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
+        states.append(tuple(one.state or repr(one.read) for one in turns))
     return Outcomes(
         # float64, because advantages compare rewards for equality, and weighted sums round
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),

@@ -1,15 +1,19 @@
-"""Leases of environments: reset for each episode, and closed at the end."""
+"""Leases of environments, reset for each episode and closed at the end, and their limits."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.authoring.event_loop import LoopHeld, run
+from agentfly_core.authoring.injection import kinds_needed
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout import child_process
 from agentfly_core.rollout.pool import Limit, Pool
@@ -150,3 +154,24 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
         run(resources.close())
         raise
     run(resources.close())
+
+
+def refuse_misfits(
+    tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
+) -> None:
+    """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
+    called = [("tool", tool.schema.name) for tool in tools]
+    called += [("reward", reward.name) for reward in rewards]
+    for (what, name), count in Counter(called).items():
+        if count > 1:
+            raise ValueError(
+                f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
+            )
+    for part in (*tools, *rewards):
+        for kind in kinds_needed([part]):
+            if kind not in limits:
+                path = f"{kind.__module__}:{kind.__qualname__}"
+                raise ValueError(
+                    f"{part.what} needs a {kind.__name__}, but its limit is missing. Set a limit, "
+                    f"for example `environments: {{{path}: 8}}`."
+                )

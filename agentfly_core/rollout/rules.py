@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.injection import Asking, Lent
-from agentfly_core.config.parts import SELF
 from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.records.trajectory import (
@@ -112,9 +111,9 @@ class FrozenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSelf:
-    """The playing policy in an untrained role."""
+    """The playing policy in an untrained role: `FrozenSelf("self")`."""
 
-    name: str = SELF
+    name: str
 
 
 Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf

@@ -30,7 +30,7 @@ from agentfly_core.store.lock import holder_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON, flat
 from agentfly_core.system.formats.text import clip, did_you_mean, fault
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
@@ -93,7 +93,7 @@ class Listed:
             created_ms=record["created_ms"],
             tags=tags_of(store, name),
             changed=_changed(record),
-            settings=loading.flat(record["settings"]),
+            settings=flat(record["settings"]),
             edited=tuple(edited(record)),
         )
 
@@ -253,7 +253,7 @@ def _changed(record: RunRecord) -> dict[str, JSON]:
     else:
         keys = [change.key for change in loading.differences(now, settings)]
 
-    values = loading.flat(settings)
+    values = flat(settings)
     absent = [section for section, value in values.items() if value is None]
     whole = set()
     for key in keys:

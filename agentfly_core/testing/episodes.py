@@ -12,14 +12,13 @@ from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.experiment.task import refuse_misfits
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Message, Problem, Scored, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, Episode, RolloutSpec
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.resources import ResourceManager, refuse_misfits
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
 from agentfly_core.rollout.shard import collect, require_answer
 from agentfly_core.system.formats.hashing import seed

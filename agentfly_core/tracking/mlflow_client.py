@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfly_core.config.loading import flat
 from agentfly_core.models.type_names import DataFrame
-from agentfly_core.records.run_record import Summary
 from agentfly_core.system.formats import foreign_names, hashing
 from agentfly_core.system.formats.foreign_names import mlflow_key, mlflow_text
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON, flat
 from agentfly_core.system.formats.text import fault, redact, warn_once
 
 if TYPE_CHECKING:
@@ -243,7 +241,7 @@ class MlflowRun:
         client.set_registered_model_alias(model, "last", last.version)
         client.set_registered_model_alias(model, "best", best.version)
 
-    def finish(self, status: str, time_ms: int, summary: Summary | None = None) -> None:
+    def finish(self, status: str, time_ms: int, summary: Mapping[str, JSON] | None = None) -> None:
         """End the run as FINISHED, FAILED or KILLED; log its summary as summary.json."""
         if summary:
             self.client.log_dict(self.run_id, dict(summary), "summary.json")

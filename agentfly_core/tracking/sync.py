@@ -4,13 +4,13 @@ A tag of the MLflow run is the last step that is complete there. Points carry th
 their stage ended, so a point that is sent again is stored once.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from agentfly_core.experiment.run_layout import metrics_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models.adapter_artifact import base_of
-from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.runs.run_tags import tags_of
@@ -19,6 +19,7 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.json_value import JSON, as_json
 from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, MlflowRun
 
 SYNCED = "agentfly.synced_step"
@@ -64,7 +65,7 @@ def sync(run: Run, mlflow: MlflowRun) -> None:
             if step > int(mlflow.tag(SYNCED)):
                 sender.step(step)
     if finished:
-        sender.end(finished)
+        sender.end(as_json(finished))
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _Sender:
         send_evaluation(evaluation, step, self.mlflow)
         return evaluation
 
-    def end(self, summary: Summary) -> None:
+    def end(self, summary: Mapping[str, JSON]) -> None:
         """Send the last evaluation, end the run, and register its policy as a model version."""
         run, policy = self.run, final_policy(self.run.store, self.run.name)
         ended, success = measured(run.store, policy).time_ms, {}

@@ -39,12 +39,13 @@ def complete_runs(context: CompletionContext) -> list[str]:
 def complete_settings(context: CompletionContext) -> list[str]:
     """Settings of the experiment, or the common ones: `update.learning_rate=`."""
     from agentfly_core.config import loading
+    from agentfly_core.system.formats.json_value import flat
 
     try:
         values = loading.read(_given(context, "EXPERIMENT")).settings
     except ValueError:
         return [f"{key}=" for key in loading.settings()]
-    return [f"{key}=" for key in loading.flat(values.model_dump(mode="json"))]
+    return [f"{key}=" for key in flat(values.model_dump(mode="json"))]
 
 
 def _given(context: CompletionContext, name: str) -> str:

@@ -16,6 +16,7 @@ from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import preview
 from agentfly_core.runs import versioning
+from agentfly_core.system.formats.json_value import flat
 from flows import dvc_outputs
 from flows.cli.arguments import (
     HERE,
@@ -141,9 +142,9 @@ def config(
         changed: only the settings that differ from the defaults
     """
     experiment = load_experiment(**flow_arguments(target, overrides, where))
-    origin = loading.flat(dict(loading.site_origin(where.site, where.store)), "site.")
-    values = loading.flat(experiment.settings.model_dump(mode="json"))
-    values |= loading.flat(experiment.site.model_dump(), "site.")
+    origin = flat(dict(loading.site_origin(where.site, where.store)), "site.")
+    values = flat(experiment.settings.model_dump(mode="json"))
+    values |= flat(experiment.site.model_dump(), "site.")
     origin |= experiment.origin
     usual = loading.defaults() if changed else {}
     columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))

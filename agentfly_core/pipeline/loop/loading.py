@@ -10,6 +10,7 @@ from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.run_policies import inherited_template
 from agentfly_core.experiment.user_code import code_of, continued
 from agentfly_core.store.store import Store
+from agentfly_core.system.formats.json_value import flat
 
 
 def load(
@@ -42,10 +43,10 @@ def load(
     code, fork = code_of(settings, tasks), settings.fork
     forked = record_of(opened, fork.run) if fork else None
     settings = settings.with_code(continued(code, forked) if forked else code)
-    digests = experiments.flat({"code": settings.code})
+    digests = flat({"code": settings.code})
     origin = {**read.origin, **dict.fromkeys(digests, "modules")}
     if settings.template != read.settings.template:
-        inherited = experiments.flat({"template": settings.template.model_dump(mode="json")})
+        inherited = flat({"template": settings.template.model_dump(mode="json")})
         origin |= dict.fromkeys(inherited, settings.model)
     checked = Experiment.of(read.name, read.settings, origin, place, opened, tasks=tasks)
     return checked.on(settings)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
+from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline import inputs, scoring
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.stages import (
@@ -16,9 +17,12 @@ from agentfly_core.pipeline.stages import (
     warm_start,
 )
 from agentfly_core.runs.versioning import dataset_version
+from agentfly_core.training.job import LearnerLost
 
 P = ParamSpec("P")
 R = TypeVar("R")
+SERVICE_LOST = SamplerLost | LearnerLost
+"""Errors of a warm service that died."""
 
 
 class Wrap(Protocol):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentfly_core.config.import_path import construct
 from agentfly_core.config.parts import WarmStart
+from agentfly_core.datasets.rejection_sampling import RejectionSampling
 from agentfly_core.experiment.run_layout import rollouts, step_layout
 from agentfly_core.records.parquet import (
     EPISODES,
@@ -17,7 +18,6 @@ from agentfly_core.records.parquet import (
 )
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 

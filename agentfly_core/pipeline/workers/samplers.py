@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.config.import_path import load
+from agentfly_core.config.parts import SELF
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
@@ -106,7 +107,7 @@ class Samplers:
                 loaded[who] = FrozenEndpoint(str(who), self.chats[who.name])
             elif who not in loaded:
                 loaded[who] = self._frozen_policy(f"agent.frozen.{role}", who, tokenizer)
-        own = {role: FrozenSelf() for role in agent.untrained}
+        own = {role: FrozenSelf(SELF) for role in agent.untrained}
         return {**own, **{role: loaded[who] for role, who in speakers.items()}}
 
     def _frozen_policy(

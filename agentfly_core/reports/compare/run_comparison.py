@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.loading import flat
 from agentfly_core.config.reference import RunPolicy, run_policy
 from agentfly_core.config.section import resumable
 from agentfly_core.experiment.own_modules import top_of
@@ -23,7 +22,7 @@ from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
-from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.json_value import JSON, flat
 from agentfly_core.system.formats.text import counted
 
 STEP = "step"

@@ -15,6 +15,17 @@ def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
     return typed
 
 
+def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
+    """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
+    flattened: dict[str, JSON] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping) and item:
+            flattened |= flat(item, f"{prefix}{key}.")
+        else:
+            flattened[f"{prefix}{key}"] = item
+    return flattened
+
+
 def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
     """Change all texts of a JSON value, keys too."""
     if isinstance(value, str):

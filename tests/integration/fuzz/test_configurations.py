@@ -17,6 +17,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.system.formats.json_value import flat
 from tests.support.project import ROOT
 from tests.support.random_values import Values
 
@@ -225,7 +226,7 @@ def read(path: Path, overrides: list[str]) -> None:
     checks.check(loaded.settings)
     again = Settings.model_validate(loaded.settings.model_dump(mode="json"))
     assert again.digest == loaded.settings.digest
-    assert set(loaded.origin) == set(loading.flat(loaded.settings.model_dump(mode="json")))
+    assert set(loaded.origin) == set(flat(loaded.settings.model_dump(mode="json")))
     StageKeys(loaded.settings).prepare()
     checks.check_place(loaded.settings, Site())
 

@@ -274,7 +274,7 @@ async def test_only_the_speaker_outside_of_frozen_is_trained():
             await ask(client, [QUESTION], model)
 
     speakers = {role: SpeakerPattern(model=role) for role in ("writer", "critic")}
-    frozen = dict.fromkeys(("client_agent", "critic"), FrozenSelf())
+    frozen = dict.fromkeys(("client_agent", "critic"), FrozenSelf("self"))
     rules = replace(rollout_spec(agent=by_client(plays, speakers)), frozen=frozen)
     trajectories, *_ = await play_all(episode_specs(ADD), rules, scripted(echo))
     assert {one.agent for one in trajectories} == {"client_agent", "writer", "critic"}

@@ -116,7 +116,7 @@ def test_the_policy_itself_may_play_any_role_untrained(tmp_path: Path, nano: Pat
     here = experiment(tmp_path, {"critic": "self", "tool_loop": "self"})
     checks._require_a_trained_speaker(here.whole)
     own = speakers_of(here, AutoTokenizer.from_pretrained(nano))
-    assert own == {"critic": FrozenSelf(), "tool_loop": FrozenSelf()}
+    assert own == {"critic": FrozenSelf("self"), "tool_loop": FrozenSelf("self")}
     assert changed(episodes(experiment(tmp_path, {})), episodes(here)) == [True] * 3
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from agentfly_core.datasets.rejection_sampling import RejectionSampling
 from agentfly_core.pipeline.stages import rejection_sampling
 from agentfly_core.pipeline.stages.rejection_sampling import choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
-from agentfly_core.rl.rejection_sampling import RejectionSampling
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn

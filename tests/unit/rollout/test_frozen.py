@@ -78,7 +78,7 @@ async def test_replies_of_a_frozen_policy_are_named_and_not_trained() -> None:
 
 
 async def test_the_policy_itself_plays_a_role_untrained_with_its_own_tokens() -> None:
-    own, usual = await played({"critic": FrozenSelf()}), await played({})
+    own, usual = await played({"critic": FrozenSelf("self")}), await played({})
     assert [one.policy for one in own] == ["self", ""]
     assert [one.turns for one in own] == [one.turns for one in usual]
     assert (pack(own).trajectory.tolist(), pack(usual).trajectory.tolist()) == (
