@@ -135,19 +135,14 @@ class MlflowRun:
     def __init__(
         self, place: MlflowStore, experiment: str, name: str, uid: str, started_ms: int
     ) -> None:
-        from mlflow.exceptions import MlflowException
-
         experiment, name = (mlflow_text(n, foreign_names.LONGEST_KEY) for n in (experiment, name))
         self.client = place.connect()
         artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
-        try:
-            # created first and looked up after a refusal: of two processes that look first, both
-            # would create
-            number = self.client.create_experiment(experiment, artifacts)
-        except MlflowException:
-            if (existing := self.client.get_experiment_by_name(experiment)) is None:
-                raise
-            number = existing.experiment_id
+        with _unless_existing():  # before the look: of two processes that look first, both create
+            self.client.create_experiment(experiment, artifacts)
+        existing = self.client.get_experiment_by_name(experiment)
+        assert existing is not None, "it was created"
+        number = existing.experiment_id
         query = f"tags.`{RUN_UID}` = '{uid}'"
         run = next(iter(self.client.search_runs([number], query, max_results=1)), None)
         run = run or self.client.create_run(number, started_ms, {RUN_UID: uid}, name)
@@ -218,14 +213,12 @@ class MlflowRun:
 
         `last` is the newest version, `best` the one of highest success on that one's dataset.
         """
-        from mlflow.exceptions import MlflowException
-
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
         all_versions = client.search_model_versions(f"name = '{model}'", order_by=newest_first)
         versions = [version for version in all_versions if DATASET in version.tags]
         if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags[DIGEST]) for v in versions]:
-            with contextlib.suppress(MlflowException):  # it exists
+            with _unless_existing():
                 client.create_registered_model(model)
             pointer = f"policy/{tags[DIGEST][:16]}"
             client.log_dict(self.run_id, tags, f"{pointer}/policy.json")
@@ -278,6 +271,18 @@ class MlflowRun:
                 else:
                     middle = len(batch) // 2
                     batches += [batch[:middle], batch[middle:]]
+
+
+@contextlib.contextmanager
+def _unless_existing() -> Iterator[None]:
+    """Ignore MLflow's refusal to create something that exists; raises its other errors."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _refused(name: str, error: Exception) -> None:

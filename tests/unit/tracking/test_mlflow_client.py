@@ -1,11 +1,17 @@
-"""MLflow's database appears complete or not at all."""
+"""MLflow's database appears complete or not at all; only its own refusal shows what exists."""
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from agentfly_core.system.supervisor import die_with_parent
-from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, MlflowRun, MlflowStore
 from tests.support.waiting import until
 
 CONNECT = (
@@ -27,3 +33,18 @@ def test_kill_9_during_its_creation_leaves_no_database(tmp_path, monkeypatch):
 
     store = MlflowStore.choose(tmp_path)
     assert [one.name for one in store.connect().search_experiments()] == ["Default"]
+
+
+@pytest.mark.parametrize("call", ["create_experiment", "create_registered_model"])
+def test_another_refusal_than_of_an_existing_name_is_raised(call, tmp_path, monkeypatch):
+    store = MlflowStore.choose(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
+    lineage = {DIGEST: "cd", DATASET: "ab"}
+    for uid in ("1", "2"):  # the second finds what the first created
+        MlflowRun(store, "shop", "shop-1", uid, 0).register("shop", lineage)
+
+    def refuse(*_: Any) -> None:
+        raise MlflowException("You may not.", PERMISSION_DENIED)
+
+    monkeypatch.setattr(MlflowClient, call, refuse)
+    with pytest.raises(MlflowException, match="You may not"):
+        MlflowRun(store, "shop", "shop-1", "3", 0).register("shop", lineage)
