@@ -107,16 +107,10 @@ def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sample
     """Spans divided where the mask of their tokens changes."""
     bits = iter(trained)
     for span in spans:
-        begin, size = 0, len(span.tokens)
+        begin = 0
         for bit, same in groupby([next(bits) for _ in span.tokens]):
             end = begin + len([*same])
-            yield replace(
-                span,
-                tokens=span.tokens[begin:end],
-                logprobs=span.logprobs[begin:end],
-                finish=span.finish if end == size else "stop",
-                trained=bit and span.trained,
-            )
+            yield span.part(begin, end, bit and span.trained)
             begin = end
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.system.formats.text import without_thoughts
@@ -107,6 +107,17 @@ class Sampled:
                 f"Sampled has {len(self.tokens)} tokens and {len(self.entropies)} entropies; a "
                 "sampler must return one entropy for each token, or none."
             )
+
+    def part(self, begin: int, end: int, trained: bool) -> Self:
+        """The tokens from `begin` to before `end`; only the last part has the span's finish."""
+        return replace(
+            self,
+            tokens=self.tokens[begin:end],
+            logprobs=self.logprobs[begin:end],
+            entropies=self.entropies[begin:end],
+            finish=self.finish if end == len(self.tokens) else "stop",
+            trained=trained,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,4 @@ def _divided(sampled: Sampled, template: ModelTemplate) -> Iterator[Sampled]:
     size, whole = template.reasoning_tokens(sampled.tokens), len(sampled.tokens)
     for begin, end, trained in ((0, size, template.train_reasoning), (size, whole, True)):
         if begin < end or not whole:
-            yield replace(
-                sampled,
-                tokens=sampled.tokens[begin:end],
-                logprobs=sampled.logprobs[begin:end],
-                entropies=sampled.entropies[begin:end],
-                finish=sampled.finish if end == whole else "stop",
-                trained=trained,
-            )
+            yield sampled.part(begin, end, trained)
