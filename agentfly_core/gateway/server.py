@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from agentfly_core.gateway.chat import RequestRefused, completion, events, models
+from agentfly_core.gateway.serving import ServedPolicy
 from agentfly_core.gateway.session import MOST_BYTES, GatewaySession, HttpCall
 from agentfly_core.system.formats.json_value import JSON
 
@@ -22,19 +23,24 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Serves sessions by their tokens, from the first session to the end of the last."""
+    """Serves episodes by their tokens, and a policy by its key, on `port`; 0 is a free one.
 
-    def __init__(self) -> None:
-        self.sessions: dict[str, GatewaySession] = {}
+    `url` is the task of its start, which raises OSError.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.sessions: dict[str, GatewaySession | ServedPolicy] = {}
         app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
-        app.add_routes(
-            [
-                web.get("/{token}/v1/models", self._models),
-                web.post("/{token}/v1/reward", self._reward),
-                web.post("/{token}/v1/chat/completions", self._complete),
-                web.post("/{token}/v1/{part:.+}/chat/completions", self._complete),
-            ]
-        )
+        for base in ("/{token}/v1", "/v1"):
+            app.add_routes(
+                [
+                    web.get(f"{base}/models", self._models),
+                    web.post(f"{base}/reward", self._reward),
+                    web.post(f"{base}/chat/completions", self._complete),
+                    web.post(f"{base}/{{part:.+}}/chat/completions", self._complete),
+                ]
+            )
+        self._port = port
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         # connections belong to no episode, so their tasks must not belong to the first agent
         self.url = asyncio.create_task(self._start(), context=contextvars.Context())
@@ -45,11 +51,15 @@ class GatewayServer:
 
     async def _start(self) -> str:
         await self._runner.setup()
-        await web.TCPSite(self._runner, HOST, 0).start()
+        await web.TCPSite(self._runner, HOST, self._port).start()
         return f"http://{HOST}:{self._runner.addresses[0][1]}"
 
-    def _session(self, request: web.Request) -> GatewaySession:
-        if (session := self.sessions.get(request.match_info["token"])) is None:
+    def _session(self, request: web.Request) -> GatewaySession | ServedPolicy:
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        token = request.match_info.get("token", key)
+        if (session := self.sessions.get(token)) is None and token == key:
+            raise RequestRefused("The API key is not that of this server.", 401, "invalid_api_key")
+        if session is None:
             raise RequestRefused("No running episode has this URL; it may have ended.", 404)
         return session
 
@@ -69,7 +79,7 @@ class GatewayServer:
             return request.transport is not None and not request.transport.is_closing()
 
         call = HttpCall(await request.text(), part, headers, connected)
-        exchange = await session.run(session.complete(call))
+        exchange = await session.complete(call)
         wanted = exchange.request
         completed = completion(wanted, exchange.replies.result())
         if wanted.stream:
@@ -101,6 +111,20 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
             del _servers[loop]
             await server.close()
         session.close()
+
+
+@asynccontextmanager
+async def served_policy(policy: ServedPolicy, key: str, port: int) -> AsyncIterator[str]:
+    """Serve a policy with an API key for the block's duration; yields the base URL of its clients.
+
+    Raises OSError for a taken port.
+    """
+    server = GatewayServer(port)
+    server.sessions[key] = policy
+    try:
+        yield f"{await server.url}/v1"
+    finally:
+        await server.close()
 
 
 @web.middleware

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from pydantic import model_validator
@@ -29,7 +30,7 @@ R = TypeVar("R")
 MOST_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HttpCall:
     """A call of `{base}/PART/chat/completions`. The names of `headers` are lower-case; `connected`
     returns whether the client still waits.
@@ -39,6 +40,15 @@ class HttpCall:
     part: str
     headers: Mapping[str, str]
     connected: Callable[[], bool]
+
+    @cached_property
+    def request(self) -> CompletionRequest:
+        """The body as a request; raises RequestRefused."""
+        try:
+            body = _parsed(self.body)
+        except ValueError as error:
+            raise RequestRefused(f"The body is not JSON: {error}.") from error
+        return request_of(body)
 
     @property
     def is_retry(self) -> bool:
@@ -122,10 +132,6 @@ class GatewaySession:
         """The names of its speakers as models."""
         return [self.episode.name, *self._others]
 
-    async def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Do work as a part of the episode's agent."""
-        return await asyncio.create_task(work, context=self._context.copy())
-
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
         """The result of the program's work; raises the error of `broken`, and TimeoutError."""
         task = asyncio.create_task(work)
@@ -141,14 +147,15 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """The exchange of a request, with its replies; raises RequestRefused."""
-        try:
-            body = _parsed(call.body)
-        except ValueError as error:
-            raise RequestRefused(f"The body is not JSON: {error}.") from error
-        request = request_of(body)
+        """The exchange of a request, with its replies, as a part of the episode's agent; raises
+        RequestRefused.
+        """
+        return await asyncio.create_task(self._complete(call), context=self._context.copy())
+
+    async def _complete(self, call: HttpCall) -> Exchange:
+        request = call.request
         speaker = self._speaker(request, call)
-        same = self._exchanges.setdefault(hashing.digest([speaker.name, body]), [])
+        same = self._exchanges.setdefault(hashing.digest([speaker.name, call.body]), [])
         exchange = _repeated(same, call.is_retry)
         if exchange is None:
             replies = asyncio.create_task(self._replies(speaker, request))

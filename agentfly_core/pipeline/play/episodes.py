@@ -3,48 +3,41 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.config.experiment import Gates
-from agentfly_core.config.reference import RunPolicy, ScriptPolicy, WordPolicy, reference
+from agentfly_core.config.reference import ScriptPolicy, WordPolicy, reference
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.experiment.run_layout import PlayLayout, next_play
 from agentfly_core.experiment.run_policies import last_policy
-from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.random_policy import random_policy
-from agentfly_core.inference.sampler import Sampler
-from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
+from agentfly_core.pipeline.play.player_services import services_of
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
 from agentfly_core.pipeline.playing import (
     OnEpisode,
     of_split,
     play_shard,
     rollout_spec,
-    scripted,
     watching,
 )
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.workers.local import LocalServices
-from agentfly_core.pipeline.workers.samplers import Samplers, endpoint_of, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import SCORES, read_column, read_scores
 from agentfly_core.records.run_record import ModeName, PlayRecord
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.rollout.resources import resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import decode_with, trajectories_in
 from agentfly_core.store.artifact import Artifact, ArtifactKey
-from agentfly_core.system.devices import held, numbered
 from agentfly_core.system.formats.file_shapes import ArtifactRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
@@ -123,7 +116,7 @@ class PreparedPlay:
         scripted policy, and EpisodeBroken for errors of other code of an author.
         """
         here, store = self.experiment, self.experiment.store
-        with self._services(logs) as ready:
+        with services_of(here, self.player, logs) as ready:
             changed = replace(
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
@@ -150,40 +143,6 @@ class PreparedPlay:
                 raise
         scores = read_scores(store.open(scored) / SCORES)
         return Played(name, trajectories_in(store, rollouts), scores, seconds)
-
-    @contextmanager
-    def _services(self, logs: Path) -> Iterator[LocalServices]:
-        """Start the services of the player; scripts need no model and no GPU."""
-        experiment, player, site = self.experiment, self.player, self.experiment.site
-        store, speakers = experiment.store, experiment.settings.agent.speakers
-        needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
-        serving: AbstractContextManager[str] = nullcontext("")
-        samplers = Samplers(experiment, "")
-        if isinstance(player, ModelPlayer):
-            samplers = Samplers(experiment, endpoint_of(store, player.policy))
-            serving = samplers.server(player.policy, f"play-{player.policy.digest[:16]}", logs)
-            needs_gpu = needs_gpu or not samplers.endpoint
-        on_gpu = needs_gpu and site.device == "cuda"
-        gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
-        with (
-            held(gpus, f"episodes of {player.reference}", logger.warning),
-            resources_for(experiment.whole.limits) as resources,
-            serving as server,
-        ):
-            tokenizer, sampler = self._sampler(server, samplers)
-            ready = LocalServices(sampler, resources, tokenizer, samplers.frozen(tokenizer))
-            if isinstance(player, ModelPlayer):
-                ready.load(store, player.policy, 0)
-            yield ready
-
-    def _sampler(self, server: str, samplers: Samplers) -> tuple[PreTrainedTokenizerBase, Sampler]:
-        experiment, player = self.experiment, self.player
-        if isinstance(player, ModelPlayer):
-            tokenizer = tokenizer_of(experiment.store, player.policy)
-            return tokenizer, samplers.served(server) if server else samplers.here(tokenizer)
-        tokenizer, _ = inputs.tokenizer(experiment)
-        template = template_of(experiment.settings.template, tokenizer)
-        return tokenizer, scripted(player.policy, tokenizer, template)
 
     def _rollouts(
         self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode

@@ -1,0 +1,106 @@
+"""A policy for any client: each conversation is an episode that is not stored."""
+
+import asyncio
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agentfly_core.gateway.chat import RequestRefused
+from agentfly_core.gateway.session import (
+    Exchange,
+    GatewaySession,
+    HttpCall,
+    SpeakerPattern,
+)
+from agentfly_core.inference.sampler import SamplerLost
+from agentfly_core.records.messages import echo_key
+from agentfly_core.records.trajectory import Message
+from agentfly_core.rollout.episode import Episode, RolloutSpec
+from agentfly_core.rollout.frozen import Cast
+from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.system.formats import hashing
+
+MOST_CONVERSATIONS = 256
+MOST_REPLIES = 1000
+
+
+def endless(spec: RolloutSpec) -> RolloutSpec:
+    """The rules of an experiment for conversations with a client's own tools and without limits
+    of turns.
+    """
+    most = sys.maxsize
+    own = replace(spec, tools=(), rewards=(), limits={}, tasks={})
+    return replace(own, max_turns=most, max_sampled_tokens=most)
+
+
+@dataclass(eq=False, slots=True)
+class _Conversation:
+    session: GatewaySession
+    running: int = 0
+    replies: int = 0
+
+
+@dataclass
+class ServedPolicy:
+    """A policy that answers any client under the `name` of its model.
+
+    `spec` is `endless`, and `cast` has no episodes of its own. Conversations with equal messages
+    before the first reply share an episode, in which echoes keep their tokens. The episodes used
+    last are kept. `lost` completes with the error of a lost sampler.
+    """
+
+    name: str
+    spec: RolloutSpec
+    cast: Cast
+    episode: EpisodeSpec
+    speakers: Mapping[str, SpeakerPattern]
+    lost: asyncio.Future[None] = field(default_factory=asyncio.Future)
+    _kept: OrderedDict[str, _Conversation] = field(default_factory=OrderedDict)
+
+    @property
+    def models(self) -> list[str]:
+        """The names of its speakers as models."""
+        return [self.name, *self.speakers]
+
+    def reward(self, body: str) -> None:
+        """Refuse rewards."""
+        raise RequestRefused("A served policy is not trained and takes no rewards.", 404)
+
+    async def complete(self, call: HttpCall) -> Exchange:
+        """The exchange of a request, with its replies; raises RequestRefused."""
+        conversation = self._conversation(call)
+        session = conversation.session
+        if not conversation.running:  # further requests are open branches of the episode
+            self.cast.open()
+        conversation.running += 1
+        try:
+            return await session.complete(call)
+        finally:
+            conversation.running -= 1
+            if not conversation.running:
+                self.cast.close()
+            if session.broken.done() and not self.lost.done():
+                self._lose(session.broken.exception())
+
+    def _conversation(self, call: HttpCall) -> _Conversation:
+        """The conversation of a request, now the newest one."""
+        request = call.request
+        replied = [isinstance(one, Message) and one.role == "assistant" for one in request.messages]
+        first = replied.index(True) if True in replied else len(replied)
+        key = hashing.digest([echo_key(one) for one in request.messages[:first]])
+        kept = self._kept.pop(key, None)
+        if kept is None or kept.session.broken.done() or kept.replies >= MOST_REPLIES:
+            kept = _Conversation(GatewaySession(self._episode(), self.speakers))
+        kept.replies += request.n
+        self._kept[key] = kept
+        if len(self._kept) > MOST_CONVERSATIONS:
+            self._kept.popitem(last=False)
+        return kept
+
+    def _episode(self) -> Episode:
+        return Episode(self.episode, self.spec, self.cast, self.cast.speakers, self.name)
+
+    def _lose(self, error: BaseException | None) -> None:
+        if isinstance(error, SamplerLost):
+            self.lost.set_exception(error)

@@ -1,0 +1,57 @@
+"""The services of a player: its sampler, tokenizer, frozen speakers and environments."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from agentfly_core.config.reference import RunPolicy
+from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.task import template_of
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.play.players import ModelPlayer, Player
+from agentfly_core.pipeline.playing import scripted
+from agentfly_core.pipeline.workers.local import LocalServices
+from agentfly_core.pipeline.workers.samplers import Samplers, endpoint_of, tokenizer_of
+from agentfly_core.rollout.resources import resources_for
+from agentfly_core.system.devices import held, numbered
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def services_of(experiment: Experiment, player: Player, logs: Path) -> Iterator[LocalServices]:
+    """Start the services of a player for the block's duration; scripts need no model and no GPU."""
+    store, site, speakers = experiment.store, experiment.site, experiment.settings.agent.speakers
+    needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
+    serving: AbstractContextManager[str] = nullcontext("")
+    samplers = Samplers(experiment, "")
+    if isinstance(player, ModelPlayer):
+        samplers = Samplers(experiment, endpoint_of(store, player.policy))
+        serving = samplers.server(player.policy, f"play-{player.policy.digest[:16]}", logs)
+        needs_gpu = needs_gpu or not samplers.endpoint
+    on_gpu = needs_gpu and site.device == "cuda"
+    gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
+    with (
+        held(gpus, f"episodes of {player.reference}", logger.warning),
+        resources_for(experiment.whole.limits) as resources,
+        serving as server,
+    ):
+        tokenizer, sampler = _sampler(experiment, player, server, samplers)
+        ready = LocalServices(sampler, resources, tokenizer, samplers.frozen(tokenizer))
+        if isinstance(player, ModelPlayer):
+            ready.load(store, player.policy, 0)
+        yield ready
+
+
+def _sampler(
+    experiment: Experiment, player: Player, server: str, samplers: Samplers
+) -> tuple[PreTrainedTokenizerBase, Sampler]:
+    if isinstance(player, ModelPlayer):
+        tokenizer = tokenizer_of(experiment.store, player.policy)
+        return tokenizer, samplers.served(server) if server else samplers.here(tokenizer)
+    tokenizer, _ = inputs.tokenizer(experiment)
+    template = template_of(experiment.settings.template, tokenizer)
+    return tokenizer, scripted(player.policy, tokenizer, template)
