@@ -2,14 +2,14 @@
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from agentfly_core.authoring.author_call import in_thread
-from agentfly_core.gateway.process import ProgramEnd, started
+from agentfly_core.gateway.process import ProgramCommand, ProgramEnd
 from agentfly_core.gateway.server import served
 from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
+from agentfly_core.gateway.warm import script_of
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver, StartAgain
@@ -35,6 +35,8 @@ class ProgramAgent:
     `speakers` selects requests of other speakers, the rest is the speaker `program`. `train` names
     the speakers that are trained, by default all outside of `agent.frozen`. `files` belong to the
     program: edited files are another experiment. `environment` names variables that it inherits.
+    `preload: [openai]` forks each program from an interpreter that has imported these modules; then
+    `command` must be `[python, script.py, ...]`.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class ProgramAgent:
         facts: tuple[str, ...] = (),
         files: tuple[str, ...] = (),
         environment: tuple[str, ...] = (),
+        preload: tuple[str, ...] = (),
     ) -> None:
         if not command:
             raise ValueError("program(command=[]): expected a program and its arguments.")
@@ -54,16 +57,20 @@ class ProgramAgent:
                 f"program(train={[*train]}): there is no speaker {unknown[0]!r}, expected some of "
                 f"{', '.join(roles)}.{did_you_mean(unknown[0], roles)}"
             )
-        self.command, self.speakers, self.facts = command, speakers, facts
-        self.files, self.environment = files, environment
+        if preload and not script_of(command):
+            raise ValueError(
+                f"program(preload={[*preload]}): expected a command [python, script.py, ...], got "
+                f"{[*command]}."
+            )
+        self.command = ProgramCommand(command, environment, preload)
+        self.speakers, self.facts = speakers, facts
         self.__name__ = PROGRAM
 
     async def __call__(self, episode: Episode) -> Ending:
         session = GatewaySession(episode, self.speakers)
         async with served(session) as url:
-            env = {name: os.environ[name] for name in self.environment if name in os.environ}
-            env |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}
-            async with started(self.command, self._line(episode.problem), env) as program:
+            env = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}
+            async with self.command.started(self._line(episode.problem), env) as program:
                 end = await session.result(program.wait(), _seconds(episode))
         return _ending(session, end)
 

@@ -4,15 +4,16 @@ import asyncio
 import json
 import os
 import signal
-from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import Any
 
+from agentfly_core.gateway.warm import Streams, Warmed, forked
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import clip
-from agentfly_core.system.process import Owner
-from agentfly_core.system.service import OWNER
+from agentfly_core.system.service import owned_environment
 
 MOST_OUTPUT = 65_536
 MOST_SHOWN = 1000
@@ -87,57 +88,80 @@ class OutputTail:
 
 @dataclass(frozen=True, slots=True)
 class RunningProgram:
-    """A started program, the leader of its process group."""
+    """A started program, the leader of its process group; `code` is its exit code to come."""
 
-    process: asyncio.subprocess.Process
+    pid: int
+    code: asyncio.Task[int]
     output: OutputTail
     errors: OutputTail
 
     async def wait(self) -> ProgramEnd:
         """Wait for its end, and kill the rest of its process group."""
-        code = await self.process.wait()
+        code = await asyncio.shield(self.code)
         self.kill()
         return ProgramEnd(code, await self.output.read(), await self.errors.read())
 
     def kill(self) -> None:
         """Kill its process group."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
 
-@asynccontextmanager
-async def started(
-    command: Sequence[str], line: str, env: Mapping[str, str]
-) -> AsyncIterator[RunningProgram]:
-    """Start a program in a process group of its own, send it a line, and kill it at the end.
+@dataclass(frozen=True, slots=True)
+class ProgramCommand:
+    """A program and its arguments, with names of variables that it inherits beside INHERITED.
 
-    It gets the environment variables in INHERITED and `env`. The next run kills programs
-    of a dead owner. Raises OSError without such a program.
+    With `preload` it is forked from an interpreter that has imported these modules.
     """
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open
-    output, errors = OutputTail(), OutputTail()
-    try:
+
+    words: tuple[str, ...]
+    inherited: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+
+    @asynccontextmanager
+    async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
+        """Start it in a process group of its own with a line of input, and kill it at the end.
+
+        The next run kills programs of a dead owner. Raises OSError without such a program.
+        """
+        # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open
+        output, errors = OutputTail(), OutputTail()
+        try:
+            with TemporaryFile() as given:
+                given.write(line.encode() + b"\n")
+                given.seek(0)
+                streams = (given.fileno(), output.file, errors.file)
+                pid, code = await self._begun(streams, env)
+        finally:
+            os.close(output.file)
+            os.close(errors.file)
+        program = RunningProgram(pid, asyncio.create_task(code), output, errors)
+        try:
+            yield program
+        finally:
+            program.kill()
+            await program.code
+            output.close()
+            errors.close()
+
+    async def _begun(
+        self, streams: Streams, env: Mapping[str, str]
+    ) -> tuple[int, Coroutine[Any, Any, int]]:
+        """Its process id and its exit code to come."""
+        kept = owned_environment((*INHERITED, *self.inherited), {})
+        python, *words = self.words
+        if self.preload:
+            script, *arguments = words
+            warmed = Warmed(python, script, self.preload, tuple(kept.items()))
+            program = await forked(warmed, arguments, {**kept, **env}, streams)
+            return program.pid, program.code()
+        given, output, errors = streams
         process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=PIPE,
-            stdout=output.file,
-            stderr=errors.file,
-            env={**inherited, OWNER: json.dumps(Owner.current().to_json()), **env},
+            *self.words,
+            stdin=given,
+            stdout=output,
+            stderr=errors,
+            env={**kept, **env},
             start_new_session=True,
         )
-    finally:
-        os.close(output.file)
-        os.close(errors.file)
-    program = RunningProgram(process, output, errors)
-    try:
-        assert process.stdin
-        with suppress(ConnectionError):  # it need not read
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.close()
-        yield program
-    finally:
-        program.kill()
-        await process.wait()
-        output.close()
-        errors.close()
+        return process.pid, process.wait()

@@ -19,7 +19,12 @@ from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import clip
 from agentfly_core.system.process import Owner
-from agentfly_core.system.service import OWNER, end_users, orphans_killed, private_folder
+from agentfly_core.system.service import (
+    end_users,
+    orphans_killed,
+    owned_environment,
+    private_folder,
+)
 
 INHERITED = (
     "PATH",
@@ -73,15 +78,14 @@ class Child:
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()
         await asyncio.to_thread(write_json, self.folder / "child.owner", owner)
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        marks = {OWNER: json.dumps(owner), "TMPDIR": str(self.folder)}
+        env = owned_environment(INHERITED, {**self._env, "TMPDIR": str(self.folder)})
         with (self.folder / LOG).open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
-                env={**inherited, **self._env, **marks},
+                env=env,
                 start_new_session=True,
                 limit=LONGEST_LINE,
             )

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +109,14 @@ class Service:
             if psutil.Process(state.keeper).status() != psutil.STATUS_ZOMBIE:
                 return None
         return "lost its supervisor"
+
+
+def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process: `env`, the inherited variables, and a mark by which a
+    later run ends it once this process is dead.
+    """
+    kept = {name: os.environ[name] for name in inherited if name in os.environ}
+    return {**kept, **env, OWNER: json.dumps(Owner.current().to_json())}
 
 
 def new_address(kind: str) -> Path:

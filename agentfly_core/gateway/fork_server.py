@@ -1,0 +1,73 @@
+"""Forks programs from a process that has imported their modules.
+
+    python fork_server.py SOCKET my_agent.py MODULE...
+
+It needs nothing but the standard library, since the interpreter may be of another environment. Each
+message on the socket has a program's arguments, folder and environment, with its standard streams
+and a pipe, to which its process id and its exit code are written. It ends with its owner.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+LARGEST = 2**18
+PID_BYTES = 16
+
+
+def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
+    """Import modules, fork for each message, and run the script in the forked process."""
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except Exception as error:  # of any module
+        link.send(f"{type(error).__name__}: {error}".encode())
+        return
+    link.send(b"ready")
+    gc.freeze()  # collections in forked processes copy no shared pages
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(link, LARGEST, 4)
+        if not message:
+            return
+        if not os.fork():
+            link.close()
+            _watch(json.loads(message), script, *descriptors)
+            return
+        for one in descriptors:
+            os.close(one)
+
+
+def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
+    """Fork once more: the process above reports the end of the one below, which runs the script."""
+    *streams, status = descriptors
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if pid := os.fork():
+        for stream in streams:
+            os.close(stream)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.write(status, b"%d" % code)
+        os._exit(0)
+    os.setsid()
+    os.write(status, b"%*d" % (PID_BYTES, os.getpid()))
+    os.close(status)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.argv = [script, *order["arguments"]]
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3:])

@@ -1,0 +1,133 @@
+"""Warm interpreters: processes that have imported modules, from which programs are forked."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.gateway import fork_server
+
+START_SECONDS = 300.0
+Streams = tuple[int, int, int]
+"""Standard input, output and errors as file descriptors."""
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What a warm interpreter is started with: `Warmed("python", "my_agent.py", ("openai",), ...)`.
+
+    `environment` has pairs of names and values.
+    """
+
+    python: str
+    script: str
+    modules: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A forked program, and the pipe from which its exit code is read."""
+
+    pid: int
+    status: int
+
+    async def code(self) -> int:
+        """Wait for its exit code."""
+        status = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(status)
+        connect = asyncio.get_running_loop().connect_read_pipe
+        transport, _ = await connect(lambda: protocol, os.fdopen(self.status, "rb", 0))
+        try:
+            return int(await status.read() or -signal.SIGKILL)  # its watcher was killed, too
+        finally:
+            transport.close()
+
+    def kill(self) -> None:
+        """Kill its process group, and forget it."""
+        os.close(self.status)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+class WarmInterpreter:
+    """A process that forks programs, until this process ends; raises OSError at its start."""
+
+    def __init__(self, warmed: Warmed) -> None:
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = [warmed.python, fork_server.__file__, str(theirs.fileno()), warmed.script]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*words, *warmed.modules],
+                env=dict(warmed.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._link.settimeout(START_SECONDS)
+        if (answer := self._link.recv(fork_server.LARGEST)) != b"ready":
+            fault = answer.decode(errors="replace") or "it ended"
+            raise OSError(f"preload={[*warmed.modules]} failed in {warmed.python}: {fault}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can fork."""
+        return self._process.poll() is None
+
+    def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
+        """Fork a program with these streams, the leader of its session; raises OSError."""
+        order = {"arguments": [*arguments], "environment": dict(env), "folder": os.getcwd()}
+        reading, writing = os.pipe()
+        try:
+            socket.send_fds(self._link, [json.dumps(order).encode()], [*streams, writing])
+        finally:
+            os.close(writing)
+        if not (pid := os.read(reading, fork_server.PID_BYTES)):
+            os.close(reading)
+            raise OSError("The warm interpreter of programs ended.")
+        return Forked(int(pid), reading)
+
+
+_turn = threading.Lock()
+_warm: dict[Warmed, WarmInterpreter] = {}
+
+
+def warm(warmed: Warmed) -> WarmInterpreter:
+    """The warm interpreter of this process, started when it is first needed or has died."""
+    with _turn:
+        if (there := _warm.get(warmed)) is None or not there.alive:
+            there = _warm[warmed] = WarmInterpreter(warmed)
+        return there
+
+
+async def forked(
+    warmed: Warmed, arguments: Sequence[str], env: Mapping[str, str], streams: Streams
+) -> Forked:
+    """Fork a program from a warm interpreter; raises OSError."""
+
+    def fork() -> Forked:
+        return warm(warmed).fork(arguments, env, streams)
+
+    work = asyncio.create_task(asyncio.to_thread(fork))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            (await work).kill()
+        raise
+
+
+def script_of(command: Sequence[str]) -> Path | None:
+    """The script of a command `[python, script.py, ...]`; None for others."""
+    python, script = (*command, "", "")[:2]
+    fits = Path(python).name.startswith("python") and script.endswith(".py")
+    return Path(script) if fits else None
