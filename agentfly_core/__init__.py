@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from agentfly_core.records.trajectory import Unscored as Unscored
     from agentfly_core.rollout.child_process import Child as Child
     from agentfly_core.rollout.episode import Episode as Episode
+    from agentfly_core.rollout.history.timeline import Reply as Reply
     from agentfly_core.rollout.rules import EpisodeOver as EpisodeOver
     from agentfly_core.rollout.rules import StartAgain as StartAgain
     from agentfly_core.rollout.speaker import Context as Context
     from agentfly_core.rollout.speaker import Speaker as Speaker
-    from agentfly_core.rollout.timeline import Reply as Reply
     from agentfly_core.system.formats.hashing import digest as digest
     from agentfly_core.system.module_search import require_package as require_package
 
@@ -65,7 +65,7 @@ _HOMES = {
         "rollout.episode": "Episode",
         "rollout.rules": "EpisodeOver StartAgain",
         "rollout.speaker": "Context Speaker",
-        "rollout.timeline": "Reply",
+        "rollout.history.timeline": "Reply",
         "system.formats.hashing": "digest",
         "system.module_search": "require_package",
     }.items()

@@ -11,9 +11,9 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.gateway.fields import FIELDS, Treatment
 from agentfly_core.records.messages import arguments_of, client_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from agentfly_core.rollout import timeline
+from agentfly_core.rollout.history import timeline
+from agentfly_core.rollout.history.timeline import Reply
 from agentfly_core.rollout.speaker import Sampling
-from agentfly_core.rollout.timeline import Reply
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, shown, warn_once
 

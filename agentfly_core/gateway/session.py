@@ -19,9 +19,9 @@ from agentfly_core.gateway.chat import CompletionRequest, RequestRefused, reques
 from agentfly_core.inference.sampler import NoReply
 from agentfly_core.records.trajectory import Ending, Message
 from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.history.timeline import Reply
 from agentfly_core.rollout.rules import EpisodeOver, PromptTooLong
 from agentfly_core.rollout.speaker import Speaker
-from agentfly_core.rollout.timeline import Reply
 from agentfly_core.system.formats import hashing, strict_json
 from agentfly_core.system.formats.json_value import JSON, require_levels
 from agentfly_core.system.formats.text import fault

@@ -122,8 +122,11 @@ def of_step(
     )
     if not greedy:
         return sampled
-    baselines = episode_specs(problems, 1, step, "baseline", 0.0, seeds)
-    return sampled + [replace(baseline, chain=settings.group_size) for baseline in baselines]
+    baselines, size = episode_specs(problems, 1, step, "baseline", 0.0, seeds), settings.group_size
+    return [
+        *(replace(one, chains=size + 1) for one in sampled),
+        *(replace(one, chain=size, chains=size + 1) for one in baselines),
+    ]
 
 
 def of_test(
@@ -208,7 +211,7 @@ def episode_specs(
     seeds: Seeds,
 ) -> list[EpisodeSpec]:
     return [
-        EpisodeSpec(p, chain, place, role, temperature, hashing.seed(*seeds, p.id, chain))
+        EpisodeSpec(p, chain, place, role, temperature, hashing.seed(*seeds, p.id, chain), chains)
         for p in sorted(problems, key=attrgetter("id"))
         for chain in range(chains)
     ]

@@ -39,9 +39,9 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.episode_state import EpisodeState
+from agentfly_core.rollout.history.timeline import Reply
 from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker
-from agentfly_core.rollout.timeline import Reply
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, did_you_mean, fault, shown
 

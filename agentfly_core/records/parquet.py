@@ -6,7 +6,7 @@ float32. A trajectory's turns are stored context by context, and read back in th
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,17 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
-    """Write trajectories, sorted by (problem, chain, agent)."""
+    """Write trajectories, sorted by (problem, chain, agent).
+
+    Turns that a trajectory shares with its parent in the same file are stored once.
+    """
     in_order = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
-    _write(path, [trajectory_row(t) for t in in_order], TRAJECTORY)
+    ids = {one.id for one in in_order}
+    own = [
+        replace(one, turns=one.own_turns) if one.branch and one.branch.parent in ids else one
+        for one in in_order
+    ]
+    _write(path, [trajectory_row(t) for t in own], TRAJECTORY)
 
 
 def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
@@ -115,7 +123,23 @@ def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
 
 def read_trajectories(path: Path) -> list[record.Trajectory]:
     """Read trajectories; raises ValueError for a file of another schema."""
-    return [trajectory_of(row) for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))]
+    stored = [trajectory_of(row) for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))]
+    if not any(one.branch for one in stored):
+        return stored
+    by_id, whole = {one.id: one for one in stored}, dict[str, record.Trajectory]()
+    # a parent's chain is below those of its children, so its turns are whole before theirs
+    for one in sorted(stored, key=attrgetter("chain")):
+        shared = one.branch is not None and one.branch.parent in by_id
+        whole[one.id] = _with_shared_turns(one, whole) if shared else one
+    return [whole[one.id] for one in stored]
+
+
+def _with_shared_turns(
+    one: record.Trajectory, whole: Mapping[str, record.Trajectory]
+) -> record.Trajectory:
+    assert one.branch, "only a branch shares turns"
+    shared = whole[one.branch.parent].turns[: one.branch.turns]
+    return replace(one, turns=(*shared, *one.turns))
 
 
 def trajectory_of(row: Mapping[str, Any]) -> record.Trajectory:

@@ -245,7 +245,7 @@ class Unscored:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The parent of a trajectory in tree search: they share the parent's first `turns` turns."""
+    """The parent of a forked trajectory: they share the parent's first `turns` turns."""
 
     parent: str
     turns: int
@@ -306,6 +306,11 @@ class Trajectory:
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
+
+    @property
+    def own_turns(self) -> tuple[Turn, ...]:
+        """The turns that it does not share with its parent."""
+        return self.turns[self.branch.turns if self.branch else 0 :]
 
     @property
     def sampled_tokens(self) -> int:

@@ -26,6 +26,8 @@ from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.episode_state import EpisodeState, current_branch
+from agentfly_core.rollout.history.forks import ForkOrigin, Snapshot
+from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.rollout.mailbox import EpisodeMailbox
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import (
@@ -33,17 +35,15 @@ from agentfly_core.rollout.rules import (
     EpisodeOver,
     EpisodeRules,
     EpisodeSpec,
+    ForkedSpec,
     Frozen,
     PromptTooLong,
 )
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, state_of
-from agentfly_core.rollout.timeline import EpisodeBranch
 from agentfly_core.system.formats.text import clip, did_you_mean
 
 R = TypeVar("R")
 MAX_RESET_BYTES = 65_536
-Snapshot = Mapping[type[Lent], bytes]
-"""States of environments by kind."""
 
 
 class Episode(Speaker):
@@ -69,6 +69,9 @@ class Episode(Speaker):
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
         stage = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        if isinstance(episode_spec, ForkedSpec):
+            stage.repetition.origin = episode_spec.origin
+        self.children: list[ForkOrigin] = []
         super().__init__(stage, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
         self.timed = self._stage.timed
@@ -90,6 +93,11 @@ class Episode(Speaker):
     def fault(self) -> Exception | None:
         """The last error of a reply, a tool call or a lease, or None."""
         return self._stage.fault
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a forked episode has not reached its fork."""
+        return self._stage.repetition.repeats is not None
 
     @property
     def standstill(self) -> ServiceFailure | None:
@@ -215,6 +223,48 @@ class Episode(Speaker):
     async def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this episode; raises as `snapshot`."""
         await self._stage.do(self._restore(snapshot))
+
+    async def fork(self, count: int = 1) -> int:
+        """Play `count` more episodes that begin here; return 0, and 1, 2, ... in these episodes.
+
+            way = await episode.fork(2)  # three ways from here
+            await episode.reply(Message("user", f"Try way {way}."))
+
+        In each of them the agent starts again: until this call it gets the same replies and answers
+        of tools, which are neither sampled nor executed again. Then its own environments are
+        restored. Without `snapshot` of an environment the tools are called again. An agent that
+        asks differently, or gets other answers, ends FAILED. Limits count the whole path. Raises
+        ValueError in parts of `gather` and `branch`, and ServiceFailure.
+        """
+        branch = self.history
+        if branch.number or branch.parts or branch is not self._stage.trunk:
+            raise ValueError("Call episode.fork outside of episode.gather and episode.branch.")
+        with branch.alone():
+            return await self._stage.do(self._fork(count))
+
+    async def _fork(self, count: int) -> int:
+        repetition = self._stage.repetition
+        if origin := repetition.repeats:
+            result = repetition.fork()
+            if not repetition.repeats:
+                await self._begin_at(origin)
+            return result
+        try:
+            snapshot = await self._snapshot()
+        except NotImplementedError:
+            snapshot = None
+        for number in range(1, count + 1):
+            facts, path = deepcopy(self.problem.facts), repetition.path.copy(number)
+            self.children.append(ForkOrigin(path, snapshot, facts))
+        repetition.path.forks.append(0)
+        return 0
+
+    async def _begin_at(self, origin: ForkOrigin) -> None:
+        """Restore environments and facts where a forked episode begins by itself."""
+        if origin.snapshot is not None:
+            await self._restore(origin.snapshot)
+            self.problem = replace(self.problem, facts=deepcopy(origin.facts))
+            self.lent[Problem] = self.problem
 
     async def _snapshot(self) -> Snapshot:
         environments = self._environments()

@@ -12,9 +12,10 @@ from agentfly_core.authoring.injection import Lent
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Doing, Span, moment
 from agentfly_core.records.trajectory import Ending
+from agentfly_core.rollout.history.forks import Repetition
+from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
 from agentfly_core.rollout.standstill import Parts
-from agentfly_core.rollout.timeline import EpisodeBranch
 
 R = TypeVar("R")
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
@@ -33,6 +34,7 @@ class EpisodeState:
     spans: list[Span] = field(default_factory=list)
     trunk: EpisodeBranch = field(default_factory=EpisodeBranch)
     parts: Parts = field(default_factory=Parts)
+    repetition: Repetition = field(default_factory=Repetition)
     fault: Exception | None = None
     """The last error of an agent's request, which is no error in the agent's code."""
     over: bool = False

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.trajectory import Message, Observation, Sampled
-from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode_state import EpisodeState
+from agentfly_core.rollout.history import timeline
+from agentfly_core.rollout.history.timeline import EpisodeBranch, Reply
 from agentfly_core.rollout.rules import (
     EpisodeRules,
     Frozen,
@@ -21,7 +22,6 @@ from agentfly_core.rollout.rules import (
     ReplySettings,
 )
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
-from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
@@ -123,12 +123,14 @@ class EndpointSpeaker(Speaker):
     ) -> Reply:
         """Raises EpisodeOver, ServiceFailure without a reply, and NoReply if refused."""
         self._require_turn(branch)
-        state = await self._state()
         messages = (*timeline.messages_of(before), *read)
         params, tools = settings.params, settings.form.tools
         request = ChatRequest(messages, tools, params.temperature, params.max_tokens, params.stop)
         prompt = hashing.digest(request.body())[:16]
-        _, seed = self._seed(branch, before, read, settings.form, prompt)
+        place = self._place(branch, before, read, settings.form, prompt)
+        if repeated := self._repeated(branch, before, place, prompt, settings.form):
+            return repeated
+        state, seed = await self._state(), hashing.seed(self._stage.spec.seed, *place)
         with self._stage.timed("generating"):
             answer = await self._chat.ask(request, seed)
         reply = Reply(
@@ -143,6 +145,7 @@ class EndpointSpeaker(Speaker):
             speaker=self.name,
             call=branch.call,
             seed=seed,
+            place=place,
             form=settings.form.key,
         )
         self._add(branch, reply)

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from agentfly_core.rollout.episode_state import EpisodeState
-from agentfly_core.rollout.timeline import EpisodeBranch
+from agentfly_core.rollout.history.timeline import EpisodeBranch
 
 M = TypeVar("M")
 

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +25,7 @@ from agentfly_core.records.trajectory import (
     Sampled,
     ToolCall,
 )
+from agentfly_core.rollout.history.forks import ForkOrigin
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import shown
 
@@ -51,8 +52,9 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`; `step` is the split of an evaluation or demonstration.
 
-    After the death of a worker, `failed` is the error of an episode that is not played again. A
-    suspect of the death is played `alone`, after the others.
+    `chains` is the number of the problem's episodes in the step. After the death of a worker,
+    `blamed` are the errors of episodes that are not played again, by their ids. The `suspects` of a
+    death are played alone, after the others.
     """
 
     problem: Problem
@@ -61,13 +63,52 @@ class EpisodeSpec:
     role: Role
     temperature: float
     seed: int
-    failed: str = ""
-    alone: bool = False
+    chains: int = 1
+    blamed: Mapping[str, str] = field(default_factory=dict)
+    suspects: Sequence[str] = ()
 
     @property
     def id(self) -> str:
         """The id of the episode."""
         return hashing.short(self.step, self.problem.id, self.chain)
+
+    def trajectory(self, speaker: str) -> str:
+        """The id of a speaker's trajectory."""
+        return hashing.short(self.step, self.problem.id, self.chain, speaker)
+
+    @property
+    def failed(self) -> str:
+        """The error with which it ends unplayed, or empty."""
+        return self.blamed.get(self.id, "")
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is played alone."""
+        return self.id in self.suspects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkedSpec(EpisodeSpec):
+    """An episode that begins where its `parent` is, as child 1, 2, ... of a fork."""
+
+    parent: EpisodeSpec
+    origin: ForkOrigin
+
+    @classmethod
+    def of(cls, parent: EpisodeSpec, origin: ForkOrigin, chain: int) -> ForkedSpec:
+        """The episode of a fork."""
+        seed = hashing.seed(parent.seed, *origin.place)
+        own = {one.name: getattr(parent, one.name) for one in fields(EpisodeSpec)}
+        return cls(**own | {"chain": chain, "seed": seed}, parent=parent, origin=origin)
+
+    @property
+    def id(self) -> str:
+        """The id of the episode, which does not depend on other episodes than its parents."""
+        return hashing.short(self.parent.id, *self.origin.place)
+
+    def trajectory(self, speaker: str) -> str:
+        """The id of a speaker's trajectory."""
+        return hashing.short(self.id, speaker)
 
 
 class CallableTool(Asking, Protocol):

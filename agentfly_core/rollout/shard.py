@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from asyncio import TaskGroup
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Team, Trajectory, team
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast, cast
+from agentfly_core.rollout.history.forks import AsksDifferently
+from agentfly_core.rollout.history.leaves import PlayedEpisode, forked, with_branches
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong, StartAgain
 from agentfly_core.system.formats import hashing, tracebacks
@@ -51,8 +54,8 @@ async def play(
     cast: Cast,
     resources: ResourceManager,
     again: bool = False,
-) -> tuple[list[Trajectory], Timing]:
-    """Play an episode and return its trajectories and times; the one with the answer comes first.
+) -> PlayedEpisode:
+    """Play an episode; the trajectory with the answer comes first.
 
     A lost service, a deadline and an error before the first reply end the episode FAILED. After a
     later error of the agent the replies so far are kept. StartAgain begins the episode once more,
@@ -62,7 +65,7 @@ async def play(
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
     if episode_spec.failed:
         failed = _record(episode_spec, spec, episode, Ending.FAILED, episode_spec.failed)
-        return failed, Timing(failed[0].id, ())
+        return PlayedEpisode(episode_spec, failed, Timing(failed[0].id, ()))
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     try:
         async with AsyncExitStack() as stack:
@@ -70,7 +73,10 @@ async def play(
                 lent = await stack.enter_async_context(lease)
             for kind, environment in lent.items():
                 episode.lend(kind, environment)
-            seen, *others = _record(episode_spec, spec, episode, *await _ending(spec, episode))
+            ending = await _ending(spec, episode)
+            if episode.repeats:
+                raise AsksDifferently("ends before it has repeated the path of its parent")
+            seen, *others = _record(episode_spec, spec, episode, *ending)
             # a reward is not part of a demonstration's cache key, so its score must not be stored
             rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
@@ -85,7 +91,8 @@ async def play(
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
             warn_once(_log, f"An episode failed at {where}", first)
         trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
-    return trajectories, Timing(trajectories[0].id, tuple(episode.spans))
+    timing = Timing(trajectories[0].id, tuple(episode.spans))
+    return PlayedEpisode(episode_spec, trajectories, timing, episode.children)
 
 
 async def collect(
@@ -97,6 +104,8 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes concurrently; `watch` gets each trajectory with an answer.
 
+    Forked episodes are played after all others, in rounds, so that their batches do not depend on
+    timing.
     Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
     and metrics of `resources`. At most `min(episodes, environments)` episodes run at once: a
     running episode never waits for an environment. Tasks without environments run separately.
@@ -113,12 +122,9 @@ async def collect(
         failure = failure.exceptions[0]
     if failure is not None:
         raise failure
-    assert len(played) == len(episode_specs), "an episode was cancelled from within"
-    played.sort(key=lambda pair: (pair[0][0].problem.id, pair[0][0].chain))
-    trajectories = [
-        one for episode, _ in played for one in sorted(episode, key=attrgetter("agent"))
-    ]
-    return trajectories, [timing for _, timing in played], measured
+    played.sort(key=attrgetter("spec.problem.id", "spec.chain"))
+    trajectories = [one for each in played for one in sorted(each.record, key=attrgetter("agent"))]
+    return with_branches(played, trajectories), [each.timing for each in played], measured
 
 
 async def _play_all(
@@ -127,23 +133,21 @@ async def _play_all(
     sampler: Sampler,
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
-) -> tuple[list[tuple[list[Trajectory], Timing]], dict[str, float]]:
-    played: list[tuple[list[Trajectory], Timing]] = []
-    together = [one for one in episode_specs if not one.alone]
-    alone = [[one] for one in episode_specs if one.alone]
+) -> tuple[list[PlayedEpisode], dict[str, float]]:
+    played: list[PlayedEpisode] = []
 
     async def sit(here: Cast, waiting: Iterator[EpisodeSpec]) -> None:
         for episode_spec in waiting:
             rules = spec.of(episode_spec.problem)
             try:
-                episode, timing = await play(episode_spec, rules, here, resources)
+                episode = await play(episode_spec, rules, here, resources)
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
                 # errors of agents are handled in `play`; this one would hit every episode
                 raise EpisodeBroken.by(error, episode_spec, rules) from error
-            played.append((episode, timing))
-            watch(episode[0])
+            played.append(episode)
+            watch(episode.record[0])
         here.close()
 
     async def play_group(specs: Sequence[EpisodeSpec]) -> None:
@@ -162,11 +166,23 @@ async def _play_all(
             await resources.warm(row.kinds, row.seats, LEASE_SECONDS)
 
     await warm()
-    for specs in [together, *alone]:
-        await play_group(specs)
+    numbers = Counter[tuple[str, int]]()
+    specs = list(episode_specs)
+    while specs:
+        done = len(played)
+        for some in _groups(specs):
+            await play_group(some)
+        assert len(played) == done + len(specs), "an episode was cancelled from within"
+        specs = forked(played[done:], numbers)
     measured = resources.metrics()
     await warm()
     return played, measured
+
+
+def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
+    """The episodes that are played together, then each of those that are played alone."""
+    alone = [[one] for one in specs if one.alone]
+    return [[one for one in specs if not one.alone], *alone]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +310,7 @@ def _record(
     answering, answer = episode.answered
     trajectories = [
         Trajectory(
-            id=hashing.short(step, problem.id, chain, speaker.name),
+            id=episode_spec.trajectory(speaker.name),
             episode=episode_spec.id,
             problem=problem,
             group=hashing.short(step, problem.id, *([] if speaker is main else [speaker.role])),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
@@ -21,13 +19,14 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Turn,
 )
-from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode_state import EpisodeState
+from agentfly_core.rollout.history import timeline
+from agentfly_core.rollout.history.timeline import EpisodeBranch, EpisodePlace, Reply
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, Form, ReplySettings
 from agentfly_core.rollout.thinking import sample_spans
-from agentfly_core.rollout.timeline import EpisodeBranch, Reply
+from agentfly_core.rollout.tool_use import ToolUse
 from agentfly_core.system.formats import hashing
-from agentfly_core.system.formats.text import clip, did_you_mean, fault
+from agentfly_core.system.formats.text import fault
 
 R = TypeVar("R")
 STATE_SECONDS = 30.0
@@ -101,7 +100,7 @@ class Speaker:
     ) -> None:
         self.name, self.rules = name, rules
         self._stage, self._begin = stage, begin
-        self._tools = {tool.name: tool for tool in rules.tools}
+        self._tools = ToolUse(stage, name, rules)
         self._replies: list[Reply] = []
         self._first = self.context()
 
@@ -146,7 +145,7 @@ class Speaker:
 
         Raises EpisodeOver after a tool that ends the episode, and ServiceFailure.
         """
-        return await self._stage.do(self._call(self.history, *calls))
+        return await self._stage.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
         """Set the episode's answer for rewards; the last one counts, and the episode continues."""
@@ -213,9 +212,11 @@ class Speaker:
             added = template.extend(before.tokens, read, history)
         given = template.open(messages, form.tools) if added is None else added
         prompt = given if added is None else (*timeline.tokens_of(before), *given)
-        state = await self._state()
         name = timeline.digest(prompt)
-        alone, seed = self._seed(branch, before, read, form, name)
+        place = self._place(branch, before, read, form, name)
+        if repeated := self._repeated(branch, before, place, name, form):
+            return repeated
+        state, seed = await self._state(), hashing.seed(self._stage.spec.seed, *place)
         conversation = self._conversation(branch, messages, form, seed)
         request = Request(prompt, settings.params, conversation)
         sampled = await self._sample(request, left, template)
@@ -231,9 +232,9 @@ class Speaker:
             speaker=self.name,
             call=branch.call,
             seed=seed,
+            place=place,
             form=form.key,
             opens=added is None,
-            alone=alone,
             limit=self._limit(sampled, len(prompt), left),
         )
         self._add(branch, reply)
@@ -257,7 +258,24 @@ class Speaker:
         lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
         return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
+    def _repeated(
+        self,
+        branch: EpisodeBranch,
+        before: Reply | None,
+        place: EpisodePlace,
+        prompt: str,
+        form: Form,
+    ) -> Reply | None:
+        """The same reply of the episode that forked, None after the fork."""
+        stored = self._stage.repetition.reply(place, prompt, form.key)
+        if stored is None:
+            return None
+        reply = replace(stored, before=before, earned=[])
+        self._add(branch, reply)
+        return reply
+
     def _add(self, branch: EpisodeBranch, reply: Reply) -> None:
+        self._stage.repetition.path.replies[reply.place] = reply
         self._replies.append(reply)
         branch.add(reply)
 
@@ -287,26 +305,25 @@ class Speaker:
         """Whether these messages are the episode's opening, read by its main speaker."""
         return False
 
-    def _seed(
+    def _place(
         self,
         branch: EpisodeBranch,
         before: Reply | None,
         read: tuple[Message | Observation, ...],
         form: Form,
         prompt: str,
-    ) -> tuple[bool, int]:
-        """Whether a reply is alone, and its seed, which does not depend on arrival.
+    ) -> EpisodePlace:
+        """A reply's place, which does not depend on arrival.
 
-        The first reply to the opening and its continuations are alone: their seeds follow from
-        their numbers. Other seeds follow from speaker, prompt and the number of earlier replies to
-        this prompt.
+        Of the first reply to the opening and its continuations it is their number. Of others it is
+        speaker, prompt and the number of earlier replies to this prompt.
         """
-        seed, repeats = self._stage.spec.seed, branch.samples_before(self.name, prompt)
+        repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas
         alone = (own and self.is_opening(read)) if before is None else before.alone
         if alone and not repeats and not branch.number:
-            return True, hashing.seed(seed, len(timeline.path(before)))
-        return False, hashing.seed(seed, self.name, prompt, repeats, *branch.number)
+            return (len(timeline.path(before)),)
+        return (self.name, prompt, repeats, *branch.number)
 
     def _conversation(
         self,
@@ -324,62 +341,6 @@ class Speaker:
             seed=seed,
             speaker=self.name,
         )
-
-    async def _call(
-        self, branch: EpisodeBranch, *calls: ToolCall | BadCall
-    ) -> tuple[Observation, ...]:
-        observations: list[Observation] = []
-        with self._stage.timed("tools"):
-            for parallel, run in groupby(calls, self._is_parallel):
-                if parallel:
-                    observations += await self._answers(branch, *run)
-                    continue
-                for call in run:
-                    observations += await self._answers(branch, call)
-                    if (
-                        not observations[-1].error
-                        and self._tools[observations[-1].tool].ends_episode
-                    ):
-                        self._end(branch, observations[-1])
-        return tuple(observations)
-
-    def _end(self, branch: EpisodeBranch, last: Observation) -> None:
-        if self.name != self._stage.main:
-            branch.answers.append((self.name, last.content))
-        raise EpisodeOver(Ending.TERMINAL)
-
-    def _is_parallel(self, call: ToolCall | BadCall) -> bool:
-        return (
-            isinstance(call, ToolCall)
-            and call.name in self._tools
-            and self._tools[call.name].parallel
-        )
-
-    async def _answers(
-        self, branch: EpisodeBranch, *calls: ToolCall | BadCall
-    ) -> list[Observation]:
-        answers = await asyncio.gather(
-            *(self._answer(call) for call in calls), return_exceptions=True
-        )
-        for failure in answers:
-            if isinstance(failure, BaseException):
-                raise failure
-        observations = [answer for answer in answers if isinstance(answer, Observation)]
-        branch.answered(self.name, observations)
-        return observations
-
-    async def _answer(self, call: ToolCall | BadCall) -> Observation:
-        if isinstance(call, BadCall):
-            text = f"This tool call could not be read: {clip(call.fault, 500)}"
-            answer = Observation("unreadable", text, error=True)
-        elif call.name in self._tools:
-            answer = await self._tools[call.name].answer(call, self._stage.lent)
-        else:
-            name = clip(call.name, 80)
-            text = f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}"
-            answer = Observation("unknown", text, error=True)
-        most = self.rules.max_observation_tokens
-        return replace(answer, content=self.rules.template.fit(answer.content, most))
 
 
 def _within_limits(reply: Reply) -> Message:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from agentfly_core.authoring.author_call import Steps
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.rollout.timeline import EpisodeBranch
+from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.system.formats.tracebacks import INSTALLED
 
 SECONDS = 60.0

@@ -89,7 +89,7 @@ def saying(*replies: str) -> ScriptedPolicy:
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
     """Episodes of these problems in step 7 of training."""
     return [
-        EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain))
+        EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain), chains)
         for problem in problems
         for chain in range(chains)
     ]

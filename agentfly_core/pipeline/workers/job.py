@@ -100,10 +100,7 @@ class Blame:
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
         """The episodes with their marks."""
-        return [
-            replace(one, failed=self.failed.get(one.id, ""), alone=one.id in self.suspects)
-            for one in episodes
-        ]
+        return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 
 
 NO_BLAME = Blame()

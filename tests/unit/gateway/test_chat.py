@@ -19,7 +19,7 @@ from agentfly_core.gateway.chat import (
 )
 from agentfly_core.gateway.fields import FIELDS, Treatment, table
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Sampled, ToolCall
-from agentfly_core.rollout.timeline import Reply
+from agentfly_core.rollout.history.timeline import Reply
 
 PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}}
 TOOL = {
@@ -32,7 +32,9 @@ CALL = ToolCall("calculator", {"expression": "41+58"})
 
 def reply(message: Message, given: tuple[int, ...] = (1, 2, 3), seed: int = 10) -> Reply:
     sampled = (Sampled((7, 8), (-0.5, -0.25), 0, "length" if message.cut else "stop"),)
-    return Reply(None, (), given, message, sampled, None, "", "", "main", 0, seed, "", opens=True)
+    return Reply(
+        None, (), given, message, sampled, None, "", "", "main", 0, seed, (), "", opens=True
+    )
 
 
 def message(**written: Any) -> Message | Observation:

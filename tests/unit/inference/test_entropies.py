@@ -1,17 +1,33 @@
 """Entropies of sampled tokens: exact in process, estimated from the likeliest tokens of vLLM."""
 
+import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.in_process import TransformersSampler
+from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.vllm_client import entropy
+from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
 from tests.support.learner_jobs import DEVICE
-from tests.unit.inference.test_in_process import played, requests
+
+
+def requests(temperature: float = 1.0) -> list[Request]:
+    """Prompts of 3 to 10 tokens."""
+    params = SamplingParams(temperature, 12, (2, 3))
+    conversations = [Conversation(Problem("p", "?"), chain, 0, (), (), chain) for chain in range(8)]
+    return [Request([*range(5, 8 + one.chain)], params, one) for one in conversations]
+
+
+async def played(sampler: TransformersSampler, batch: Sequence[Request]) -> list[Sampled]:
+    async with sampler.shard(len(batch)) as session:
+        return list(await asyncio.gather(*map(session.sample, batch)))
 
 
 async def test_entropies_in_process_are_those_of_the_learner(nano: Path) -> None:

@@ -25,7 +25,7 @@ A = "a" * 64
 def test_a_trajectory_is_read_back_as_it_was_written(tmp_path):
     written = [
         trajectory(),
-        dataclasses.replace(trajectory(), chain=1, branch=Branch("t0", 1), error="lost"),
+        dataclasses.replace(trajectory(), id="t1", chain=1, branch=Branch("t0", 1), error="lost"),
     ]
     parquet.write_trajectories(tmp_path / "t.parquet", reversed(written))
     assert parquet.read_trajectories(tmp_path / "t.parquet") == written

@@ -20,8 +20,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
 )
 from agentfly_core.rl.batch import pack
-from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode import Agent, Episode
+from agentfly_core.rollout.history import timeline
 from agentfly_core.system.formats import hashing
 from agentfly_core.testing.episodes import (
     ADD,

@@ -19,8 +19,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
 )
 from agentfly_core.rollout.episode import Agent, Episode
+from agentfly_core.rollout.history.timeline import EpisodeBranch, Reply
 from agentfly_core.rollout.rules import EpisodeOver
-from agentfly_core.rollout.timeline import EpisodeBranch, Reply
 from agentfly_core.system.formats import hashing
 from agentfly_core.testing.episodes import ADD, episode_specs, play, play_all, rollout_spec
 from agentfly_core.testing.letters import STOP, as_letters, encode, loss_mask
@@ -140,6 +140,7 @@ def replied(read: Items, message: Message, call: int = 0, before: Reply | None =
         speaker="agent",
         call=call,
         seed=call,
+        place=(call,),
         form="f",
     )
 

@@ -26,6 +26,8 @@ from agentfly_core.records.trajectory import (
 
 ORDER = ("call", "seed", "prompt")
 """The order of replies in time, which does not depend on the arrival of concurrent ones."""
+EpisodePlace = tuple[int | str, ...]
+"""A reply's or a call's place in an episode, the same whenever its agent plays it again."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,9 +41,8 @@ class Reply:
 
     `form` is the key of its conversation's tools and thinking. `prompt` is the digest of all tokens
     before it, or of the request to a chat service. `call` is its time; a `temperature` of None is
-    the experiment's. `alone`: its seed follows from its number in the conversation that begins with
-    the opening. `earned` is the reward of its calls. `conversation` is the key of all messages up
-    to and with this one.
+    the experiment's. The `seed` follows from the episode's seed and the `place`. `earned` is the
+    reward of its calls. `conversation` is the key of all messages up to and with this one.
     """
 
     before: Reply | None
@@ -55,10 +56,10 @@ class Reply:
     speaker: str
     call: int
     seed: int
+    place: EpisodePlace
     form: str
     opens: bool = False
     limit: Ending | None = None
-    alone: bool = False
     trained: bool = True
     earned: list[float] = field(default_factory=list)
     conversation: bytes = field(init=False)
@@ -70,6 +71,11 @@ class Reply:
             key = _empty(self.speaker, self.form)
             messages = (*messages_of(self.before), *self.read)
         self.conversation = reduce(_longer, (*messages, self.message), key)
+
+    @property
+    def alone(self) -> bool:
+        """Whether its place is its number in the conversation that begins with the opening."""
+        return len(self.place) == 1
 
     @property
     def tokens(self) -> tuple[int, ...]:

@@ -1,0 +1,1 @@
+"""What an episode has done: replies in time, forks, and their leaves."""

@@ -1,0 +1,120 @@
+"""Forks: episodes that repeat the path of another one, and then go on by themselves."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.injection import Lent
+from agentfly_core.records.trajectory import BadCall, Observation, ToolCall
+from agentfly_core.rollout.history.timeline import EpisodePlace, Reply
+
+Snapshot = Mapping[type[Lent], bytes]
+"""States of environments by kind."""
+
+
+class AsksDifferently(ServiceFailure):
+    """A forked episode does not repeat the path of its parent."""
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(
+            f"A forked episode {difference}. Before a fork, an agent must depend only on the "
+            "problem, on replies and on answers of tools."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCalls:
+    """Calls that ran together, and their answers."""
+
+    calls: tuple[ToolCall | BadCall, ...]
+    observations: tuple[Observation, ...]
+
+
+@dataclass
+class EpisodePath:
+    """All replies and answered calls of an episode by their places, and the results of `fork`."""
+
+    replies: dict[EpisodePlace, Reply] = field(default_factory=dict)
+    answers: dict[EpisodePlace, AnsweredCalls] = field(default_factory=dict)
+    forks: list[int] = field(default_factory=list)
+
+    def copy(self, fork: int) -> "EpisodePath":
+        """The path of a child, which ends with this result of `fork`."""
+        return EpisodePath({**self.replies}, {**self.answers}, [*self.forks, fork])
+
+
+@dataclass(frozen=True, slots=True)
+class ForkOrigin:
+    """Where a forked episode begins: after a `path`, with states of environments and facts.
+
+    Without a `snapshot` its environments cannot be restored, so its tools are called again.
+    """
+
+    path: EpisodePath
+    snapshot: Snapshot | None
+    facts: Mapping[str, Any]
+
+    @property
+    def place(self) -> EpisodePlace:
+        """Its place in the parent: the number of replies before it, and the results of forks."""
+        return (len(self.path.replies), *self.path.forks)
+
+
+@dataclass
+class Repetition:
+    """The path of an episode so far. A forked episode repeats the path of its `origin` first."""
+
+    origin: ForkOrigin | None = None
+    path: EpisodePath = field(default_factory=EpisodePath)
+    _calls: Counter[EpisodePlace] = field(default_factory=Counter)
+
+    @property
+    def repeats(self) -> ForkOrigin | None:
+        """The origin until its fork is reached."""
+        origin = self.origin
+        return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
+
+    def calls_behind(self, place: EpisodePlace) -> int:
+        """Return the number of earlier calls behind a place, and add one to it."""
+        self._calls[place] += 1
+        return self._calls[place] - 1
+
+    def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
+        """The reply to repeat, None after the fork; raises AsksDifferently."""
+        if not (origin := self.repeats):
+            return None
+        stored = origin.path.replies.get(place)
+        if stored is None or (stored.prompt, stored.form) != (prompt, form):
+            raise AsksDifferently("asks for a reply to another prompt than its parent")
+        return stored
+
+    def answers(
+        self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
+    ) -> tuple[Observation, ...] | None:
+        """The answers to repeat, None for calls to execute; raises AsksDifferently."""
+        if not (origin := self.repeats):
+            return None
+        stored = origin.path.answers.get(place)
+        if stored is None or stored.calls != calls:
+            raise AsksDifferently("calls other tools than its parent")
+        return stored.observations if origin.snapshot is not None else None
+
+    def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
+        """Record answers to calls; raises AsksDifferently if they had to be the parent's."""
+        if (origin := self.repeats) and origin.path.answers[place] != answered:
+            raise AsksDifferently("gets other answers of tools than its parent")
+        self.path.answers[place] = answered
+
+    def fork(self) -> int:
+        """The result of a fork to repeat; raises AsksDifferently."""
+        assert self.origin, "only a forked episode repeats forks"
+        mine, parents = self.path, self.origin.path
+        mine.forks.append(parents.forks[len(mine.forks)])
+        if not self.repeats and (mine.replies.keys(), mine.answers.keys()) != (
+            parents.replies.keys(),
+            parents.answers.keys(),
+        ):
+            raise AsksDifferently("forks before it has repeated all replies and calls")
+        return mine.forks[-1]
