@@ -113,6 +113,12 @@ async def test_the_rows_of_a_branching_conversation_match_the_page():
     assert shown.splitlines() == [*rows(played)]
 
 
+async def test_a_forked_episode_has_three_leaves():
+    played = (await play_all(episode_specs(ADD), spec("ways"), scripted(saying("99", "98"))))[0]
+    assert [one.turns[1].read[-1].content for one in played] == ["Way 0?", "Way 1?", "Way 2?"]
+    assert [one.branch and one.branch.turns for one in played] == [None, 1, 1]
+
+
 async def test_requests_of_a_server_are_answered_at_the_same_time():
     async def policy(conversation):
         return "ad" if "right" in conversation.messages[-1].content else "con"

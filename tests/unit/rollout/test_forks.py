@@ -9,14 +9,13 @@ import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.tool import tool
+from agentfly_core.authoring.tool import StepResult, tool
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.models.model_config import tokenizer
 from agentfly_core.records.parquet import count_rows, read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Branch, Ending, Message, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, Episode
-from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from tests.support.learner_jobs import DEVICE
 
@@ -248,16 +247,36 @@ async def test_limits_count_the_whole_path() -> None:
 
 
 async def test_facts_that_tools_change_are_those_of_the_fork() -> None:
+    @tool
+    async def learn(*, problem: Problem, count: Count) -> str:
+        """Learn."""
+        problem.facts["learned"] = True  # type: ignore[index]
+        return "Learned."
+
     async def agent(episode: Episode) -> Ending:
         await episode.reply(*episode.opening)
-        episode.problem.facts["seen"] = ["fork"]  # type: ignore[index]
-        way = await episode.fork(1)
-        episode.problem.facts["seen"].append(way)
-        await episode.reply(user(str(episode.problem.facts["seen"])))
+        await episode.call(ToolCall("learn", {}))
+        await episode.fork(1)
+        await episode.reply(user(str(episode.problem.facts["learned"])))
         return Ending.NO_TOOL_CALLS
 
-    played = await leaves(agent)
-    assert [one.turns[1].read[-1].content for one in played] == ["['fork', 0]", "['fork', 1]"]  # type: ignore[union-attr]
+    played = await leaves(agent, learn)
+    assert [one.turns[1].read[-1].content for one in played] == ["True", "True"]  # type: ignore[union-attr]
+
+
+async def test_rewards_of_repeated_calls_count_once() -> None:
+    @tool
+    async def earn(*, count: Count) -> StepResult:
+        """Earn."""
+        return StepResult("Earned.", reward=0.5)
+
+    async def agent(episode: Episode) -> Ending:
+        await episode.reply(*episode.opening)
+        await episode.call(ToolCall("earn", {}))
+        await episode.fork(1)
+        return Ending.NO_TOOL_CALLS
+
+    assert [one.turns[0].reward for one in await leaves(agent, earn)] == [0.5, 0.5]
 
 
 async def test_a_fork_amid_parts_is_refused() -> None:
@@ -299,26 +318,34 @@ async def test_the_record_stores_shared_turns_once(tmp_path: Path) -> None:
     assert read_trajectories(path) == played[-1:]
 
 
-@pytest.mark.parametrize("chains", [1, 3])
-async def test_leaves_in_process_do_not_depend_on_times(nano: Path, chains: int) -> None:
-    def agent_with(waits: Callable[[EpisodeSpec], int]) -> Agent:
-        async def agent(episode: Episode) -> Ending:
-            await episode.reply(*episode.opening)
-            for _ in range(waits(episode._stage.spec)):
-                await asyncio.sleep(0)
-            way = await episode.fork(2)
-            await episode.reply(user(f"way {way}"))
-            return Ending.NO_TOOL_CALLS
+def waiting(waits: Callable[[int], int]) -> Agent:
+    """Forks twice; its steps take a time that depends on the chain."""
 
-        return agent
+    async def agent(episode: Episode) -> Ending:
+        chain = episode._stage.spec.chain
+        await episode.reply(*episode.opening)
+        for _ in range(waits(chain)):
+            await asyncio.sleep(0)
+        ways = [await episode.fork(2), await episode.fork(1)]
+        await episode.reply(user(f"ways {ways}"))
+        for _ in range(waits(chain)):
+            await asyncio.sleep(0)
+        return Ending.NO_TOOL_CALLS
 
-    sampler = TransformersSampler(DEVICE)
-    sampler.load(nano, 3)
-    template = Hermes(tokenizer(str(nano)))
-    specs = episode_specs(ADD, replace(ADD, id="other", prompt="3+4?"), chains=chains)
+    return agent
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+async def test_leaves_do_not_depend_on_times(nano: Path, in_process: bool) -> None:
+    transformers = TransformersSampler(DEVICE)
+    transformers.load(nano, 3)
+    specs = episode_specs(ADD, replace(ADD, id="other", prompt="3+4?"), chains=2)
     played = []
-    for waits in (lambda spec: spec.chain, lambda spec: 5 - spec.chain % 5):
-        spec = rollout_spec(agent=agent_with(waits), template=template, max_tokens=8)
-        played.append((await play_all(specs, spec, sampler))[0])
+    for waits in (lambda chain: 50 - chain, lambda chain: chain):
+        rules = rollout_spec(agent=waiting(waits), max_tokens=8)
+        if in_process:
+            rules = replace(rules, template=Hermes(tokenizer(str(nano))))
+        sampler = transformers if in_process else scripted(by_seed)
+        played.append((await play_all(specs, rules, sampler))[0])
     assert played[0] == played[1]
-    assert len(played[0]) == 6 * chains
+    assert len(played[0]) == 2 * 2 * 6
