@@ -210,7 +210,7 @@ async def played(faults: bool) -> Played:
         await resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
         assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
         tasks = [group.create_task(play(a, spec, here, resources)) for a in assigned]
-    trajectories = [only for task in tasks for only in task.result()[0]]
+    trajectories = [only for task in tasks for only in task.result().record]
     by_problem = {one.problem.id: one for one in trajectories}
     return Played(
         by_problem,
