@@ -126,6 +126,7 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
         "learner, shared prefixes": _trees,
         "sampler transformers": partial(_sampler, serve=_in_process),
     }
+    # vLLM is an optional dependency
     if importlib.util.find_spec("vllm"):
         tries["sampler vLLM"] = partial(_sampler, serve=_vllm)
     for name, attempt in {**tries, "memory": _memory}.items():
@@ -135,6 +136,7 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
 def require_learnable(folder: Path, dtype: str, site: Site) -> None:
     """Raise ValueError if the learner computes a trainable model otherwise than transformers."""
     candidate = Candidate(folder, dtype, site)
+    # a model that cannot be trained is still played and evaluated
     if not model_config.untrainable(candidate.config(), shares_prefixes=False):
         for attempt in (_rows, _trees):
             attempt(candidate)
@@ -211,6 +213,7 @@ def _trees(candidate: Candidate) -> str:
     if reasons := model_config.untrainable(config, shares_prefixes=True):
         return f"Not supported: {' '.join(reasons)}"
     one = candidate.row()
+    # reversed: the rows differ right after the shared tokens
     other = one[:SHARED] + one[SHARED:][::-1]
     rows = torch.tensor([one, other])
     trees = build_trees(rows, torch.tensor([len(one)] * 2), 2 * len(one))
@@ -225,6 +228,7 @@ def _sampler(
 ) -> str:
     with serve(candidate) as sampler:
         sampler.load(candidate.folder, 0)
+        # prompts of several lengths: the batch is padded
         prompts, policy = [candidate.row()[:length] for length in PROMPTS], candidate.policy()
         replies = asyncio.run(_replies(sampler, prompts))
         learned = [
@@ -238,6 +242,7 @@ def _sampler(
 
 
 async def _replies(sampler: Sampler, prompts: Sequence[Sequence[int]]) -> list[Sampled]:
+    # without stop tokens all replies have REPLY tokens, so they can be stacked
     params = SamplingParams(1.0, REPLY, ())
     async with sampler.shard(len(prompts)) as session:
         requests = [
@@ -269,6 +274,7 @@ def _changed(candidate: Candidate) -> Path:
     if not folder.exists():
         model, draw = lora.load(candidate.folder, None, candidate.dtype), torch.Generator()
         for weight in model.parameters():
+            # correction=0: a weight of one element has the deviation 0, not nan
             size = NOISE * weight.data.float().std(correction=0)
             noise = size * torch.randn(weight.shape, generator=draw.manual_seed(1))
             weight.data += noise.to(weight.dtype)
@@ -279,6 +285,7 @@ def _changed(candidate: Candidate) -> Path:
 
 def _memory(candidate: Candidate) -> str:
     config = candidate.config()
+    # on this device parameters have shapes, but no memory
     with torch.device("meta"):
         count = AutoModelForCausalLM.from_config(config).num_parameters()
     learner = count * LEARNER_BYTES
@@ -295,6 +302,7 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
+    # the first token has no context, and so lacks a log-probability
     sampled[:, 0] = False
     where = None if trees is None else trees.to(tokens.device)
     logprobs: Tensor = policy(tokens, sampled, 1.0, where)[0]
@@ -311,6 +319,7 @@ def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
     # bfloat16 rounds single unlikely tokens further
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())
+    # `not <=`, since nan must not pass
     if not distance <= limit:
         raise ValueError(f"Log-probabilities differ by {distance:.2g}, expected {limit:g} or less.")
     return f"log-probabilities differ by {distance:.1e}"

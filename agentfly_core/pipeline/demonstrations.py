@@ -77,6 +77,7 @@ class DemonstrationPlayer:
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
         for name, quota in quotas.items():
+            # rounded up: the surplus is cut off after sorting
             chains = -(-quota // len(by_name[name]))
             everything = episode_specs(
                 by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
@@ -97,9 +98,11 @@ class DemonstrationPlayer:
         Also raises GateClosed for an agent that returns without an answer after a reply without a
         tool call.
         """
+        # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
         played = self._collect(self.script, specs, lambda _: None, resources)
         unsure = scripted(_unsure, self.tokenizer, self.spec.template)
+        # one episode is enough, since the reply is the same for each problem
         unanswered = self._collect(unsure, specs[:1], lambda _: None, resources)
         stop_if_failing(played, self.failed)
         if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
@@ -147,6 +150,7 @@ def boundless(spec: RolloutSpec) -> RolloutSpec:
     return replace(
         spec,
         max_tokens=sys.maxsize,
+        # observations are cut at this limit, also later: the script must see about the same text
         max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
         max_model_len=sys.maxsize,
         tasks={name: boundless(task) for name, task in spec.tasks.items()},

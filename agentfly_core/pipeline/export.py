@@ -36,6 +36,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     settings = recorded_settings(known_run(store, named.run))
     policy, base = folders(store, named.policy)
 
+    # beside the folder: a rename is atomic within one file system only
     part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")
     part.mkdir(parents=True)
     try:
@@ -63,11 +64,13 @@ def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) ->
     for path in source.iterdir():
         if path.is_file() and path.name not in OURS:
             shutil.copyfile(path, folder / path.name)  # and not its rights
+    # the model's own end tokens may differ from the end tokens of training
     if stop and (generation := folder / "generation_config.json").is_file():
         _rewrite(generation, eos_token_id=list(stop))
     if jinja is None:
         return
     (folder / "chat_template.jinja").write_text(jinja, encoding="utf-8")
+    # a second template in this file could differ from the one above
     if (settings := folder / "tokenizer_config.json").is_file():
         _rewrite(settings, chat_template=None)
 

@@ -53,6 +53,7 @@ def dataset(experiment: Experiment) -> Artifact:
 
     def make(folder: Path) -> Mapping[str, float]:
         file = QUARANTINE / f"{experiment.name}.json"
+        # not `seed`: the runs of a sweep over seeds share a dataset
         return datasets.prepare(
             experiment.settings.data, experiment.settings.data_seed, folder, file
         )
@@ -166,5 +167,6 @@ def policy_named(
             )
         case other_model:
             require(other_model)
+            # a fork takes its model from its origin, whatever `model` names
             settings = experiment.settings.model_copy(update={"model": named, "fork": None})
             return model(experiment.on(settings))

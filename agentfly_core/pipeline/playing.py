@@ -64,6 +64,7 @@ def _task_spec(
     return RolloutSpec(
         template=template_of(task.settings.template, tokenizer),
         tools=task.tools,
+        # other rewards are computed later from the record, in the score stage
         rewards=tuple(reward for reward in task.rewards if reward.needs),
         agent=task.agent,
         system=agent.system,

@@ -96,6 +96,7 @@ class Replayed(SamplerSession):
         if tuple(request.prompt) != call.prompt:
             raise OtherTokens
         whole = bool(call.sampled) and call.sampled[-1] in self.stops
+        # -1: the tokens are of another program
         return Sampled(call.sampled, call.logprobs, -1, "stop" if whole else "length")
 
     def continues(self, speaker: str) -> bool:
@@ -149,6 +150,7 @@ class ChatPlayer:
         try:
             turns = await self._turns(rules, spec, replies, name)
         except OtherTokens:
+            # all of them: later prompts contain the reply that differs
             replies = [replace(reply, call=None) for reply in replies]
             turns = await self._turns(rules, spec, replies, name)
         self._require_plain(replies)
@@ -278,6 +280,7 @@ class ChatPlayer:
         """Special tokens, and the template's other added tokens but those of calls and thoughts."""
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()
+        # an added token in the template has a meaning there, special or not
         own = [t.content for t in added if t.special or (t.content.strip() and t.content in jinja)]
         names = dict.fromkeys([*self.tokenizer.all_special_tokens, *own])
         return [name for name in names if name not in WRITTEN]
@@ -297,6 +300,7 @@ def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
 
 
 def _text_of(item: Message | Observation) -> list[str]:
+    # templates trim texts
     return [text.strip() for text in (*plain(item), getattr(item, "reasoning", ""))]
 
 
@@ -337,6 +341,7 @@ def problem_of(row: ChatRow) -> Problem:
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)
     tools = None if row.tools is None else tuple(tool.name for tool in row.tools)
+    # padded: ids sort in the order of the file
     name = f"{row.source}:{row.number:08d}"
     return Problem(name, opening.question, messages=() if plain else opening.messages, tools=tools)
 

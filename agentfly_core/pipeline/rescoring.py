@@ -132,6 +132,7 @@ def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> Resc
 
 
 def _identity(rewards: Sequence[NewReward]) -> str:
+    # sorted: scores do not depend on the order of the options
     return digest(sorted((each.identity for each in rewards), key=str))
 
 
@@ -158,6 +159,7 @@ def _rescored(
         unobserved = [replace(t, observed={}) for t in played]
         new = score_here(unobserved, weights, main)
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
+        # a service may be out, so the same command tries again; failed episodes never get a score
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             artifact = publish(store, target, partial(_write, new))
     old = read_scores(store.open(scored) / SCORES)

@@ -45,6 +45,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
 def keeps_state(run: Run, step: int) -> bool:
     """Whether the learner state after this step is saved."""
+    # always after the last step: another run may continue from it
     return step % run.settings.update.learner_every == 0 or step == run.settings.steps
 
 
@@ -56,6 +57,7 @@ def retain(run: Run, step: int) -> None:
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
+    # a kill may leave a state without its policy
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.find(store.artifact(run.layout.step(states[-1]).learner).key):
         return
@@ -68,6 +70,7 @@ def retain(run: Run, step: int) -> None:
     for old in reversed(range(begin, first)):
         if run.evaluates(old) or old in others.policies:
             continue
+        # older ones were stripped by an earlier call
         if not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 

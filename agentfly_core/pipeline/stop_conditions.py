@@ -22,9 +22,11 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
+    # reversed: the first problem stays
     first = {t.error: t.problem.id for t in reversed(failed)}
     errors = [f"{t.error} (first in the problem {first[t.error]!r})" for t in failed]
     what = f"of {len(episodes)} episodes failed"
+    # in a small stage a single failure is a large share
     _allow(max(1, share * len(episodes)), errors, what, "gates.failed", share)
 
 

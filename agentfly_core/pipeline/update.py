@@ -202,6 +202,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     """Repeat the updates before `step` without a learner state in the learner or the store."""
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
+    # a state that is being written is found only after it is published
     checkpointer.wait()
     start = run.settings.start_step
     done = range(step - 1, start, -1)

@@ -43,6 +43,7 @@ class Evaluator:
         Raises ValueError for a model or a dataset that does not fit.
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
+        # the next evaluation of this policy ends services that a killed one left under this name
         complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
         with rollout_services(self.experiment, policy, owner, logs) as player:
             return complete.on_test(player, policy, 0)

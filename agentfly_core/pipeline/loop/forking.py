@@ -12,6 +12,7 @@ from agentfly_core.pipeline.update import require_learner_state
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Store
 
+# another model or warm start would be ignored: a fork starts on a policy of its origin
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
 """Settings that determine the order of problems."""
@@ -42,6 +43,7 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
     and the same order of problems.
     """
+    # with staleness the first steps sample from policies before `fork.step`, too
     for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:

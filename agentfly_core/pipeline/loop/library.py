@@ -35,6 +35,7 @@ from agentfly_core.system.hardware import WAITING
 
 STATE = Path(".agentfly")
 """Folder of logs and copies of a remote store in the working directory, as for commands."""
+# libraries must not report their use over the network, unless the user has set these
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 P = ParamSpec("P")
 R = TypeVar("R")

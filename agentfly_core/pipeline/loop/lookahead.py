@@ -43,10 +43,13 @@ def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> 
         return [function(item) for item in items]
     threads = ThreadPoolExecutor(count, "side by side")
     try:
+        # with its context: in a flow the function is a Prefect task, which needs the flow run
         begun = [threads.submit(copy_context().run, function, item) for item in items]
+        # after an error the other items still publish their results, and a retry reuses them
         wait(begun)
         return [future.result() for future in begun]
     finally:
+        # an interrupt must not wait for shards that are being played
         threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -73,6 +76,8 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
 
         def played_by(step: int, policy: Artifact) -> PlayedStep:
             policies[step - 1] = policy
+            # policy `step - 1` is the newest, and step + staleness the last step that samples from
+            # it
             last = min(step + staleness, steps[-1])
             for later in range(steps.start + len(begun), last + 1):
                 version = max(later - 1 - staleness, 0)

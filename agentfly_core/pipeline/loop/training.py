@@ -85,11 +85,14 @@ class Training:
                 stages.log_step(run, played, scored, policy, step)
                 self.report(run)
                 if run.evaluates(step):
+                    # without evaluate.datasets, which are played before and after training only
                     evaluator = Evaluator(stages, run.experiment, data)
                     evaluator.on_split(services.player, policy, "validation", step)
                     self.report(run)
                 if time.monotonic() >= self.until and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
+                    # the step is the last one only now, and update.learner_every may have skipped
+                    # its state
                     stages.keep_state(run, services, step)
                     run = run.ending_at(step)
                     return policy, run
@@ -149,6 +152,7 @@ def episodes(
                 break
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
+        # the update and the reports read round 0, however many rounds were played
         return played, score(what, scored, 0)
 
 

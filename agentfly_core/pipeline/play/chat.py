@@ -12,6 +12,7 @@ from agentfly_core.records.trajectory import BadCall, Ending, Message, Observati
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver
 
+# a person writes more turns than an episode of training has, and takes longer
 MAX_TURNS = 100
 LONGEST = 24 * 3600.0
 
@@ -37,6 +38,7 @@ class Chat(Mode):
 
     async def __call__(self, episode: Episode) -> Ending:
         """Talk until the person types nothing, or a tool ends the episode."""
+        # the person's first text takes the place of the problem's prompt
         *system, _ = episode.rules.opening(episode.problem)
         seen = [item for item in episode.opening if isinstance(item, Observation)]
         self._heard(seen)
@@ -47,6 +49,7 @@ class Chat(Mode):
             if reply.calls:
                 read = await self._answered(episode, reply)
                 continue
+            # in a thread, since typing would hold the event loop
             typed = await in_thread(self._ask, math.inf, "The chat")
             if not typed.strip():
                 return Ending.NO_TOOL_CALLS

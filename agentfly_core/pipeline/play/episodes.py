@@ -121,6 +121,7 @@ class PreparedPlay:
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
             spec = mode.rules(rollout_spec(here.whole, here.mixture, ready.tokenizer, ready.frozen))
+            # after the services: a failed start must not use up a name
             name = take_name(
                 here,
                 self.player.reference,
@@ -131,6 +132,7 @@ class PreparedPlay:
             )
             layout = PlayLayout(name)
             try:
+                # episodes are stored as tokens, and their model may be removed later
                 publish(store, play_key(layout.tokenizer, {}), partial(_save, ready))
                 begun = time.monotonic()
                 rollouts = self._rollouts(layout, changed, spec, mode.ended)

@@ -41,7 +41,7 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     for name, rows in ((CHATS, chats), (TRACES, traces)):
         lines = [json.dumps(row) + "\n" for row in rows]
         # a NUL can be sampled, but strict JSON readers refuse it
-        readable = [line for line in lines if "\\u0000" not in line]  # readers refuse NUL
+        readable = [line for line in lines if "\\u0000" not in line]
         (folder / name).write_text("".join(readable), encoding="utf-8")
         counts[name] = len(readable)
         counts["left out"] += len(lines) - len(readable)
@@ -70,6 +70,7 @@ def chat_row(trajectory: Trajectory, turns: Sequence[Turn]) -> dict[str, Any]:
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()
     messages, names = _messages([*items, *closing]), trajectory.problem.tools
     replies = [message for message in messages if message["role"] == "assistant"]
+    # earlier replies are part of the problem's messages and lack a turn
     for message, turn in zip(replies[-len(turns) :], turns, strict=True):
         if not any(span.trained for span in turn.sampled) or not trajectory.trains(turn):
             message["train"] = False
@@ -95,6 +96,7 @@ def trace_row(trajectory: Trajectory) -> dict[str, Any]:
                     "loss_mask": [0] * len(call.prompt) + [int(bit) for bit in call.trained],
                     "request": request if names is None else {**request, "tools": [*names]},
                     "response": {"choices": [{"message": message}]},
+                    # once: the record has all turns
                     "metadata": {} if rows else {OURS: trajectory_row(trajectory)},
                 }
             )

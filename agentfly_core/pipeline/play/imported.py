@@ -54,6 +54,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
 
     def write(target: Path) -> Mapping[str, float]:
         write_trajectories(target / EPISODES, episodes)
+        # empty, but scoring reads this file of every shard
         write_timings(target, ())
         return {"episodes": float(len(episodes)), "kept_ids": float(sum(kept))}
 

@@ -49,6 +49,7 @@ class _Session(WrappedSession):
             self.shown = ()
             self.show(f"problem {problem}, chain {chain}")
         prompt, length = tuple(request.prompt), len(self.shown)
+        # another speaker or a rewritten history does not continue the shown tokens
         new = prompt[length:] if prompt[:length] == self.shown else prompt
         self.show(Piece("read", self.decode(new)))
         sampled = await self.inner.sample(request)

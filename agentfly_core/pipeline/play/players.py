@@ -55,6 +55,7 @@ def oracle(
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
     policy = load(path)
+    # demonstrations may contain mistakes on purpose, an oracle must not
     if not is_policy(policy) and "spoilt" in inspect.signature(policy).parameters:
         settings = {**settings, "spoilt": 0.0}
     return Script("oracle", path, policy_at(path, settings, problems, seed))

@@ -78,6 +78,7 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
             *report,
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
+    # bytes as tokens, since the model may not exist yet
     from agentfly_core.models.nano import byte_tokenizer  # loads transformers, takes seconds
 
     try:

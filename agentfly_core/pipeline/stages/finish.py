@@ -29,5 +29,6 @@ def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
     if run.settings.own_steps:
         produce(run.store, target, make)
     retention.retain(run, run.settings.steps)
+    # last, since a run with a summary counts as finished
     run.store.write_json(run.layout.summary, as_json(summary))
     return summary

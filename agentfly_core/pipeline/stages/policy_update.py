@@ -22,9 +22,11 @@ def update(
     if policy_made := retention.made(run, target, step):
         return reused(policy_made)
     learner = services.learner
+    # before the update: a full disk would waste its work
     retention.require_space(run.store, run.experiment.sizes(policy), learner.busy())
     services.player.rest()
     policy_updates.catch_up(run, learner, step)
+    # old states are removed only after the new one is published
     retain = partial(retention.retain, run, step)
     save = partial(learner.begin, then=retain) if retention.keeps_state(run, step) else None
     job = policy_updates.step_job(run, policy, scored, target, step)

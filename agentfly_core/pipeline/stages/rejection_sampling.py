@@ -42,6 +42,7 @@ def stored(
     scores: dict[str, Scored] = {}
     for artifact in episodes:
         folder = store.open(artifact)
+        # `artifacts` has the scores of a step before its episodes
         if (folder / SCORES).is_file():
             scores = {score.trajectory_id: score for score in read_scores(folder / SCORES)}
         else:

@@ -47,5 +47,6 @@ def rollout(
     target = StageKeys(run.settings).rollout(run.name, policy, data, step, shard, problems, frozen)
     if published := find(run.store, target):
         return published
+    # the numbers of refills continue after the first round
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
     return player.do(mine.job(target, policy, version, run.settings.rollout.shard))

@@ -42,12 +42,14 @@ def log_step(
     }
     scores = dict(graded.metrics)
     if not run.experiment.algorithm.needs.compares_group:
+        # without a comparison, groups of equal rewards are trained like others
         scores.pop(ZERO_SPREAD, None)
     metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
     earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
     before: Mapping[str, float] = earlier["metrics"] if earlier else {}  # of a step cut by a kill
     metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
+    # not the present time: a repeated call must write the same bytes
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
@@ -83,6 +85,7 @@ def _rate_advice(run: Run, step: int) -> str | None:
     rate = settings.update.learning_rate
     lower = f"update.learning_rate={rate / 10:g}"
     command = f"agentfly fork {run.name}@{before} {lower}"
+    # the run lacks an earlier step to fork from
     if before < max(settings.start_step, 1):
         experiment, changed = experiment_of(run.record)
         others = [one for one in changed if not one.startswith("update.learning_rate=")]

@@ -62,6 +62,7 @@ def warm_start(
 ) -> Artifact:
     """Publish the policy and learner state after round 1, 2, ... of the warm start."""
     target = StageKeys(experiment.settings).warm_start(model, demonstrations, number)
+    # both, since the next round continues with the state of the optimizer
     if (policy := find(experiment.store, target)) and experiment.store.find(keys.learner(target)):
         return policy
     saving = services.learner.busy()

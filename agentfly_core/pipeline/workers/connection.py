@@ -46,10 +46,12 @@ class Death:
 
         `alone` contains the ids of episodes that are played alone.
         """
+        # a call that waits cannot have ended the process
         candidates = self.running or self.calls
         episodes = {call.episode for call in candidates}
         if len(episodes) != 1 or "" in episodes:
             return None
+        # the kernel kills the largest process for lack of memory, so only an episode alone is proof
         if not self.certain and episodes.isdisjoint(alone):
             return None
         # a tool call begins during its agent's call, so the newest call is the cause
@@ -65,6 +67,7 @@ class Connection:
 
     def __init__(self, env: Mapping[str, str], log: Path) -> None:
         self._log, self._given_up = log, GivenUp("", ())
+        # shared memory, because the session reads it after the worker has died
         memory = os.memfd_create("calls")
         os.ftruncate(memory, call_table.SIZE)
         self._table = mmap.mmap(memory, call_table.SIZE)
@@ -123,6 +126,7 @@ class Connection:
     def _kill_if_silent(self) -> None:
         beat, running = call_table.heartbeat(self._table), call_table.running(self._table)
         longest = max((call.longest for call in running), default=LONGEST)
+        # 0 before the first heartbeat: a starting process is not silent
         if beat and time.monotonic() - beat > longest + MARGIN:
             how = f"kept its process from running for more than {longest:g} s"
             self._given_up = GivenUp(how, (*running,))

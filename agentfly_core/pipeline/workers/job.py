@@ -94,6 +94,7 @@ class Blame:
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
         """Store that an episode ended a worker."""
+        # stored: a resumed run fails the same episodes without another dead worker
         failed = {**self.failed, episode: cause}
         store.write_json(_uri(target), {"failed": failed})
         return Blame(failed, [one for one in self.suspects if one != episode])

@@ -73,6 +73,7 @@ class LocalPlayer:
         if self._turn.locked():
             interrupt()
             with self._turn:
+                # else the interrupt would cancel the next job
                 forget_interrupt()
 
     def load(self, job: Job) -> dict[str, float]:

@@ -129,6 +129,7 @@ class Failed:
     def error(self) -> Exception:
         """The error as an exception."""
         kind = ERRORS.get(self.kind, RuntimeError)
+        # not by its __init__: PromptTooLong takes other parameters
         return kind.__new__(kind, self.text)
 
 

@@ -60,6 +60,7 @@ class ServedSampler(OwnSamplers):
                 with timing(metrics, "time/swap"):
                     self._load(job.policy, job.version)
             with self._changed:
+                # within the turn: else another job could swap the policy before this one begins
                 self._playing += 1
         try:
             yield metrics
@@ -126,6 +127,7 @@ class WorkerPool:
             if deaths == MOST_DEATHS:
                 raise WorkerLost(_lost(death))
             logger.warning("A worker %s; its shard is played again.", death.how)
+            # a single SIGKILL may come from outside the session
             if death.certain or deaths > 1:
                 blame = replace(blame, suspects=death.suspects)
 
@@ -151,6 +153,7 @@ def worker_pool(
     """
     experiment = samplers.experiment
     experiment.require_speakers_unchanged()
+    # workers of a killed session of this run may still play
     end_orphans(owner)
     policies = ServedSampler(samplers.served(server), experiment.store) if server else OwnSamplers()
     settings, site, store = experiment.settings, experiment.site, experiment.store
@@ -165,6 +168,7 @@ def worker_pool(
         model=Pointer(model.uri, model.digest),
         tokenizer=tokenizer,
         sampler=server,
+        # workers must import the author's modules from the same places
         path=tuple(sys.path),
         folder=os.getcwd(),
     )

@@ -54,6 +54,7 @@ class WorkerProcess:
         self._env, self._log, self._setup, self._budgets = env, log, setup, budgets
         self._turn, self._ended = threading.Lock(), False
         self._connection: Connection | None = None
+        # all workers start at once, since each imports for seconds
         self._connected()
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
@@ -62,6 +63,7 @@ class WorkerProcess:
             if self._ended:
                 raise CancelledError
             here = self._connected()
+            # `end` may have come while the process started
             if self._ended:
                 self._end()
                 raise CancelledError

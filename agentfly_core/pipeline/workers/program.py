@@ -149,6 +149,7 @@ def _do(message: Assigned, player: LocalPlayer, sampler: str, session: _Session)
     try:
         metrics = message.metrics if sampler else player.load(message.job)
         artifact = player.play(message.job, message.blame, metrics)
+        # a sampler in this process would keep GPU memory that the learner needs
         if not sampler:
             player.rest()
         session.send(JobDone(Pointer(artifact.uri, artifact.digest), _worn()))
@@ -181,6 +182,7 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     tasks = import_tasks(settings)
     _require_same_code(setup, code_of(settings, tasks).get("rollout", {}))
     shares = {name: _share(task, site.workers) for name, task in tasks.items()}
+    # the limit is for the server, which all workers share
     requests = {"concurrency": max(1, site.concurrency // site.workers)}
     experiment = Experiment.of(
         setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares

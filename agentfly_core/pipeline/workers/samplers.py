@@ -70,6 +70,7 @@ class Samplers:
         store = self.experiment.store
         folder, base = adapter_artifact.folders(store, model)
         adapters = (settings.adapter, adapter_artifact.shape_of(store, model))
+        # vLLM reserves room for the largest rank when it starts
         rank = max((adapter.rank for adapter in adapters if adapter), default=0)
         with vllm_server.served(
             base or folder, settings.dtype, settings.agent, site, logs, owner, rank
