@@ -302,7 +302,7 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
-    # the first token has no context, and so lacks a log-probability
+    # the first token lacks a context, and so a log-probability
     sampled[:, 0] = False
     where = None if trees is None else trees.to(tokens.device)
     logprobs: Tensor = policy(tokens, sampled, 1.0, where)[0]
