@@ -43,6 +43,7 @@ from agentfly_core.rl.interface import Algorithm, Needs
 
 def check(settings: Settings) -> dict[str, Task]:
     """Import the tasks of an experiment and check all settings; raises ValueError."""
+    # first, because `make` of another class fails with an error of its own
     _require_algorithm(settings.algorithm.use)
     tasks = import_tasks(settings)
     whole, algorithm = together(settings, tasks), settings.algorithm.make()
@@ -64,6 +65,7 @@ def check(settings: Settings) -> dict[str, Task]:
     training = {name: task.settings.data.train for name, task in tasks.items()}
     quotas = settings.quotas(settings.rollout.problems)
     schedule = ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)
+    # without steps no training problem is played
     if settings.steps:
         _require_problems(schedule, training)
     return tasks
@@ -128,6 +130,7 @@ def check_inputs(settings: Settings) -> None:
         with at(key):
             if load(data.use) is files:
                 require_fields(**check_settings(files, data.settings, GIVEN["data"]))
+    # a fork has the warm start of its origin
     shown = None if settings.fork else settings.warm_start
     if shown and (path := chat_file(shown.demonstrations)):
         with at("warm_start.demonstrations"):
@@ -303,6 +306,7 @@ def _require_algorithm(use: str) -> None:
     """Raise ValueError for other classes, and for sft, which ignores rewards."""
     with at("algorithm.use"):
         maker = load(use)
+        # `refills` is only annotated in Algorithm, so `dir` lacks it
         public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]
         if missing := [name for name in public if not hasattr(maker, name)]:
             raise ValueError(
@@ -325,6 +329,7 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
     """Raise ValueError for settings with which the gate of a night cannot judge."""
     for name in promotion.reward_margins:
+        # parts of a reward appear only when it scores, so the name of the whole is checked
         if name.partition("/")[0] not in names:
             raise ValueError(
                 f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "

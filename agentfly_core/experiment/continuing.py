@@ -18,6 +18,7 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
     """Raise ValueError for stages of another version, or fewer `steps` than done."""
     name = record["name"]
     refuse_other_stages(name, record)
+    # only a warning: the versions of stages say whether other code computes other results
     if record["revision"] != revision():
         logger.warning(
             "The run was started under revision %s and continues under %s.",
@@ -50,6 +51,7 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     """
     name, before = record["name"], record.get("model_digest")
     now = StageKeys(settings).model_digest()
+    # empty where the folder is gone, which a run that has begun no longer needs
     if before and now and before != now:
         raise ValueError(
             f"model: the run {name!r} was started with other files in {settings.model} "

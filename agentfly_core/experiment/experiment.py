@@ -87,6 +87,7 @@ class Experiment:
         base = name or f"{self.name}-{self.settings.digest[:8]}"
         if new:
             names = chain([base], (f"{base}-{number}" for number in count(2)))
+            # by name, since a damaged run.json also takes its name
             return next(n for n in names if "run.json" not in self.store.names(RunLayout(n).uri))
         return base
 

@@ -51,6 +51,7 @@ class StageKeys:
                 )
         made_by = {path.partition(":")[0] for path in datasets(self.settings.data.model_dump())}
         code = self.settings.code.get("prepare", {})
+        # `code.prepare` also has the modules of evaluate.datasets and promotion.datasets
         own = {module: code[module] for module in code if module in made_by}
         settings = self.settings.of_data.model_copy(
             update={"code": {**self.settings.code, "prepare": own} if own else {}}
@@ -97,6 +98,7 @@ class StageKeys:
         """The model `nano` of the training split with this sha256 and its demonstrations."""
         warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
+        # the training split only, since other test problems give the same model
         inputs = {"train": train, "demonstrations": digest(shown), **self._chats()}
         played = ("template", "agent", "tools", "environments", "tasks")
         reads = ("model", "nano", "dtype", *played, "code.demonstrate")
@@ -192,6 +194,7 @@ class StageKeys:
         inputs |= {"reference": reference.digest} if reference else {}
         # a fork with a fresh optimizer computes other weights from the same inputs
         is_fresh = self.settings.fork and not self.settings.inherits_learner
+        # the step counts, because the learning rate may depend on it
         key = self._key("update", UPDATE, inputs, step, *(["fresh"] if is_fresh else []))
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
@@ -210,6 +213,7 @@ class StageKeys:
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
     """A chat service as a policy; `tokenizer` is the digest of the counting tokenizer."""
+    # 1 is the version, as in VERSIONS
     inputs = {"tokenizer": tokenizer}
     key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])
     return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
@@ -222,6 +226,7 @@ def chat_service(settings: Endpoint) -> str:
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
     """The learner state of a policy, published in its folder."""
+    # the update that makes the policy also makes its state, from the same inputs
     folder, key = policy.uri.rpartition("/")[0], digest([policy.key, "learner"])
     return ArtifactKey(f"{folder}/learner", policy.stage, key, policy.inputs)
 
@@ -238,6 +243,7 @@ def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
 
 
 def _identity(settings: Endpoint) -> JSON:
+    # not the key, limits and timeouts, which do not change an answer
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 

@@ -58,6 +58,7 @@ def _reached(module: str) -> list[Package]:
     packages, done, waiting = list[Package](), set[str](), {top}
     while waiting := waiting - done:
         done.add(name := waiting.pop())
+        # the module that the experiment names counts even if it is installed
         if name == top or ((spec := spec_of(name)) and not _is_installed(spec)):
             packages.append(package := _package(name))
             waiting |= package.imports
@@ -99,6 +100,7 @@ def _package(name: str) -> Package:
             package.imports.update(_imports(path.read_bytes()))
         if is_small and not _is_installed(spec):
             package.parts.update(definitions(relative, path.read_bytes()))
+    # too large, installed or not in Python: the package counts as a whole
     if not package.parts:
         package.parts[name] = digest(package.files)[:8]
     return package
@@ -115,6 +117,7 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
     with suppress(SyntaxError, ValueError):  # a package may contain unused files that do not parse
         for node in ast.parse(source).body:
             if isinstance(node, DEFINITIONS):
+                # the line number of a function excludes its decorators
                 first = min(line.lineno for line in (node, *node.decorator_list)) - 1
                 last = node.end_lineno or node.lineno
                 names[first:last] = [f"{module}.{node.name}"] * (last - first)

@@ -80,6 +80,7 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
 
 def is_policy(value: object) -> TypeGuard[ScriptedPolicy]:
     """Whether a value is an `async def`, or an object with an async `__call__`."""
+    # a class may have an async __call__ for its objects, and is called to make one
     if isinstance(value, type):
         return False
     called = getattr(type(value), "__call__", None)  # noqa: B004

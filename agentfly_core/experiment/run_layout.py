@@ -97,6 +97,7 @@ class RunLayout:
 
     def step(self, number: int) -> StepLayout:
         """Paths of step 1, 2, ..."""
+        # padded: names in a store sort in the order of steps
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def rescored(self, rewards: str) -> str:
@@ -123,6 +124,7 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 def run_records(store: Store) -> Iterator[RunRecord]:
     """Read the run.json of each run, without damaged ones."""
     for name in store.names("runs"):
+        # a damaged run must not hide the others
         with suppress(Damaged):
             if record := record_of(store, name):
                 yield record

@@ -73,9 +73,11 @@ def last_policy(store: Store, name: str) -> Artifact | None:
     """
     layout = RunLayout(name)
     policies = (store.get(layout.step(step).policy) for step in reversed(layout.steps(store)))
+    # the newest steps may have begun without a policy
     if policy := next(filter(None, policies), None):
         return policy
     record, start = record_of(store, name), store.read_json(layout.start)
+    # otherwise a run that died in its first step would pass its start off as its result
     if record is None or start is None or record["settings"]["steps"] != 0:
         return None
     return store.get(Pointer.of(start, layout.start).uri)

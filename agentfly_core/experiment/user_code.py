@@ -115,6 +115,7 @@ def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeR
 def changed(record: RunRecord, code: Code) -> list[str]:
     """The modules of a run and of `code` that differ: `["my_shop"]`."""
     before, now = record["code"]["modules"], modules_of(code)
+    # a module that the settings no longer name is a changed setting, which is refused elsewhere
     return sorted(name for name in before if now.get(name, before[name]) != before[name])
 
 
@@ -183,6 +184,7 @@ def accept_code(store: Store, name: str, code: Code) -> None:
             "modules": modules,
             "before": CODE.validate_python(record["settings"]["code"]),
         }
+        # before the first step the dataset and demonstrations may still be made by the new code
         after = continued(code, record) if store.read_json(layout.start) else code
         record["settings"] = {**record["settings"], "code": as_json(after)}
         record["code"] = recorded(code, _data_files(record))

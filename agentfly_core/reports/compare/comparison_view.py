@@ -98,6 +98,7 @@ def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
             f"{low:.1%} to {high:.1%}",
             points(group.difference) if group.difference else "-",
         ]
+        # a single group lacks the column of differences
         table.add_row(*cells[: len(table.columns)])
     return table
 
@@ -110,6 +111,7 @@ def points(difference: Estimate) -> str:
 
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
     """Write a picture of success in training over each axis, and of held-out success."""
+    # without pyplot, which keeps global state and may open windows
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # loads for half a second
     from matplotlib.figure import Figure
 
@@ -123,6 +125,7 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
     for number, group in enumerate(comparison.groups):
         value, (low, high) = group.success.value, group.success.interval
         reach = [[value - low], [high - value]]
+        # matplotlib's cycle has ten colours
         held_out.errorbar([number], [value], reach, fmt="o", color=f"C{number % 10}")
     names = [group.label.replace(" ", "\n") for group in comparison.groups]
     held_out.set_xticks(range(len(names)), names, fontsize="small")

@@ -95,6 +95,7 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
 
 def problems_digest(store: Store, data: Pointer, split: str) -> str:
     """The digest of the problems of a split."""
+    # of the split, since other training problems do not make policies incomparable
     return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
@@ -185,6 +186,7 @@ class RunComparison:
         seeds = f"{mine} against {counted(its, 'seed')}"
         if mine == its:
             seeds = f"{counted(mine, 'seed')} each"
+        # the best of several gains partly by chance, which its interval does not show
         many = f"; the best of {len(others)} others" if len(others) > 1 else ""
         return (
             f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
@@ -210,6 +212,7 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}
     for policy in policies:
+        # by text, since settings contain lists, which cannot be keys
         by_settings.setdefault(_written(policy.settings), []).append(policy)
     groups = list(by_settings.values())
     common = _common(policies)

@@ -62,6 +62,7 @@ class Curve:
 
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
         """Mean success of the steps that ended in each part of an axis, else of the next steps."""
+        # a step that took 0 belongs to the first part
         numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
         success = pd.Series(self.success, dtype=float).groupby(numbers).mean()
         return success.reindex(range(1, count + 1)).bfill()
@@ -123,6 +124,7 @@ class Unbroken:
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # rich would cut cells to the terminal's width
         yield from console.render(self.table, options.update(width=10_000))
 
 
@@ -201,4 +203,5 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
 
 
 def _cell(value: float | None, pattern: str) -> str:
+    # z: rounding must not print -0.000
     return "" if value is None else format(value, f"z{pattern}")

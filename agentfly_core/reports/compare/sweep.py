@@ -26,6 +26,7 @@ def alternatives(override: str) -> list[str]:
             f"{key}: the values are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; quote "
             "texts with commas or brackets."
         ) from None
+    # `key=` lists no value, and is a setting all the same
     return [f"{key}={item}" for item in listed] or [override]
 
 

@@ -149,6 +149,7 @@ class NightHistory:
         for entry in self.entries:
             if entry.champion:
                 line.append(entry.champion)
+            # only the champion can be demoted: others lost the title already
             elif entry.event == "demoted" and line and line[-1].reference.run == entry.night:
                 line.pop()
         return line[-1] if line else None
@@ -256,6 +257,7 @@ class NightLedger:
         }
         last = max([last, *copies])
         for number in copies.keys() - numbers:
+            # create, not write: another process may restore it at the same time
             if self.store.create_json(self._file(number), copies[number]):
                 copy = RunLayout(copies[number]["night"]).night
                 logger.warning("%s was missing and is restored from %s.", self._where(number), copy)

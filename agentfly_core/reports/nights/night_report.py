@@ -149,6 +149,7 @@ class _StoredNight:
         )
         ledger = run_ledger(self.experiment.store, self.night, self.experiment.settings.own_steps)
         episodes = ledger.groupby("step")["episodes"].sum()
+        # metrics have the mean of episodes
         tokens = sum(step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps)
         rows = [
             ("steps", f"{steps} of {planned}"),

@@ -86,6 +86,7 @@ class Nights:
         rewards.
         """
         require_rewards(self.experiment.settings.goal)
+        # first, since the plan of tonight begins where they ended
         for night in undone(self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)
@@ -115,6 +116,7 @@ class Nights:
         """Train a night to its end, and judge its policy once."""
         store = self.experiment.store
         summary = finished(store, night)
+        # after a kill between summary and entry, the finished run only returns its summary
         if summary is None or self.ledger.read().last(night, "finished") is None:
             summary = self.work.train(night, self._begin(night))
             before, after = summary["success_before"], summary["success_after"]
@@ -249,7 +251,9 @@ def recorded_changes(
             f"{experiment!r}: another schedule took the name. Run it again."
         )
     then = record["settings"]
+    # `code` is computed, and cannot be set by an override
     changed = [key for key, value in then.items() if key != "code" and value != today.get(key)]
+    # overrides are YAML, which contains JSON
     return [f"{key}={json.dumps(then[key])}" for key in changed]
 
 

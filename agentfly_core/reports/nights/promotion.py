@@ -280,6 +280,7 @@ def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     aside = {
         problem
         for problem in held.by_problem
+        # seeds are uniform in [0, 2**63)
         if how == "split" and hashing.seed("confirmation", problem) < share * 2**63
     }
     return held.where(lambda problem: problem not in aside), held.where(aside.__contains__)

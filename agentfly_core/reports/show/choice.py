@@ -99,6 +99,7 @@ def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> li
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:
         reward = episode.reward or 0.0
+        # False sorts first
         unscored_first = (episode.reward is None) == (order == "best")
         return unscored_first, reward if order == "worst" else -reward
 

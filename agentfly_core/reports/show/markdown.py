@@ -7,6 +7,7 @@ from agentfly_core.runs import episodes
 from agentfly_core.runs.episodes import Piece
 from agentfly_core.system.formats.text import CONTROL, clip, redact
 
+# an underscore within a word is plain text in Markdown
 SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 BARS = "▁▂▃▄▅▆▇█"
@@ -15,6 +16,7 @@ COLUMNS = 100
 
 def plain(text: str, longest: int = 600) -> str:
     """Escape a text as one line: `plain("a|b")` is `a\\|b`."""
+    # cut before escaping: an escape cut in two would escape the next letter
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", " ".join(visible.split()))
     return "".join(HTML.get(letter, letter) for letter in escaped)
@@ -22,6 +24,7 @@ def plain(text: str, longest: int = 600) -> str:
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
     """Pieces as marked lines of at most COLUMNS, their middle cut above `longest` bytes."""
+    # before wrapping, which could divide a secret
     safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]
     return clip("\n".join(episodes.marked(safe, COLUMNS)), longest)
 

@@ -106,6 +106,7 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
         parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
         graded = f"reward {scored.reward:g} ({parts})"
     versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
+    # -1: sampled by a script, see Scripted
     policies = "a script" if versions == {-1} else f"policy {spans(sorted(versions)) or 'none'}"
     speaks = f"{trajectory.policy}, frozen" if trajectory.policy else policies
     details = [

@@ -96,6 +96,7 @@ def tau(episodes: pd.DataFrame) -> float | None:
         old, new = (
             np.sign(np.subtract.outer(*[group[of].to_numpy()] * 2)) for of in ("old", "new")
         )
+        # each pair counts twice in all three sums, which cancels
         agreed += float((old * new).sum())
         old_differs += float(abs(old).sum())
         new_differs += float(abs(new).sum())

@@ -156,6 +156,7 @@ def evaluations(
     def scores_of(step: int) -> str | None:
         try:
             policy = policy_of(store, run, step)
+        # Damaged is a ValueError, too
         except Damaged:
             raise
         except ValueError:  # no such step yet
