@@ -24,6 +24,7 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
             name, last = ".".join(key).removesuffix("_env"), _name(key[-1]).removesuffix("_env")
+            # an existing variable with this secret is the best advice
             variable = next(iter(holders(str(value))), f"MY_{last.upper()}")
             raise SecretGiven(
                 f"{source}: {'.'.join(key)} {fault}. Settings are stored with the run, in MLflow "
@@ -42,6 +43,7 @@ def _fault(key: str, value: JSON) -> str:
         return f"holds {secret if variable else 'a password in a URL'}"
     names_variable = name.endswith("_env") and VARIABLE.fullmatch(text)
     by_name = SECRET_NAME.search(name.removesuffix("_env")) and not names_variable
+    # a password may be digits; other names, such as `max_token`, often have numbers
     is_text = isinstance(value, str) or (type(value) is int and "pass" in name)
     return "is a secret by its name" if text and is_text and by_name else ""
 

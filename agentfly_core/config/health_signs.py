@@ -42,11 +42,14 @@ class Sign(Section):
 
 Signs = Mapping[str, Sign | None]
 SIGNS: dict[str, Sign | None] = {
+    # episodes and calls of tools: faults of rewards and templates
     "unscored": Sign(metric="rollout/unscored", above=0.02),
     "zero_spread": Sign(metric="rollout/zero_spread_groups", above=0.95, steps=3),
     "bad_calls": Sign(metric="rollout/bad_call_share", above=0.5, steps=3),
     "history_rewrites": Sign(metric="rollout/history_rewrites", above=0.05),
+    # sampler and learner disagree about the same tokens
     "mismatch": Sign(metric="mismatch/k3", above=0.05),
+    # the policy has collapsed, or updates are too large
     "entropy": Sign(metric="train/entropy", below=0.001, steps=3),
     "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),
     "skipped_steps": Sign(metric="train/skipped_steps", above=0.0),

@@ -32,6 +32,7 @@ def at(key: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        # not from the error: the message has its text already
         raise ValueError(f"{key}: {error}") from error.__cause__
 
 
@@ -135,6 +136,7 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
         key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()
     }
     called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
+    # annotations use names of the module that defines the function
     namespace = getattr(inspect.unwrap(called), "__globals__", {})
     try:
         types = (

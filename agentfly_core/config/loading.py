@@ -79,8 +79,10 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     changes = [override(text) for text in overrides]
     values = _merge(PARTS, written)
     for key, value in changes:
+        # before the merge, so an error names the override as the source
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
         values = _replaced(values, _keys(key), value)
+    # digests of other code would give wrong cache keys
     if "code" in values:
         raise ValueError("code: cannot be set; name data files of your modules in `code_files`.")
     settings = _completed(_validate(Settings, values, str(path)))
@@ -141,6 +143,7 @@ def _completed(settings: Settings) -> Settings:
     """Add the defaults of all named parts, to store complete settings."""
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
+    # unset values stay out: `model_fields_set` later separates a user's values from defaults
     full = settings.model_dump(mode="json", exclude_unset=True)
     parts = {name: (getattr(settings, name), full[name], GIVEN[name]) for name in GIVEN}
     if refills is None:
@@ -167,6 +170,7 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
         raise ValueError(f"Unknown site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     fields = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
+    # these three are set for child processes, not by users
     ours = [name for name in os.environ if name.startswith("AGENTFLY_")]
     given = [name for name in ours if name not in (RUN, OWNER, SANDBOX)]
     if unknown := [name for name in given if name not in fields]:

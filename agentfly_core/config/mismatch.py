@@ -30,6 +30,7 @@ def settings_like(key: str, settings: Sequence[str]) -> list[str]:
     `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`, or an empty list.
     """
     key = key.lstrip("-").replace("-", "_")
+    # verl's keys have other sections, but often the same last part
     last = key.rpartition(".")[2]
     if key in settings:
         return [key]

@@ -73,6 +73,7 @@ class ShortForm(Section):
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
         fields = type(self).model_fields
         shown = {key: value for key, value in full(self).items() if value is not None}
+        # an empty mapping of a field is its default, but an own setting may be empty
         written = {key: value for key, value in shown.items() if value != {} or key not in fields}
         return written if {*written} - {self.SHORT} else getattr(self, self.SHORT)
 
@@ -299,6 +300,7 @@ class Nano(Section):
     def _are_regular_expressions(cls, atoms: tuple[str, ...]) -> tuple[str, ...]:
         for atom in atoms:
             try:
+                # an empty match would cut a text between all letters
                 fits_nothing = re.compile(atom).match("")
             except re.error as error:
                 raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None

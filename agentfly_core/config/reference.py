@@ -144,12 +144,14 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
     of_run = policy_of_run(text)
     if text in words:
         return WordPolicy(text)
+    # runs before files and hub ids: a name without `run:` usually means a run
     if of_run and of_run.run in runs:
         return of_run
     if kind == "endpoint":
         return EndpointPolicy(name)
     if text.endswith(".json"):
         return PolicyFile(text)
+    # `nano:shop` has the form of an import path, too
     if IMPORT_PATH.fullmatch(text) and kind not in ("run", "nano", "package"):
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):

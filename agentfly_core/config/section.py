@@ -20,6 +20,7 @@ OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 class Section(BaseModel):
     """A part of the configuration: frozen, and closed to unknown keys."""
 
+    # nan is not equal to itself, so settings with it would never equal the recorded ones
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 

@@ -95,6 +95,7 @@ class Site(Section):
     name: str = "local"
     store: _Uri = "."
     sampler: Literal["vllm", "transformers"] = (
+        # vLLM is an optional dependency
         "vllm" if importlib.util.find_spec("vllm") else "transformers"
     )
     device: Literal["cpu", "cuda"] = "cpu"
@@ -110,6 +111,7 @@ class Site(Section):
     )
     ranks: Positive = Field(default_factory=_places)
     zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(
+        # ZeRO divides states among ranks, and one rank has nothing to divide
         default_factory=lambda site: 0 if site["ranks"] == 1 else 1
     )
     offload: Literal["none", "optimizer", "all"] = Field(

@@ -29,6 +29,7 @@ def arithmetic(
     sizes = {"train": train, "validation": validation, "test": test}
 
     def problems(pair: tuple[int, int]) -> Iterator[Problem]:
+        # a set: for equal numbers the reversed pair is the same problem
         for sign, (x, y) in product(operators, sorted({pair, pair[::-1]})):
             name, work_out = OPERATIONS[sign]
             facts = {"answer": str(work_out(x, y))}

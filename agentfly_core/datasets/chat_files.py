@@ -76,6 +76,7 @@ class ChatFile:
 
     def require_chats(self, path: Path) -> None:
         """Raise ValueError for a missing file, and for one without chats in its first rows."""
+        # the first rows are enough to find a wrong file or column name
         first = [*islice(self.read(path), FIRST)]
         if not any(isinstance(row, ChatRow) for row in first):
             raise ValueError(f"{path} has no chat in its first {FIRST} rows: {_listed(first)}")

@@ -158,6 +158,7 @@ def _text(value: Any) -> Any:
     if not isinstance(value, list):
         return "" if value is None else value
     parts = [part for part in value if isinstance(part, Mapping)]
+    # pictures are refused, since leaving them out would change the question
     if any(part.get("type") != "text" for part in parts):
         raise ValueError("expected parts of the type 'text'; pictures and sound cannot be trained")
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
@@ -200,6 +201,7 @@ class _Written(BaseModel):
         if twice := [name for name in ids if ids.count(name) > 1]:
             raise ValueError(f"the id {twice[0]!r} belongs to two calls; give each another id")
         return {
+            # calls without ids are answered in their order
             name or f"#{place}": ToolCall(call.name, arguments_of(call.name, call.arguments))
             for place, (name, call) in enumerate(named)
         }

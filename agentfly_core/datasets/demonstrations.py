@@ -36,6 +36,7 @@ def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[st
 
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
+        # seeded anew in each turn: all turns of an episode have the same mistake
         draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
         mistake = draw.choice(mistakes) if draw.random() < spoilt else ""
         return reply(draw, conversation, mistake)
@@ -97,5 +98,6 @@ def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 def slip(draw: random.Random, text: str) -> str:
     """The text with one digit replaced by another one above 0."""
     place = draw.choice([i for i, letter in enumerate(text) if letter.isdigit()])
+    # not 0: a leading zero would make the number invalid
     digit = draw.choice([other for other in "123456789" if other != text[place]])
     return text[:place] + digit + text[place + 1 :]

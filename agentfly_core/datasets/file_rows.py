@@ -29,6 +29,7 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
     _require_file(path)
     match path.suffix:
         case ".jsonl":
+            # not `splitlines`, which also divides at U+2028, which JSON allows in texts
             lines = enumerate(_text(path).split("\n"), 1)
             return ((number, _value(line)) for number, line in lines if line.strip())
         case ".csv":
@@ -97,6 +98,7 @@ def _unreadable_parquet(path: Path) -> Iterator[None]:
 
 def _text(path: Path) -> str:
     try:
+        # spreadsheets write a byte order mark; cells of CSV keep their line ends
         with path.open(encoding="utf-8-sig", newline="" if path.suffix == ".csv" else None) as file:
             return file.read()
     except UnicodeDecodeError as error:

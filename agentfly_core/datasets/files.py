@@ -52,6 +52,7 @@ def files(
     _require_distinct_ids(sources, columns or {})
     built: dict[str, Rows] = {}
     elsewhere: set[str] = set()
+    # test first: it must not change when more training problems are drawn
     for split in reversed(sizes):
         drawn = sources[names[split]].draw(sizes[split], elsewhere)
         elsewhere |= {*map(content, drawn)}
@@ -74,6 +75,7 @@ class _Source:
         self.bad = [row for _, row in read_rows if isinstance(row, BadRow)]
         self._left = [(number, row) for number, row in read_rows if isinstance(row, Problem)]
         self.contents = {problem.id: content(problem) for _, problem in self._left}
+        # files are often sorted by difficulty or topic
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:

@@ -26,10 +26,12 @@ APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
 LABELS = ("category", "difficulty")
 """Settings that become facts, for `evaluate.by`."""
+# images with a shell and Python only, which the sandbox offers, too
 _BARE = re.compile(
     r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
     r"|(?:[\w.-]+/)*t-bench/(?:ubuntu|python)-[\d-]+(?::[\w.-]+)?"
 )
+# a check that calls these would fail here whatever the model did
 _REFUSED = re.compile(
     r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
 )
@@ -40,6 +42,7 @@ PROGRAMS = ("", ".sh", ".bash", ".py")
 WHY_NOT = (
     "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
 )
+# files that contain the check or the solution
 _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
 
@@ -72,6 +75,7 @@ def harbor(
             f"folder: got {str(folder)!r}, expected a folder with a folder for each task."
         )
     problems, bad = list[Problem](), list[BadRow]()
+    # sorted, because the order of a folder differs between machines
     for path in filter(Path.is_dir, sorted(folder.iterdir())):
         try:
             is_harbor = (path / "task.toml").exists()

@@ -24,6 +24,7 @@ def mixture(
         with at(f"tasks.{name}.data"):
             data = Data.model_validate(settings)
             built = build(data, seed if data.seed is None else data.seed)
+            # checked here, where an error still names the task
             problems_of(data, built)
         for split, rows in built.items():
             splits[split] += [

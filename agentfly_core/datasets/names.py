@@ -50,5 +50,6 @@ def books() -> Names:
 
 def _split(first: str, second: str) -> Names:
     names = [f"{one} {other}" for one, other in product(first.split(), second.split())]
+    # not the experiment's seed: a test name of one seed must not train with another
     random.Random(0).shuffle(names)
     return shares(names, SHARES)

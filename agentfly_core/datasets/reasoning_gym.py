@@ -41,6 +41,7 @@ def reasoning_gym(
     seen: set[str] = set()
     splits = {}
     for split, size in sizes.items():
+        # generators of small configs repeat themselves, so several seeds are tried
         seeds = (hashing.seed(seed, "reasoning-gym", split, n) % 2**32 for n in range(ROUNDS))
         made = chain.from_iterable(draw(seed=one, size=max(1, size)) for one in seeds)
         entries: dict[str, GymEntry] = {}

@@ -46,6 +46,7 @@ class RejectionSampling:
         best = [[*different.values()][: self.best] for different in problems.values()]
         ranked = [item for of_problem in best for item in enumerate(of_problem)]
         # one of each problem before a second of any: easy problems have most good episodes
+        # by seed, a random but reproducible order of problems
         ranked.sort(key=lambda item: (item[0], item[1][0].seed))
         chosen = [trajectory for _, episode in ranked[:most] for trajectory in episode]
         return [replace(trajectory, role="demonstration") for trajectory in chosen]

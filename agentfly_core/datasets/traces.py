@@ -117,6 +117,7 @@ def _as_openai(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _logged(row: Mapping[str, Any]) -> Trace:
     """A request to a chat server and its response."""
     request, response = row["request"], row["response"]
+    # ids are optional in a log, and one without them is read as a chat
     prompt, choice = response.get("prompt_token_ids"), response["choices"][0]
     call: RecordedCall | None = None
     if prompt and choice.get("token_ids") and choice.get("logprobs"):

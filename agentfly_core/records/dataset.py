@@ -113,6 +113,7 @@ def problems_of(
     for name in SPLITS:
         returned, expected = len(splits[name]), getattr(data, name)
         usable = [row for row in built[name] if not isinstance(row, Repeated)]
+        # bad rows may replace problems, repeated rows may not
         if returned > expected or len(usable) < expected:
             raise ValueError(
                 f"{data.use} returned {returned} problems as {name}, expected {expected}: set "
@@ -174,6 +175,7 @@ def _problem_fault(row: object, data: Data) -> str | None:
     if row.task != SINGLE and data.use != MIXTURE:
         return f"its task is {row.task!r}; only a mixture sets it"
     questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
+    # rewards and reports read the prompt alone
     if row.messages and questions[-1:] != [row.prompt]:
         return f"its prompt is {shown(row.prompt)}, expected its last user message"
     if not isinstance(row.facts, Mapping):

@@ -118,6 +118,7 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     """
     padded = [*differences, reach, -reach, -reach]
     middle, freedom = statistics.fmean(padded), len(padded) - 1
+    # s^2 / n with s^2 = sum / (n - 1) is the mean square / (n - 1)
     squares = statistics.fmean((difference - middle) ** 2 for difference in padded)
     return middle - student(freedom, level) * math.sqrt(squares / freedom)
 

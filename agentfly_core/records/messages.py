@@ -14,6 +14,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
 
+# clients may reorder the arguments of a call
 _as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 """Marks of a call in the Hermes format."""

@@ -20,6 +20,7 @@ NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
 HELD_OUT = "held_out.parquet"
 """File names in the folders of stages."""
+# sorted and without spaces: equal episodes must have equal bytes
 _text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _Fields = list[tuple[str, pa.DataType]]
 _SPAN: _Fields = [

@@ -50,6 +50,7 @@ class SamplingRound:
         for name, numbers in self.tasks.items():
             key += [name, numbers.start, numbers.stop]
             if schedule.night:
+                # the number of earlier problems gives the place in the epoch
                 key.append(self.before.get(name, 0))
         return key
 
@@ -112,6 +113,7 @@ class ProblemSchedule:
             )
         numbers = drawn.tasks[task]
         if self.night is None:
+            # a rest smaller than a block is left out: a step plays problems of one pass
             turn, place = divmod(drawn.step - 1, size // block)
             order, first = _pass_order(self.seed, turn, size, task), place * block
             if self.rollout.curriculum:
@@ -140,6 +142,7 @@ class ProblemSchedule:
         def drawn(problem: Problem) -> float:
             solved, scored = sampling_round.by_kind.get(self.kind_of(problem), (0, 0))
             rate = (solved + 1) / (scored + 2)  # one half before the first episode
+            # by problem, so the draw does not depend on the order of the file
             seed = hashing.seed(self.seed, "curriculum", sampling_round.step, problem.id)
             # the first to arrive in a race of exponential clocks (Efraimidis and Spirakis, 2006)
             return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)

@@ -104,6 +104,7 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
 
     If no speaker is trained, as with an endpoint, all count.
     """
+    # a speaker without a turn lacks tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for trajectory in trained:

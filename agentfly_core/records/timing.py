@@ -18,6 +18,7 @@ _SPAN = pa.schema(
         ("end", pa.float64()),
     ]
 )
+# CLOCK_BOOTTIME also runs while the machine sleeps, and clock corrections do not move it
 _BEGUN = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 Doing = Literal["waiting", "generating", "tools", "rewards"]
 

@@ -115,6 +115,7 @@ class Sampled:
             tokens=self.tokens[begin:end],
             logprobs=self.logprobs[begin:end],
             entropies=self.entropies[begin:end],
+            # "length" or "stop_string" happened at the end of the whole span only
             finish=self.finish if end == len(self.tokens) else "stop",
             trained=trained,
         )
@@ -290,6 +291,7 @@ class Trajectory:
             return self.answered
         if self.ending is Ending.TERMINAL and self.closing:
             return self.closing[-1].content
+        # the end of a cut reply is missing, so it may contain a wrong answer
         if self.ending is Ending.NO_TOOL_CALLS and self.turns and not self.turns[-1].cut:
             return without_thoughts(self.turns[-1].reply.content)
         return None
