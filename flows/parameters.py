@@ -27,8 +27,7 @@ ExperimentName = Annotated[
     str, _field("An experiment of the folder conf/", enum=list(loading.names()))
 ]
 RunName = Annotated[
-    str,
-    _field("Empty: a name for these settings; the same settings continue the run", pattern=RUN),
+    str, _field("Empty: a name for these settings; the same settings continue the run", pattern=RUN)
 ]
 Another = Annotated[
     bool, _field("Whether it is another run, with a number of its own, even where that one exists")

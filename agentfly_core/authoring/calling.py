@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Self, TypedDict, TypeGuard, TypeVar
 
 from typing_extensions import TypeIs
 
@@ -28,6 +28,20 @@ R = TypeVar("R")
 ReadyCheck = Callable[[], object]
 
 
+def nothing_needed() -> None:
+    """The `ready` of a part without requirements."""
+
+
+class PartOptions(TypedDict, total=False):
+    """Options of `@tool` and `@reward`, see AuthorPart for their defaults."""
+
+    name: str
+    timeout: float
+    retries: int
+    ready: ReadyCheck
+    process: bool
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuthorPart(ABC):
     """An author's Tool or Reward, still callable as its function.
@@ -43,10 +57,10 @@ class AuthorPart(ABC):
 
     made_of: AuthorFunction
     name: str
-    timeout: float
-    retries: int
-    ready: ReadyCheck
-    process: bool
+    timeout: float = 30.0
+    retries: int = 0
+    ready: ReadyCheck = nothing_needed
+    process: bool = False
     settings: Mapping[str, JSON] = field(default_factory=dict)
     declared: Self | None = None
 
@@ -151,23 +165,17 @@ async def call(
 async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
     """A new environment, with copies of mutable settings; raises as `call`."""
 
-    async def make() -> E:
-        return kind(**copy.deepcopy({**_shared_defaults(kind), **settings}))
-
-    return await on_loop(make, seconds, f"{kind.__name__}()")
-
-
-def _shared_defaults(kind: type[Environment]) -> dict[str, Any]:
-    """Mutable defaults of a class by parameter; without a copy its instances would share them."""
-    return {
+    # copied, or its instances would share mutable defaults
+    shared = {
         key: parameter.default
         for key, parameter in inspect.signature(kind).parameters.items()
         if parameter.kind in NAMED and isinstance(parameter.default, list | dict | set)
     }
 
+    async def make() -> E:
+        return kind(**copy.deepcopy({**shared, **settings}))
 
-def nothing_needed() -> None:
-    """The `ready` of a part without requirements."""
+    return await on_loop(make, seconds, f"{kind.__name__}()")
 
 
 def _is_asynchronous(

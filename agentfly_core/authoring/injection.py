@@ -134,9 +134,10 @@ def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None
     annotation = inspect.signature(function, eval_str=True).return_annotation
     if not (_is_list(annotation) if compares else _is_score(annotation)):
         expected = "a list of numbers or Scores" if compares else "a number or a Score"
+        written = annotation.__name__ if isinstance(annotation, type) else annotation
         raise ValueError(
-            f"{what} is annotated to return {_written(annotation)}, expected {expected}: return "
-            "one, and annotate it, such as `-> float`."
+            f"{what} is annotated to return {written}, expected {expected}: return one, and "
+            "annotate it, such as `-> float`."
         )
 
 
@@ -170,7 +171,3 @@ def _is_list(annotation: Any) -> bool:
 
 def _is_awaitable(origin: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Awaitable)
-
-
-def _written(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

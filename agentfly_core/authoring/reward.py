@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import ClassVar, overload
+from typing import ClassVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter
@@ -49,8 +49,8 @@ class Reward(calling.AuthorPart):
 
     kind: ClassVar[str] = "reward"
 
-    backoff: float
-    concurrency: int | None
+    backoff: float = 1.0
+    concurrency: int | None = None
     examples: Callable[[Problem], Examples] | None = None
 
     @functools.cached_property
@@ -127,7 +127,9 @@ class Reward(calling.AuthorPart):
             if self.process:
                 try:
                     needed = {k: v for k, v in lent.items() if k in self.signature.lent.values()}
-                    question = _Question(group, _team(needed))
+                    team = needed.get(Team, Team(()))
+                    assert isinstance(team, Team)
+                    question = _Question(group, team)
                     answer = await self.ask_process(asdict(question))
                     results = _GRADES.validate_python(answer)["grades"]
                 except (Overdue, process_calls.Died) as error:
@@ -206,32 +208,20 @@ class Reward(calling.AuthorPart):
             )
 
 
+class RewardOptions(calling.PartOptions, total=False):
+    """Options of `@reward`, see Reward for their defaults."""
+
+    backoff: float
+    concurrency: int | None
+    examples: Callable[[Problem], Examples]
+
+
 @overload
 def reward(function: AuthorFunction, /) -> Reward: ...
 @overload
+def reward(**options: Unpack[RewardOptions]) -> Callable[[AuthorFunction], Reward]: ...
 def reward(
-    *,
-    name: str | None = None,
-    timeout: float = 30.0,
-    retries: int = 0,
-    backoff: float = 1.0,
-    concurrency: int | None = None,
-    ready: calling.ReadyCheck = calling.nothing_needed,
-    process: bool = False,
-    examples: Callable[[Problem], Examples] | None = None,
-) -> Callable[[AuthorFunction], Reward]: ...
-def reward(
-    function: AuthorFunction | None = None,
-    /,
-    *,
-    name: str | None = None,
-    timeout: float = 30.0,
-    retries: int = 0,
-    backoff: float = 1.0,
-    concurrency: int | None = None,
-    ready: calling.ReadyCheck = calling.nothing_needed,
-    process: bool = False,
-    examples: Callable[[Problem], Examples] | None = None,
+    function: AuthorFunction | None = None, /, **options: Unpack[RewardOptions]
 ) -> Reward | Callable[[AuthorFunction], Reward]:
     """Make a reward of a function that returns a number or Score, or of a class; see Reward.
 
@@ -241,17 +231,8 @@ def reward(
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
-        return Reward(
-            made_of=wrapped,
-            name=name or injection.name(wrapped),
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            concurrency=concurrency,
-            ready=ready,
-            process=process,
-            examples=examples,
-        )
+        given: RewardOptions = {"name": injection.name(wrapped), **options}
+        return Reward(made_of=wrapped, **given)
 
     return make if function is None else make(function)
 
@@ -262,12 +243,6 @@ class _Question:
 
     group: Group
     team: Team
-
-
-def _team(lent: Mapping[type[Lent], Lent]) -> Team:
-    team = lent.get(Team, Team(()))
-    assert isinstance(team, Team)
-    return team
 
 
 def _all_unscored(reason: str, group: Group) -> list[Grade]:

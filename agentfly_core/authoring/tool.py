@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Unpack, overload
 
 from pydantic_core import to_jsonable_python
 
@@ -31,13 +31,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import (
-    clip,
-    fault,
-    shown,
-    warn_once,
-    words_of,
-)
+from agentfly_core.system.formats.text import clip, fault, shown, warn_once, words_of
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -75,10 +69,10 @@ class Tool(calling.AuthorPart):
 
     kind: ClassVar[str] = "tool"
 
-    description: str | None
-    max_chars: int
-    parallel: bool
-    ends_episode: bool
+    description: str | None = None
+    max_chars: int = 4000
+    parallel: bool = False
+    ends_episode: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,57 +223,35 @@ class _Question:
     problem: Problem | None
 
 
+class ToolOptions(calling.PartOptions, total=False):
+    """Options of `@tool`, see Tool for their defaults."""
+
+    description: str
+    max_chars: int
+    parallel: bool
+    ends_episode: bool
+
+
 @overload
 def tool(function: AuthorFunction, /) -> Tool: ...
 @overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[AuthorFunction], Tool]: ...
 def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout: float = 30.0,
-    max_chars: int = 4000,
-    retries: int = 0,
-    parallel: bool = False,
-    ends_episode: bool = False,
-    ready: calling.ReadyCheck = calling.nothing_needed,
-    process: bool = False,
-) -> Callable[[AuthorFunction], Tool]: ...
-def tool(
-    function: AuthorFunction | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout: float = 30.0,
-    max_chars: int = 4000,
-    retries: int = 0,
-    parallel: bool = False,
-    ends_episode: bool = False,
-    ready: calling.ReadyCheck = calling.nothing_needed,
-    process: bool = False,
+    function: AuthorFunction | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[AuthorFunction], Tool]:
     """Make a tool of a function, method, object with `__call__` or class of such objects; see Tool.
 
     Name, description and schema come from the signature and the docstring (Google, NumPy or Sphinx
     style). Raises ValueError for a tool that both ends the episode and runs in parallel.
     """
-    if parallel and ends_episode:
+
+    if options.get("parallel") and options.get("ends_episode"):
         raise ValueError(
             "A tool that ends the episode cannot run in parallel with others; drop one of the two."
         )
 
     def make(wrapped: AuthorFunction) -> Tool:
-        return Tool(
-            made_of=wrapped,
-            name=name or injection.name(wrapped),
-            description=description,
-            timeout=timeout,
-            max_chars=max_chars,
-            retries=retries,
-            parallel=parallel,
-            ends_episode=ends_episode,
-            ready=ready,
-            process=process,
-        )
+        given: ToolOptions = {"name": injection.name(wrapped), **options}
+        return Tool(made_of=wrapped, **given)
 
     return make if function is None else make(function)

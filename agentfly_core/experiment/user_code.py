@@ -107,7 +107,7 @@ def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeR
     now = recorded(code, data_files)
     return {
         "modules": {**before["modules"], **now["modules"]},
-        "parts": {**before.get("parts", {}), **now.get("parts", {})},
+        "parts": {**before["parts"], **now["parts"]},
         "repository": before["repository"],
     }
 
@@ -132,9 +132,7 @@ def edited(record: RunRecord) -> list[str]:
         for name, own in record["code"]["modules"].items()
         if spec_of(top_of(name)) and _module(name, data) != own
     ]
-    before, now = record["code"].get("parts"), parts_of(modules, data)
-    if before is None:
-        return sorted(modules)
+    before, now = record["code"]["parts"], parts_of(modules, data)
     tops = {top_of(name) for name in now}
     names = {name for name in {*before, *now} if top_of(name) in tops}
     return sorted(name for name in names if before.get(name) != now.get(name))

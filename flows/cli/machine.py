@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -22,10 +24,10 @@ from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
 from flows.local.up import LOG, detached, end, require_startable, serve, show_status
-from flows.new_project import create
 from flows.nights import events
 
-LISTS = Path(__file__).resolve().parents[1] / "requirements"
+FLOWS = Path(__file__).resolve().parents[1]
+LISTS, TEMPLATE = FLOWS / "requirements", FLOWS / "project_template"
 
 
 def doctor(*, sandbox: bool = False) -> int:
@@ -78,11 +80,7 @@ def admit(
 
 
 def up(
-    *,
-    detach: bool = False,
-    status: bool = False,
-    prefect_port: int = 4200,
-    mlflow_port: int = 5000,
+    *, detach: bool = False, status: bool = False, prefect_port: int = 4200, mlflow_port: int = 5000
 ) -> int:
     """Serve Prefect and MLflow, and run triggered flows.
 
@@ -144,6 +142,32 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     files = create(folder)
     print(f"{folder} has {', '.join(files)}. Read its README.md, then, in it:")
     print("agentfly train market")
+
+
+def create(folder: Path) -> list[str]:
+    """Write a new project into a folder, as a git repository; returns its files.
+
+    Raises ValueError if one of them exists.
+    """
+    files = template()
+    if there := [name for name in files if (folder / name).exists()]:
+        raise ValueError(f"{folder} has {', '.join(there)} already, and nothing was written.")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    if shutil.which("git"):
+        inside = ["git", "rev-parse", "--is-inside-work-tree"]
+        if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
+            subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    return sorted(files)
+
+
+def template() -> dict[str, str]:
+    """Return the files of a new project by path; shipped files end in .txt, `dot-` is a dot."""
+    return {
+        str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
+        for path in sorted(TEMPLATE.rglob("*.txt"))
+    }
 
 
 def requirements(machine: Literal["cpu", "gpu"], /) -> None:

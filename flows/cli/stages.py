@@ -106,11 +106,7 @@ def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HE
 
 
 def resolve(
-    target: ExperimentArg,
-    /,
-    *overrides: Override,
-    where: Where = HERE,
-    params: Path | None = None,
+    target: ExperimentArg, /, *overrides: Override, where: Where = HERE, params: Path | None = None
 ) -> None:
     """Write the complete settings into results/ for DVC.
 

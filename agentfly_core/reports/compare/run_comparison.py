@@ -79,7 +79,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     without = planned(settings, run, step, problems_digest(store, data, part))
-    return replace(without, solved=solved, code=record["code"].get("parts", {}))
+    return replace(without, solved=solved, code=record["code"]["parts"])
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:

@@ -25,12 +25,7 @@ from agentfly_core.runs.episodes import (
 )
 from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import (
-    experiment_of_run,
-    known_run,
-    recorded_settings,
-    stages_before,
-)
+from agentfly_core.runs.run import experiment_of_run, known_run, recorded_settings, stages_before
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged

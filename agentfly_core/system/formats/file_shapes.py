@@ -95,7 +95,7 @@ class CodeRecord(TypedDict):
     """
 
     modules: Mapping[str, str]
-    parts: NotRequired[Mapping[str, str]]
+    parts: Mapping[str, str]
     repository: Mapping[str, str]
 
 

@@ -234,14 +234,6 @@ def test_a_data_file_is_named_when_it_was_edited(project):
     assert edited(run.record) == ["prices.csv"]
 
 
-def test_a_run_recorded_without_functions_names_its_modules(project):
-    with opened(here(project), "demo") as run:
-        record = run.record
-    del record["code"]["parts"]
-    edit("own_prices", "PRICES = {'tea': '4'}\n")
-    assert edited(record) == ["own_tools"]
-
-
 def test_modules_missing_in_this_folder_are_not_reported_as_edited(project):
     with opened(here(project), "demo") as run:
         record = run.record
