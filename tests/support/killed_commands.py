@@ -5,7 +5,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.processes import processes_of
 from tests.support.project import ROOT
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, until
 
 TINY = str(ROOT / "tests/integration/faults/tiny.yaml")
 TRAIN = ("train", TINY, "--run", "demo")
@@ -87,6 +87,16 @@ class Lives:
             tuple(answer["moments"]),
             answer["opened"],
         )
+
+    def survive(self, folder: Path, words: Sequence[str], moments: Iterable[str]) -> End:
+        """Run a command that is killed at each of these moments, and then to its end."""
+        for moment in moments:
+            end = self.run(folder, *words, at=moment)
+            assert end.code == KILLED, f"{moment}: {end.printed}"
+            until(lambda: not survivors(folder))
+        end = self.run(folder, *words)
+        assert end.code == 0, end.printed
+        return end
 
     def close(self) -> None:
         """End the program."""

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
-from tests.support.killed_commands import KILLED, TINY, Lives, Whole, digests, survivors
-from tests.support.waiting import until
+from tests.support.killed_commands import TINY, Lives, Whole, digests
 
 SECOND = (
     *("train", TINY, "--run", "second", "model=run:demo@0", "warm_start=null", "steps=2"),
@@ -25,12 +24,7 @@ def test_a_killed_run_with_a_frozen_speaker_has_equal_bytes(
         shutil.copytree(whole.folder, folder)
     end = lives.run(calm, *SECOND)
     assert end.code == 0, end.printed
-    for moment in ("rollout 1 5", "update 2 1"):
-        end = lives.run(hit, *SECOND, at=moment)
-        assert end.code == KILLED, f"{moment}: {end.printed}"
-        until(lambda: not survivors(hit))
-    end = lives.run(hit, *SECOND)
-    assert end.code == 0, end.printed
+    lives.survive(hit, SECOND, ("rollout 1 5", "update 2 1"))
     assert digests(hit) == digests(calm)
     played = read_trajectories(calm / "runs/second/steps/000001/rollout-000" / EPISODES)
     sampled = {

@@ -18,9 +18,7 @@ from tests.support.killed_commands import (
     ledger,
     moments_to_die,
     summary,
-    survivors,
 )
-from tests.support.waiting import until
 
 Words = tuple[str, ...]
 PPO = "algorithm={use: ppo, kl: {use: adaptive}}"
@@ -37,12 +35,8 @@ def assert_same(folder: Path, whole: Whole) -> None:
 def test_a_run_killed_at_three_moments_has_equal_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
-    for moment in ("rollout 1 5", f"publish {RUN}/steps/000001/learner", "update 3 1"):
-        end = lives.run(begun, *TRAIN, at=moment)
-        assert end.code == KILLED, f"{moment}: {end.printed}"
-        until(lambda: not survivors(begun))
-    end = lives.run(begun, *TRAIN)
-    assert end.code == 0, end.printed
+    moments = ("rollout 1 5", f"publish {RUN}/steps/000001/learner", "update 3 1")
+    lives.survive(begun, TRAIN, moments)
     assert_same(begun, whole)
 
 
@@ -50,12 +44,7 @@ def test_a_run_killed_at_three_moments_has_equal_bytes(
 def test_a_run_killed_at_every_moment_has_equal_bytes(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:
-    for moment in moments_to_die(whole.end.moments):
-        end = lives.run(tmp_path, *TRAIN, at=moment)
-        assert end.code == KILLED, f"{moment}: {end.printed}"
-        until(lambda: not survivors(tmp_path))
-    end = lives.run(tmp_path, *TRAIN)
-    assert end.code == 0, end.printed
+    lives.survive(tmp_path, TRAIN, moments_to_die(whole.end.moments))
     assert_same(tmp_path, whole)
 
 
@@ -126,12 +115,7 @@ def test_inputs_of_other_algorithms_survive_a_kill(
     shutil.copytree(begun, whole)
     end = lives.run(whole, *TRAIN, *overrides)
     assert end.code == 0, end.printed
-    for moment in moments:
-        end = lives.run(begun, *TRAIN, *overrides, at=moment)
-        assert end.code == KILLED, f"{moment}: {end.printed}"
-        until(lambda: not survivors(begun))
-    end = lives.run(begun, *TRAIN, *overrides)
-    assert end.code == 0, end.printed
+    lives.survive(begun, (*TRAIN, *overrides), moments)
     assert digests(begun) == digests(whole)
     assert ledger(begun).equals(ledger(whole))
 
@@ -163,9 +147,5 @@ def test_a_step_is_refilled_within_its_budget(refilled: Path) -> None:
 
 @pytest.mark.long
 def test_a_kill_amid_a_refill_changes_nothing(begun: Path, lives: Lives, refilled: Path) -> None:
-    end = lives.run(begun, *TRAIN, *REFILLS, at=f"publish {RUN}/steps/000001/scored-1")
-    assert end.code == KILLED, end.printed
-    until(lambda: not survivors(begun))
-    end = lives.run(begun, *TRAIN, *REFILLS)
-    assert end.code == 0, end.printed
+    lives.survive(begun, (*TRAIN, *REFILLS), [f"publish {RUN}/steps/000001/scored-1"])
     assert digests(begun) == digests(refilled)

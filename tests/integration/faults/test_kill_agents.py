@@ -8,7 +8,6 @@ import pytest
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import Trajectory
 from tests.support.killed_commands import (
-    KILLED,
     RUN,
     TRAIN,
     Lives,
@@ -16,9 +15,7 @@ from tests.support.killed_commands import (
     digests,
     ledger,
     moments_to_die,
-    survivors,
 )
-from tests.support.waiting import until
 
 LIMITS = "max_turns: 4, max_tokens: 16, max_model_len: 256"
 COMMON = (
@@ -74,12 +71,7 @@ def assert_same_after(
     lives: Lives, folder: Path, whole: Whole, words: tuple[str, ...], *moments: str
 ) -> None:
     """A run that is killed at each of these moments ends like an uninterrupted one."""
-    for moment in moments:
-        end = lives.run(folder, *TRAIN, *words, at=moment)
-        assert end.code == KILLED, f"{moment}: {end.printed}"
-        until(lambda: not survivors(folder))
-    end = lives.run(folder, *TRAIN, *words)
-    assert end.code == 0, end.printed
+    lives.survive(folder, (*TRAIN, *words), moments)
     assert digests(folder) == digests(whole.folder)
     assert ledger(folder).equals(ledger(whole.folder))
 

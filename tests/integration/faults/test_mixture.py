@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.killed_commands import KILLED, RUN, Lives, digests, ledger, survivors
+from tests.support.killed_commands import RUN, Lives, digests, ledger
 from tests.support.project import ROOT
-from tests.support.waiting import until
 
 TRAIN = ("train", str(ROOT / "tests/integration/faults/mixture.yaml"), "--run", "demo")
 
@@ -18,12 +17,8 @@ def test_a_killed_mixture_ends_with_the_same_bytes(
     whole = tmp_path_factory.mktemp("mixture")
     end = lives.run(whole, *TRAIN)
     assert end.code == 0, end.printed
-    for moment in ("rollout 1 5", "update 1 1", f"publish {RUN}/steps/000002/scored"):
-        end = lives.run(tmp_path, *TRAIN, at=moment)
-        assert end.code == KILLED, f"{moment}: {end.printed}"
-        until(lambda: not survivors(tmp_path))
-    end = lives.run(tmp_path, *TRAIN)
-    assert end.code == 0, end.printed
+    moments = ("rollout 1 5", "update 1 1", f"publish {RUN}/steps/000002/scored")
+    lives.survive(tmp_path, TRAIN, moments)
     assert digests(tmp_path) == digests(whole)
     played = ledger(tmp_path)
     assert played.equals(ledger(whole))
