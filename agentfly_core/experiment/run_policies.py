@@ -4,12 +4,7 @@ from dataclasses import dataclass
 
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import TemplatePart
-from agentfly_core.config.reference import (
-    LastPolicy,
-    RunPolicy,
-    SpeakerReference,
-    policy_of_run,
-)
+from agentfly_core.config.reference import LastPolicy, RunPolicy, SpeakerReference, policy_of_run
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, record_of

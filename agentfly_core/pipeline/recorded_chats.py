@@ -195,11 +195,7 @@ class ChatPlayer:
         return trajectory if same else None
 
     async def _turns(
-        self,
-        rules: EpisodeRules,
-        spec: EpisodeSpec,
-        replies: Sequence[RecordedReply],
-        name: str,
+        self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
     ) -> tuple[Turn, ...]:
         """A turn for each reply; one that continues no earlier reply opens a context.
 

@@ -137,12 +137,7 @@ def _identity(rewards: Sequence[NewReward]) -> str:
 
 
 def _rescored(
-    store: Store,
-    scored: Artifact,
-    step: int,
-    rewards: Sequence[NewReward],
-    where: str,
-    agent: str,
+    store: Store, scored: Artifact, step: int, rewards: Sequence[NewReward], where: str, agent: str
 ) -> RescoredStep:
     shards = rollouts(scored)
     played, agent = trajectories_in(store, shards), agent.rpartition(":")[2]

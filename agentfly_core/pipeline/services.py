@@ -16,12 +16,7 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.pool import worker_pool
-from agentfly_core.pipeline.workers.samplers import (
-    Samplers,
-    class_of,
-    endpoint_of,
-    tokenizer_of,
-)
+from agentfly_core.pipeline.workers.samplers import Samplers, class_of, endpoint_of, tokenizer_of
 from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.store.artifact import Pointer

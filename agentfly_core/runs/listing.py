@@ -16,12 +16,7 @@ from rich.text import Text
 
 from agentfly_core.config import loading
 from agentfly_core.config.loading import override
-from agentfly_core.experiment.run_layout import (
-    RunLayout,
-    finished_summary,
-    record_of,
-    run_records,
-)
+from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, run_records
 from agentfly_core.experiment.user_code import edited
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run_tags import tags_of

@@ -16,14 +16,7 @@ from agentfly_core.records.speakers import (
     reaches,
 )
 from agentfly_core.records.timing import Doing, Timing, union
-from agentfly_core.records.trajectory import (
-    BadCall,
-    Ending,
-    Scored,
-    ToolCall,
-    Trajectory,
-    Unscored,
-)
+from agentfly_core.records.trajectory import BadCall, Ending, Scored, ToolCall, Trajectory, Unscored
 from agentfly_core.runs.rewrites import history_rewrites
 from agentfly_core.system.formats.json_value import JSON
 

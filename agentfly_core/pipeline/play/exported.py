@@ -9,13 +9,7 @@ from agentfly_core.datasets.traces import OURS
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.pipeline.recorded_chats import calls_of
 from agentfly_core.records.parquet import trajectory_row
-from agentfly_core.records.trajectory import (
-    BadCall,
-    Message,
-    Observation,
-    Trajectory,
-    Turn,
-)
+from agentfly_core.records.trajectory import BadCall, Message, Observation, Trajectory, Turn
 
 CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 

@@ -16,14 +16,7 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
 from agentfly_core.records.dataset import split
 from agentfly_core.records.speakers import reaches
-from agentfly_core.records.trajectory import (
-    Ending,
-    Examples,
-    Problem,
-    Score,
-    Trajectory,
-    Unscored,
-)
+from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, Trajectory, Unscored
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
