@@ -11,9 +11,8 @@ from cyclopts.types import PositiveInt
 from cyclopts.validators import mutually_exclusive
 from rich.console import Console
 
-from agentfly_core.pipeline.play.chat import Chat
 from agentfly_core.pipeline.play.episodes import Played, PlayRequest, PreparedPlay, prepare
-from agentfly_core.pipeline.play.mode import Live, Mode
+from agentfly_core.pipeline.play.mode import Chat, Live, Mode
 from agentfly_core.pipeline.play.players import described
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.run_record import ModeName

@@ -1,17 +1,31 @@
-"""Play modes: episodes as in training, or one at a time for a person to follow."""
+"""Play modes: episodes as in training, one at a time for a person to follow, or a chat."""
 
-from collections.abc import AsyncIterator, Callable
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from agentfly_core.authoring.author_call import in_thread
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.run_record import ModeName
-from agentfly_core.records.trajectory import Sampled, Trajectory
-from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Sampled,
+    Trajectory,
+)
+from agentfly_core.rollout.episode import Episode, RolloutSpec
+from agentfly_core.rollout.rules import EpisodeOver
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 
+# a person writes more turns than an episode of training has, and takes longer
+MAX_TURNS = 100
+LONGEST = 24 * 3600.0
 Show = Callable[[Piece | str], None]
 """Shows a stretch of an episode, or a line about it."""
 
@@ -127,3 +141,65 @@ class _Session(WrappedSession):
         self.show(sampled_piece(sampled, self.decode))
         self.shown = (*prompt, *sampled.tokens)
         return sampled
+
+
+class Chat(Mode):
+    """The agent whose user types: it begins with `first`; what `ask` returns comes after each reply
+    that calls no tool. An empty text ends the chat.
+
+        Chat("What is the capital of Chile?", ask=input, tell=print)
+
+    `tell` gets a line for each thing that the policy says, calls or is answered.
+    """
+
+    name: ModeName = "chat"
+
+    def __init__(self, first: str, ask: Callable[[], str], tell: Callable[[str], None]) -> None:
+        self._first, self._ask, self._tell = first, ask, tell
+
+    def rules(self, spec: RolloutSpec) -> RolloutSpec:
+        """The same rules for an episode with a person: another agent and longer limits."""
+        tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
+        return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
+
+    async def __call__(self, episode: Episode) -> Ending:
+        """Talk until the person types nothing, or a tool ends the episode."""
+        # the person's first text takes the place of the problem's prompt
+        *system, _ = episode.rules.opening(episode.problem)
+        seen = [item for item in episode.opening if isinstance(item, Observation)]
+        self._heard(seen)
+        read: Sequence[Message | Observation] = (*system, Message("user", self._first), *seen)
+        while True:
+            reply = await episode.reply(*read)
+            self._show(reply)
+            if reply.calls:
+                read = await self._answered(episode, reply)
+                continue
+            # in a thread, since typing would hold the event loop
+            typed = await in_thread(self._ask, math.inf, "The chat")
+            if not typed.strip():
+                return Ending.NO_TOOL_CALLS
+            read = (Message("user", typed),)
+
+    def _show(self, reply: Message) -> None:
+        if reply.content.strip():
+            self._tell(f"policy> {reply.content.strip()}")
+        for call in reply.calls:
+            if isinstance(call, BadCall):
+                self._tell(f"call>   {call.text} (unreadable: {call.fault})")
+            else:
+                arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+                self._tell(f"call>   {call.name} {arguments}")
+
+    async def _answered(self, episode: Episode, reply: Message) -> Sequence[Observation]:
+        try:
+            answers: Sequence[Observation] = await episode.call(*reply.calls)
+        except EpisodeOver:
+            self._heard(episode.closing)
+            raise
+        self._heard(answers)
+        return answers
+
+    def _heard(self, answers: Sequence[Observation]) -> None:
+        for answer in answers:
+            self._tell(f"{'error' if answer.error else 'tool'}>   {answer.tool}: {answer.content}")

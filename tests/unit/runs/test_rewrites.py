@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.records.trajectory import Ending, Message, ToolCall
 from agentfly_core.rollout.episode import Episode
-from agentfly_core.runs.rewrites import history_rewrites
+from agentfly_core.runs.metrics import history_rewrites
 from agentfly_core.testing.episodes import play, rollout_spec
 
 QUESTION, FURTHER = Message("user", "41+58?"), Message("user", "Sure?")
