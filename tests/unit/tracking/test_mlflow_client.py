@@ -1,4 +1,4 @@
-"""MLflow's database appears complete or not at all; only its own refusal shows what exists."""
+"""MLflow's database is created completely or not at all, and its errors are raised."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_kill_9_during_its_creation_leaves_no_database(tmp_path, monkeypatch):
 def test_another_refusal_than_of_an_existing_name_is_raised(call, tmp_path, monkeypatch):
     store = MlflowStore.choose(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
     lineage = {DIGEST: "cd", DATASET: "ab"}
-    for uid in ("1", "2"):  # the second finds what the first created
+    for uid in ("1", "2"):  # the experiment and the model exist for the second run
         MlflowRun(store, "shop", "shop-1", uid, 0).register("shop", lineage)
 
     def refuse(*_: Any) -> None:
