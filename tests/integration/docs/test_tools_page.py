@@ -1,11 +1,10 @@
 """The examples and claims of docs/how-to/tools-and-rewards.md hold."""
 
-import inspect
 import json
 import re
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
@@ -13,9 +12,9 @@ from typing import ClassVar
 import pytest
 from transformers import AutoTokenizer
 
-from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.reward import Reward, RewardOptions
 from agentfly_core.authoring.scoring import score
-from agentfly_core.authoring.tool import tool
+from agentfly_core.authoring.tool import Tool, ToolOptions
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.experiment import checks
@@ -104,17 +103,14 @@ async def test_the_judge_of_the_page_retries_a_busy_server(settings):
     assert len(Server.asked) == 3
 
 
-@pytest.mark.parametrize("decorator", [tool, reward])
-def test_the_page_has_all_decorator_arguments_with_defaults(decorator):
-    text = PAGE[PAGE.index(f"| `@{decorator.__name__}(...)` |") :]
+@pytest.mark.parametrize(("part", "options"), [(Tool, ToolOptions), (Reward, RewardOptions)])
+def test_the_page_has_all_decorator_arguments_with_defaults(part, options):
+    text = PAGE[PAGE.index(f"| `@{part.kind}(...)` |") :]
     documented = dict(
         re.findall(r"^\| `(\w+)` \| (.*?) \|", text[: text.index("\n\n")], re.MULTILINE)
     )
-    defaults = {
-        name: p.default
-        for name, p in inspect.signature(decorator).parameters.items()
-        if name != "function"
-    }
+    defaults = {one.name: one.default for one in fields(part)}
+    defaults = {name: defaults[name] for name in options.__optional_keys__}
     assert documented.keys() == defaults.keys()
     numbers = {
         name: default for name, default in defaults.items() if isinstance(default, int | float)
