@@ -132,6 +132,9 @@ class Site(Section):
         description="processes that play episodes, by default 1 for `train` and `evaluate`; with 0 "
         "the process of the command plays",
     )
+    programs: Positive = Field(
+        default=128, description="programs of `agent: {use: program}` that run at the same time"
+    )
     slots: Positive = Field(
         default=1, description="on a CPU: runs of Prefect workers that run at the same time"
     )

@@ -14,6 +14,7 @@ from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.evaluation import Evaluate
 from agentfly_core.config.experiment import Gates, Rollout
+from agentfly_core.config.parts import PROGRAM
 from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
@@ -47,14 +48,19 @@ def rollout_spec(
     mixture: Mapping[str, Task],
     tokenizer: PreTrainedTokenizerBase,
     frozen: Mapping[str, Frozen] = {},
+    programs: int = sys.maxsize,
 ) -> RolloutSpec:
     """Collect the rules by which episodes are played with a model of this tokenizer.
 
-    The policy speaks for all roles outside of `frozen`.
+    The policy speaks for all roles outside of `frozen`. At most `programs` run at once.
     """
-    spec = _task_spec(whole, tokenizer, frozen)
-    tasks = {name: _task_spec(task, tokenizer, frozen) for name, task in mixture.items()}
-    return replace(spec, tasks=tasks)
+
+    def of(task: Task) -> RolloutSpec:
+        runs_program = task.settings.agent.use == PROGRAM
+        spec = _task_spec(task, tokenizer, frozen)
+        return replace(spec, at_once=programs) if runs_program else spec
+
+    return replace(of(whole), tasks={name: of(task) for name, task in mixture.items()})
 
 
 def _task_spec(

@@ -330,8 +330,9 @@ class RolloutSpec(EpisodeRules):
     """Rules, agent and time limit (`deadline`, in seconds) of an experiment's episodes.
 
     `rewards` holds only rewards with an environment; the others are computed after the rollout.
-    `limits` bounds the instances of each environment kind. `frozen` maps roles to untrained
-    policies. In a mixture `tasks` holds a spec by task, and this one has all tools and rewards.
+    `limits` bounds the instances of each environment kind, `at_once` the episodes. `frozen` maps
+    roles to untrained policies. In a mixture `tasks` holds a spec by task, and this one has all
+    tools and rewards.
     """
 
     rewards: tuple[Reward, ...]
@@ -339,6 +340,7 @@ class RolloutSpec(EpisodeRules):
     deadline: float
     limits: Mapping[type[Environment], Limit]
     frozen: Mapping[str, Frozen] = field(default_factory=dict)
+    at_once: int = sys.maxsize
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:

@@ -107,10 +107,10 @@ async def collect(
     Forked episodes are played after all others, in rounds, so that their batches do not depend on
     timing.
     Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
-    and metrics of `resources`. At most `min(episodes, environments)` episodes run at once: a
-    running episode never waits for an environment. Tasks without environments run separately.
-    Raises SamplerLost (the shard can be replayed), PromptTooLong, NoReply, EpisodeBroken, and
-    errors of `watch`.
+    and metrics of `resources`. At most `min(episodes, environments, spec.at_once)` episodes run at
+    once: a running episode never waits for an environment. Tasks without environments run
+    separately. Raises SamplerLost (the shard can be replayed), PromptTooLong, NoReply,
+    EpisodeBroken, and errors of `watch`.
     """
     failure: BaseException | None = None
     try:
@@ -200,7 +200,8 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
     for needs in (False, True):
         some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]
         kinds = in_order({kind for one in some for kind in spec.of(one.problem).kinds})
-        seats = min([len(some), *(spec.limits[kind].limit for kind in kinds)])
+        limits = (spec.limits[kind].limit for kind in kinds)
+        seats = min([len(some), *limits, *(spec.of(one.problem).at_once for one in some)])
         rows.append(_Row(some, kinds, seats))
     return rows
 

@@ -27,7 +27,7 @@ def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = H
         policy: run:NAME (its last), run:NAME@STEP (0: the start)
         port: of 127.0.0.1; 0 takes a free one
     """
-    from agentfly_core.pipeline.play.served import serve as serve_policy  # loads aiohttp
+    from agentfly_core.pipeline.play.served import PolicyToServe  # loads aiohttp
 
     site = loading.site(where.site, where.store)
     store = store_at(site.store)
@@ -43,6 +43,6 @@ def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = H
 
     try:
         with logging_to(logs / "serve.log"):
-            serve_policy(experiment, player, port, logs, ready)
+            PolicyToServe(experiment, player, port).serve(logs, ready)
     except KeyboardInterrupt:
         print("Stopped.")

@@ -18,7 +18,7 @@ from agentfly_core.experiment.run_policies import last_policy
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
-from agentfly_core.pipeline.play.player_services import services_of
+from agentfly_core.pipeline.play.player_services import PlayerServices
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
 from agentfly_core.pipeline.playing import (
     OnEpisode,
@@ -116,11 +116,15 @@ class PreparedPlay:
         scripted policy, and EpisodeBroken for errors of other code of an author.
         """
         here, store = self.experiment, self.experiment.store
-        with services_of(here, self.player, logs) as ready:
+        with PlayerServices(here, self.player).started(logs) as ready:
             changed = replace(
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
-            spec = mode.rules(rollout_spec(here.whole, here.mixture, ready.tokenizer, ready.frozen))
+            spec = mode.rules(
+                rollout_spec(
+                    here.whole, here.mixture, ready.tokenizer, ready.frozen, here.site.programs
+                )
+            )
             # after the services: a failed start must not use up a name
             name = take_name(
                 here,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.config.reference import RunPolicy
@@ -21,37 +22,43 @@ from agentfly_core.system.devices import held, numbered
 logger = logging.getLogger(__name__)
 
 
-@contextmanager
-def services_of(experiment: Experiment, player: Player, logs: Path) -> Iterator[LocalServices]:
-    """Start the services of a player for the block's duration; scripts need no model and no GPU."""
-    store, site, speakers = experiment.store, experiment.site, experiment.settings.agent.speakers
-    needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
-    serving: AbstractContextManager[str] = nullcontext("")
-    samplers = Samplers(experiment, "")
-    if isinstance(player, ModelPlayer):
-        samplers = Samplers(experiment, endpoint_of(store, player.policy))
-        serving = samplers.server(player.policy, f"play-{player.policy.digest[:16]}", logs)
-        needs_gpu = needs_gpu or not samplers.endpoint
-    on_gpu = needs_gpu and site.device == "cuda"
-    gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
-    with (
-        held(gpus, f"episodes of {player.reference}", logger.warning),
-        resources_for(experiment.whole.limits) as resources,
-        serving as server,
-    ):
-        tokenizer, sampler = _sampler(experiment, player, server, samplers)
-        ready = LocalServices(sampler, resources, tokenizer, samplers.frozen(tokenizer))
+@dataclass(frozen=True)
+class PlayerServices:
+    """Services with which a player plays an experiment's episodes."""
+
+    experiment: Experiment
+    player: Player
+
+    @contextmanager
+    def started(self, logs: Path) -> Iterator[LocalServices]:
+        """Start them for the block's duration; scripts need no model and no GPU."""
+        experiment, player, site = self.experiment, self.player, self.experiment.site
+        store, speakers = experiment.store, experiment.settings.agent.speakers
+        needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
+        serving: AbstractContextManager[str] = nullcontext("")
+        samplers = Samplers(experiment, "")
         if isinstance(player, ModelPlayer):
-            ready.load(store, player.policy, 0)
-        yield ready
+            samplers = Samplers(experiment, endpoint_of(store, player.policy))
+            serving = samplers.server(player.policy, f"play-{player.policy.digest[:16]}", logs)
+            needs_gpu = needs_gpu or not samplers.endpoint
+        on_gpu = needs_gpu and site.device == "cuda"
+        gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
+        with (
+            held(gpus, f"episodes of {player.reference}", logger.warning),
+            resources_for(experiment.whole.limits) as resources,
+            serving as server,
+        ):
+            tokenizer, sampler = self._sampler(server, samplers)
+            ready = LocalServices(sampler, resources, tokenizer, samplers.frozen(tokenizer))
+            if isinstance(player, ModelPlayer):
+                ready.load(store, player.policy, 0)
+            yield ready
 
-
-def _sampler(
-    experiment: Experiment, player: Player, server: str, samplers: Samplers
-) -> tuple[PreTrainedTokenizerBase, Sampler]:
-    if isinstance(player, ModelPlayer):
-        tokenizer = tokenizer_of(experiment.store, player.policy)
-        return tokenizer, samplers.served(server) if server else samplers.here(tokenizer)
-    tokenizer, _ = inputs.tokenizer(experiment)
-    template = template_of(experiment.settings.template, tokenizer)
-    return tokenizer, scripted(player.policy, tokenizer, template)
+    def _sampler(self, server: str, samplers: Samplers) -> tuple[PreTrainedTokenizerBase, Sampler]:
+        experiment, player = self.experiment, self.player
+        if isinstance(player, ModelPlayer):
+            tokenizer = tokenizer_of(experiment.store, player.policy)
+            return tokenizer, samplers.served(server) if server else samplers.here(tokenizer)
+        tokenizer, _ = inputs.tokenizer(experiment)
+        template = template_of(experiment.settings.template, tokenizer)
+        return tokenizer, scripted(player.policy, tokenizer, template)

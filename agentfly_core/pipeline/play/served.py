@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.gateway.server import served_policy
 from agentfly_core.gateway.serving import ServedPolicy, endless
-from agentfly_core.pipeline.play.player_services import services_of
+from agentfly_core.pipeline.play.player_services import PlayerServices
 from agentfly_core.pipeline.play.players import ModelPlayer
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.workers.local import LocalServices
@@ -20,31 +21,35 @@ Ready = Callable[[str, str], None]
 """Gets the base URL and the API key of a server that is ready."""
 
 
-def serve(experiment: Experiment, player: ModelPlayer, port: int, logs: Path, ready: Ready) -> None:
-    """Serve a policy on this machine until it is interrupted, with the template, the limits of
-    tokens and the speakers of its experiment.
+@dataclass(frozen=True)
+class PolicyToServe:
+    """A policy with the template, the limits of tokens and the speakers of its experiment."""
 
-    Raises ValueError for a taken port, and SamplerLost.
-    """
-    with services_of(experiment, player, logs) as services:
-        run(_served(experiment, player, services, port, ready))
+    experiment: Experiment
+    player: ModelPlayer
+    port: int
 
+    def serve(self, logs: Path, ready: Ready) -> None:
+        """Serve it on this machine until it is interrupted.
 
-async def _served(
-    experiment: Experiment, player: ModelPlayer, services: LocalServices, port: int, ready: Ready
-) -> None:
-    settings, key = experiment.settings, secrets.token_hex(16)
-    spec = rollout_spec(experiment.whole, {}, services.tokenizer, services.frozen)
-    temperature = settings.evaluate.temperature
-    begin = EpisodeSpec(
-        Problem("served", ""), 0, "served", "evaluation", temperature, settings.seed
-    )
-    speakers = getattr(experiment.whole.agent, "speakers", {})
-    async with cast(services.sampler, services.frozen, 0) as here:
-        policy = ServedPolicy(player.reference, endless(spec), here, begin, speakers)
-        try:
-            async with served_policy(policy, key, port) as url:
-                ready(url, key)
-                await policy.lost
-        except OSError as error:
-            raise ValueError(f"The port {port} cannot be used: {error}. Choose another.") from error
+        Raises ValueError for a taken port, and SamplerLost.
+        """
+        with PlayerServices(self.experiment, self.player).started(logs) as services:
+            run(self._serve(services, ready))
+
+    async def _serve(self, services: LocalServices, ready: Ready) -> None:
+        whole, key = self.experiment.whole, secrets.token_hex(16)
+        temperature, seed = self.experiment.settings.evaluate.temperature, whole.settings.seed
+        spec = endless(rollout_spec(whole, {}, services.tokenizer, services.frozen))
+        begin = EpisodeSpec(Problem("served", ""), 0, "served", "evaluation", temperature, seed)
+        speakers = getattr(whole.agent, "speakers", {})
+        async with cast(services.sampler, services.frozen, 0) as here:
+            policy = ServedPolicy(self.player.reference, spec, here, begin, speakers)
+            try:
+                async with served_policy(policy, key, self.port) as url:
+                    ready(url, key)
+                    await policy.lost
+            except OSError as error:
+                raise ValueError(
+                    f"The port {self.port} cannot be used: {error}. Choose another --port."
+                ) from error

@@ -97,7 +97,9 @@ class LocalPlayer:
     @property
     def _rules(self) -> RolloutSpec:
         whole, mixture, here = self.experiment.whole, self.experiment.mixture, self.services
-        return rollout_spec(whole, mixture, here.tokenizer, here.frozen)
+        # jobs of workers run at the same time
+        programs = -(-self.experiment.site.programs // max(1, self.experiment.site.workers))
+        return rollout_spec(whole, mixture, here.tokenizer, here.frozen, programs)
 
     def _play_shard(self, job: RolloutJob, blame: Blame, folder: Path) -> Mapping[str, float]:
         here, progress = self.services, job.progress
