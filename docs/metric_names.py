@@ -35,7 +35,7 @@ def of_episodes() -> Iterator[str]:
     scores = [Scored(one.id, {"REWARD": 1.0}, (), 1.0) for one in spoken]
     timings = [Timing("planner", (Span("generating", 0.0, 1.0),))]
     yield from rollout_metrics(spoken, scores, timings, "REWARD", ["TOOL"])
-    yield "rollout/reward_fall"
+    yield from ("rollout/reward_fall", "gateway/overruled/FIELD")
 
 
 class ENVIRONMENT(Environment):

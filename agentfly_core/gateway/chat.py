@@ -18,6 +18,7 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, shown, warn_once
 
 MOST_CHOICES = 128
+OVERRULED = Treatment.OVERRULED
 _log = logging.getLogger(__name__)
 
 
@@ -40,7 +41,10 @@ class RequestRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for `n` replies to a conversation, streamed with or without their usage."""
+    """A request for `n` replies to a conversation, streamed with or without their usage.
+
+    `overruled` are names of its fields without an effect.
+    """
 
     model: str
     messages: tuple[Message | Observation, ...]
@@ -49,6 +53,7 @@ class CompletionRequest:
     stream: bool = False
     include_usage: bool = False
     logprobs: bool = False
+    overruled: tuple[str, ...] = ()
 
 
 def request_of(body: JSON) -> CompletionRequest:
@@ -69,6 +74,7 @@ def request_of(body: JSON) -> CompletionRequest:
             stream=bool(fields.get("stream")),
             include_usage=bool(fields.get("stream_options", {}).get("include_usage")),
             logprobs=bool(fields.get("logprobs")),
+            overruled=tuple(name for name in fields if FIELDS[name].treatment is OVERRULED),
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise RequestRefused(f"The request is not a chat completion: {error!r}.") from error
@@ -86,7 +92,7 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
                 "probabilities of the whole reply. Leave the field out.",
                 param=name,
             )
-        if rule.treatment is Treatment.OVERRULED:
+        if rule.treatment is OVERRULED:
             reason = f": {rule.note}" if rule.note else ""
             warn_once(_log, f"Programs send {name}, which is ignored{reason}.")
 

@@ -9,11 +9,13 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class Treatment(StrEnum):
-    """Treatment of a field. OVERRULED fields have no effect, and are logged once in a process."""
+    """Treatment of a field. OVERRULED fields have no effect; metrics count them, and each is logged
+    once in a process.
+    """
 
     HONOURED = "honoured"
     NEUTRAL = "neutral value only"
-    OVERRULED = "logged, no effect"
+    OVERRULED = "recorded and overruled"
     REFUSED = "refused"
 
 

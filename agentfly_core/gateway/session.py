@@ -158,6 +158,7 @@ class GatewaySession:
         same = self._exchanges.setdefault(hashing.digest([speaker.name, call.body]), [])
         exchange = _repeated(same, call.is_retry)
         if exchange is None:
+            self.episode.counts.update(f"gateway/overruled/{one}" for one in request.overruled)
             replies = asyncio.create_task(self._replies(speaker, request))
             exchange = Exchange(request, replies, call)
             same.append(exchange)

@@ -1,8 +1,8 @@
 """Episode timings, stored with a shard but outside of its digest."""
 
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -34,10 +34,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`."""
+    """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
+
+    `counts` of its events are metrics of its shard: `{"gateway/overruled/seed": 3}`.
+    """
 
     trajectory_id: str
     spans: tuple[Span, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def seconds(self, doing: Doing) -> float:
         """Total seconds of an activity."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -52,7 +53,8 @@ class Episode(Speaker):
     The episode itself is the main speaker, with the agent's `name` and the experiment's tools.
     `opening` holds the system message, the problem and the texts of environments' `reset`.
     `turns` is the record. `closing` holds tool results that the model did not read. `speakers`
-    starts with the main one. `session` samples their replies, except for roles in `makes`.
+    starts with the main one. `session` samples their replies, except for roles in `makes`. `counts`
+    of events become metrics of the shard.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Episode(Speaker):
         super().__init__(stage, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
         self.timed = self._stage.timed
+        self.counts = Counter[str]()
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
         """Lend an environment to tools and rewards; the opening gets the text of its `reset`."""

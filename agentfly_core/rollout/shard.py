@@ -91,7 +91,7 @@ async def play(
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
             warn_once(_log, f"An episode failed at {where}", first)
         trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
-    timing = Timing(trajectories[0].id, tuple(episode.spans))
+    timing = Timing(trajectories[0].id, tuple(episode.spans), episode.counts)
     return PlayedEpisode(episode_spec, trajectories, timing, episode.children)
 
 
@@ -107,10 +107,10 @@ async def collect(
     Forked episodes are played after all others, in rounds, so that their batches do not depend on
     timing.
     Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
-    and metrics of `resources`. At most `min(episodes, environments, spec.at_once)` episodes run at
-    once: a running episode never waits for an environment. Tasks without environments run
-    separately. Raises SamplerLost (the shard can be replayed), PromptTooLong, NoReply,
-    EpisodeBroken, and errors of `watch`.
+    and metrics of `resources` with counts of episodes. At most
+    `min(episodes, environments, spec.at_once)` episodes run at once: a running episode never waits
+    for an environment. Tasks without environments run separately. Raises SamplerLost (the shard can
+    be replayed), PromptTooLong, NoReply, EpisodeBroken, and errors of `watch`.
     """
     failure: BaseException | None = None
     try:
@@ -124,7 +124,9 @@ async def collect(
         raise failure
     played.sort(key=attrgetter("spec.problem.id", "spec.chain"))
     trajectories = [one for each in played for one in sorted(each.record, key=attrgetter("agent"))]
-    return with_branches(played, trajectories), [each.timing for each in played], measured
+    timings = [each.timing for each in played]
+    counts = sum((Counter(timing.counts) for timing in timings), Counter[str]())
+    return with_branches(played, trajectories), timings, {**measured, **counts}
 
 
 async def _play_all(

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,6 +56,15 @@ def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
             if name.startswith(prefix):
                 highest[name] = max(value, highest.get(name, value))
     return highest
+
+
+def total(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
+    """The sum of each metric below `prefix` over several stages."""
+    sums = defaultdict[str, float](float)
+    for name, value in (pair for stage in stages for pair in stage.metrics.items()):
+        if name.startswith(prefix):
+            sums[name] += value
+    return dict(sums)
 
 
 def measured(store: Store, artifact: Pointer) -> Measured:

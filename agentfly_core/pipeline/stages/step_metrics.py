@@ -10,7 +10,7 @@ from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact
-from agentfly_core.store.stage_metrics import measured, worst
+from agentfly_core.store.stage_metrics import measured, total, worst
 
 logger = logging.getLogger(__name__)
 NOTHING = (
@@ -29,8 +29,8 @@ def log_step(
 ) -> None:
     """Write the step's metrics.json with the time at which its update ended, and warn of signs.
 
-    Environments count with the metrics of the worst shard. Raises GateClosed if a health sign
-    stops the run.
+    Environments count with the metrics of the worst shard, programs with those of all. Raises
+    GateClosed if a health sign stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -44,7 +44,8 @@ def log_step(
     if not run.experiment.algorithm.needs.compares_group:
         # without a comparison, groups of equal rewards are trained like others
         scores.pop(ZERO_SPREAD, None)
-    metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
+    of_shards = {**worst(played, "resources/"), **total(played, "gateway/")}
+    metrics = {**scores, **updated.metrics, **of_shards, **seconds}
     earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
     before: Mapping[str, float] = earlier["metrics"] if earlier else {}  # of a step cut by a kill
     metrics |= stop_conditions.reward_fall(metrics, before)
