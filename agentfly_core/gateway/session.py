@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from pydantic import model_validator
+from pydantic import BaseModel, model_validator
 
-from agentfly_core.config.section import Section
 from agentfly_core.gateway.chat import CompletionRequest, RequestRefused, request_of
 from agentfly_core.inference.sampler import NoReply
 from agentfly_core.records.trajectory import Ending, Message
@@ -56,7 +55,7 @@ class HttpCall:
         return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
-class SpeakerPattern(Section):
+class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
     """Requests of a speaker: `{model: "critic-*"}`, `{path: critic}`, `{header: "x-agent: critic"}`
     or `{system: "^You review"}`, a regular expression; all given ones must fit.
     """
