@@ -27,6 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
             )
             return command(*bound.args, **bound.kwargs) or 0
         except CycloptsError as error:
+            # the words of a command may contain a secret
             print(f"agentfly: {redact(explain(error, words))}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:

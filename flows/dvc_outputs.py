@@ -32,6 +32,7 @@ def folder(experiment: str) -> Path:
 def overrides(experiment: str) -> list[str]:
     """Overrides of the configuration that DVC's stage `resolve` wrote; empty outside DVC."""
     config = folder(experiment) / "config.yaml"
+    # outside of DVC an earlier configuration must not override a command
     if not wanted() or not config.is_file():
         return []
     return versioning.overrides_in(config)

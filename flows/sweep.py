@@ -23,6 +23,7 @@ from flows.experiments import load_experiment
 from flows.local.prefect_server import prefect_api
 from flows.local.state_dirs import settle
 
+# the exit status of a command after Ctrl-C
 INTERRUPTED = 130
 
 

@@ -29,6 +29,7 @@ def session(
 ) -> Iterator[Training]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
+    # before the wait for devices, which may take hours
     check_run(loaded, loaded.run_name(run, new))
     with devices(loaded.site, loaded.site.gpus, f"the run {loaded.run_name(run, new)}"):
         name = loaded.run_name(run, new)  # the next free one may be another after the wait
@@ -67,6 +68,7 @@ def train(
 
     The step during which `hours` are over is the run's last one.
     """
+    # now, since the wait for devices counts
     until = end_after(hours)
     with session(experiment, run, overrides, new, site, store, until) as training:
         summary = training.complete()

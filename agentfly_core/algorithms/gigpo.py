@@ -31,6 +31,7 @@ class GiGPO(PolicyGradient):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Adds the share of turns with a recurring state; at 0, every A_turn is 0."""
         alike = [len(turns) for turns in _alike(outcomes)]
+        # nan is left out of the metrics: without turns the share is unknown
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}
 

@@ -48,6 +48,7 @@ class PPO(PolicyGradient):
         policy = super().loss(outputs, batch)
         values, old, right = outputs.values, batch.old_values, batch.returns
         near = old + (values - old).clamp(-self.value_clip, self.value_clip)
+        # the larger error, so clipping never hides a value that became worse
         error = 0.5 * torch.maximum((values - right).square(), (near - right).square())
         total = policy.total + self.value_weight * (batch.weight * error).sum()
         return replace(

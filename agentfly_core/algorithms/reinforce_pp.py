@@ -28,5 +28,6 @@ class ReinforcePP(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         rewards = outcomes.token_rewards
         layout, nothing = sequences(batch, len(rewards)), torch.zeros_like(rewards)
+        # with lambda 1 and values of 0, GAE is the discounted return
         returns, _ = TokenGAE(gamma=self.gamma, lam=1.0).estimate(rewards, nothing, layout.turns)
         return Advantages.of(whitened(layout.scatter(returns), batch))

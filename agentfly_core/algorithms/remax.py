@@ -41,4 +41,5 @@ class ReMax(PolicyGradient):
             raise ValueError(
                 "No greedy episode of these problems has a score; ReMax compares with one of each."
             )
+        # an advantage of 0 trains nothing, which skips problems without a baseline
         return Advantages.of(spread(better.nan_to_num(0.0), batch))

@@ -26,6 +26,7 @@ class RFT(SFT):
         kept = torch.zeros_like(outcomes.rewards)
         for group in outcomes.groups:
             good = [i for i in group if reaches(float(outcomes.rewards[i]), self.threshold)]
+            # a stable sort: of equal rewards the first episodes are kept
             good.sort(key=lambda i: -float(outcomes.rewards[i]))
             episodes = outcomes.episodes[good]
             best = list(dict.fromkeys(episodes.tolist()))[: self.best]

@@ -30,6 +30,7 @@ class SFT:
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """The mean over the learned tokens of the optimizer step."""
+        # at least 1: a step without learned tokens must not divide 0 by 0
         return batch.advantages / batch.advantages.sum().clamp(min=1)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:

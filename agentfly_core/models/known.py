@@ -15,6 +15,7 @@ FILES = {
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
 """Required files of a model's folder."""
+# transformers would load the single file, even if it is the older save
 TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
 MOST_NAMED = 8
 """Number of neighbouring folders that an error names."""

@@ -43,6 +43,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
             f"adapter.targets: the model lacks linear layers called {strange[0]!r}."
             f"{did_you_mean(strange[0], linear)}"
         )
+    # peft draws from the global generator, and other draws must not depend on the adapter
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.add_adapter(

@@ -190,6 +190,7 @@ def positions(config: PreTrainedConfig) -> int | None:
     rope = getattr(text, "rope_parameters", None) or {}
     if rope.get("rope_type") not in ARCHITECTURES["stretched"]:
         return limit
+    # some configs have the stretched length, others the original one
     original = rope.get("original_max_position_embeddings") or limit
     return max(limit, int(original * (rope.get("factor") or 1.0)))
 

@@ -105,6 +105,7 @@ def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
             dtype=getattr(torch, dtype),
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # the report lists them all
+            # pickled weights could run code
             use_safetensors=True,
             trust_remote_code=False,
         )

@@ -50,6 +50,7 @@ def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
 
     row = torch.tensor([tokens], device=model.device)
     with torch.no_grad():
+        # in float32: bfloat16 would round the sum over the vocabulary
         logprobs = model(input_ids=row).logits[0, :-1].float().log_softmax(-1)
     return [float(value) for value in logprobs.gather(-1, row[0, 1:, None])[:, 0]]
 
@@ -83,6 +84,7 @@ class Probe:
         """Raise WrongWeights for other log-probabilities, by the coarser dtype of the two."""
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
+        # `not <=`, since nan must not pass
         if not distance <= tolerance:
             raise WrongWeights(
                 f"{sampler} loaded {policy}, but its log-probabilities differ from probe.json "

@@ -34,6 +34,7 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
     )
 
     def save(name: str, weights: Sequence[str]) -> None:
+        # safetensors refuses other layouts
         part = {weight: saved[weight].contiguous() for weight in weights}
         save_file(part, folder / name, metadata={"format": "pt"})
 

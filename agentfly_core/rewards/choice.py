@@ -54,6 +54,7 @@ def _named(answer: str, options: Sequence[str]) -> list[str]:
     if len(letter) == 1:
         return [option for option in options if option.casefold() == letter]
     by_key = {_key(option): option for option in options}
+    # the longest first: a regex takes the first alternative that fits
     pattern = "|".join(map(_pattern, sorted(by_key, key=len, reverse=True)))
     matches = re.finditer(pattern, answer.replace("\u2212", "-"), re.IGNORECASE)
     named = [by_key.get(_key(match[0])) for match in matches]

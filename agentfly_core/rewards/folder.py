@@ -83,4 +83,5 @@ async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     if done.status is Status.UNAVAILABLE or (signed == nonce and verdict.startswith(_NO_CHECK)):
         raise RuntimeError(f"the sandbox failed: {verdict or done.stderr}")
     value = float(verdict) if signed == nonce else 0.0
+    # nan fails both comparisons, too
     return value if 0 <= value <= 1 else 0.0

@@ -38,16 +38,20 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
             used = int(sizes.read().split()[0]) * resource.getpagesize()
+        # the fork begins with the address space of its parent
         _limit(resource.RLIMIT_AS, used + MEMORY)
+        # an answer that crashes the fork must not leave a core file
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_CPU, seconds)
         code = 0
         with suppress(Exception):  # whatever an answer makes libraries raise, it is wrong
             os.write(write, _RESULT.pack(work()))
     finally:
+        # not `sys.exit`, which would run the exit handlers of the parent
         os._exit(code)
 
 
 def _limit(kind: int, most: int) -> None:
     _, hard = resource.getrlimit(kind)
+    # the kernel refuses a limit above the hard one
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -121,6 +121,7 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
         answer = _NAMED.sub("", answer).strip()
     if _squeezed(answer) == _squeezed(right):
         return True
+    # the time of parsing grows with the length
     if len(answer) > max(LONGEST, 2 * len(right)):
         return False
     answer, right = without_unit(answer), without_unit(right)
@@ -136,6 +137,7 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
     for text, counterpart in ((right, answer), (answer, right)):
         if (term := _TERM.fullmatch(text)) and term[1] not in counterpart:
             return False
+    # without limits: an error in the author's fact must be reported, not count as wrong
     expected = _read(decimal(right))
     return bool(limited(partial(_equal, expected, decimal(answer))))
 
@@ -166,6 +168,7 @@ def _equal(expected: list[Any], answer: str) -> float:
             break
     number, places = expected[0], PLACES
     if getattr(number, "is_Number", False) and number.is_finite:
+        # more places for numbers below 0.1: PLACES are significant digits
         size = abs(float(number))
         places += max(0, int(-mathematics.log10(size))) if size else PLACES
     return float(verify(expected, parsed, float_rounding=places, timeout_seconds=None))

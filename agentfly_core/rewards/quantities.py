@@ -19,6 +19,7 @@ _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _RAISED_NUMBER = re.compile("⁻?[⁰¹²³⁴-⁹]+")
 _TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
+# numbers: with thousands separators, fractions and powers of ten
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _FRACTION = r"\\[dt]?frac\s*(?:\{\d+\}\s*\{\d+\}|\d\d)"
 _TIMES_TEN = r"\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{[-+]?\d+\}|[-+]?\d+)"
@@ -26,6 +27,7 @@ _NUMBER = (
     rf"[-+]?(?:{_DIGITS}\s*(?:{_FRACTION}|\s\d+\s*/\s*\d+)|\d+\s*/\s*\d+|{_FRACTION}"
     rf"|(?:{_DIGITS}(?:\.\d*)?|\.\d+)(?:{_TIMES_TEN}|[eE][-+]?\d+)?)"
 )
+# units: before or after the number, joined to it, or as words after a space
 _CURRENCY = r"(?:\\?\$|[\u20ac\u00a3\u00a5\u20b9])"
 _DEGREES = r"(?:\^\s*\{?\s*\\circ\s*\}?\s*[CF]?)"
 _JOINED = r"(?:[cmk]m|k?g|mg|m[lL]|ft|in|lbs?|oz|hrs?|min|sec|mph|degrees?)"

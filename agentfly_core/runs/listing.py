@@ -187,6 +187,7 @@ def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
     """The settings in which readable runs differ, by run: changed settings, and the seed."""
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
+    # as text, since a set takes no lists
     apart = [key for key in changed if len({str(run.settings.get(key)) for run in readable}) > 1]
     return {
         run.name: {key: run.settings.get(key) for key in apart if key in {*run.changed, "seed"}}
@@ -259,6 +260,7 @@ def _changed(record: RunRecord) -> dict[str, JSON]:
     return {key: values.get(key, settings.get(key)) for key in sorted(whole)}
 
 
+# time and folder are only keys: an edited file is read again
 @lru_cache(maxsize=64)
 def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
     """Current settings of an experiment's file, which many runs share."""

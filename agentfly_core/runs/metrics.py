@@ -177,6 +177,7 @@ class _Played:
         spent = {doing: [timing.seconds(doing) for timing in timings] for doing in doings}
         seconds = [sum(episode) for episode in zip(*spent.values(), strict=True)]
         playing = union((span.start, span.end) for t in timings for span in t.spans)
+        # turns that branches share were sampled once
         turns = [turn for t in self.trajectories for turn in t.own_turns]
         sampled = sum(len(span.tokens) for turn in turns for span in turn.sampled)
         return {

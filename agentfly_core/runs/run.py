@@ -307,6 +307,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Pointer.of(came, layout.record)) if came else None
+        # as recorded: a frozen speaker may have changed since the run began
         begun = replace(experiment, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
@@ -345,6 +346,7 @@ def _record(experiment: Experiment, name: str) -> RunRecord:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     record: RunRecord = {
+        # names repeat in other stores, and `push` must not replace another run
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": experiment.name,

@@ -38,6 +38,7 @@ class RunRequest:
         refuse_other_settings(known_run(store, name), settings)
         if accept and finished_summary(store, name, settings.steps) is None:
             accept_code(store, name, settings.code)
+        # read again, since `accept_code` changes the record
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
     """
     policy = final_policy(source, run)
     base = adapter_artifact.base_of(source, policy)
+    # the base first: an adapter is useless before it
     artifacts = [*filter(None, [base]), policy]
     of_runs = [one.uri.split("/")[1] for one in artifacts if one.uri.startswith("runs/")]
     for name in dict.fromkeys([run, *of_runs]):

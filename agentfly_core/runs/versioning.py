@@ -168,6 +168,7 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
         with _dvc(
             words,
             project,
+            # a group of its own, since a kill must also end the stage that DVC started
             process_group=0,
             pass_fds=[lock.fileno()],
             stdout=subprocess.PIPE,
@@ -184,6 +185,7 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
 def _dvc(words: Sequence[str], project: Path, **options: Any) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     variables = {**environment(), "PATH": path, "DVC_NO_ANALYTICS": "1"}
+    # -P: a module of the project must not hide one of DVC's
     command = [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", *words]
     return subprocess.Popen(
         command, cwd=project, env=variables, stdin=subprocess.DEVNULL, text=True, **options

@@ -10,6 +10,7 @@ from cyclopts import App, Group, Parameter
 from flows.cli.arguments import ARGUMENTS
 from flows.cli.completion import add_installation
 
+# `agentfly prefect --help` is the help of Prefect
 WITHOUT_OPTIONS = {"help_flags": (), "end_of_options_delimiter": ""}
 COMMANDS = """
 Train and evaluate

@@ -69,6 +69,7 @@ def admit(
     from agentfly_core.pipeline import admission  # loads torch, which takes seconds
 
     site, console, admitted = loading.site("local"), VisibleConsole(), True
+    # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", site.device)
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch, console.status(model):
         for proof in admission.admit(model, dtype, site, Path(scratch)):

@@ -108,6 +108,7 @@ def _bars(console: Console) -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
+        # by default rich estimates from the last 30 s, and a step may take longer
         speed_estimate_period=WHOLE_RUN,
         transient=True,
         disable=not console.is_terminal,

@@ -152,6 +152,7 @@ def git() -> Finding:
 
 def package(name: str) -> Finding:
     """Check that a package is installed."""
+    # vLLM's build for CPUs has a name of its own
     for distribution in (name, f"{name}-cpu"):
         with suppress(PackageNotFoundError):
             detail = f"{distribution} {version(distribution)}"

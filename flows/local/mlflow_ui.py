@@ -28,6 +28,7 @@ IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 def mlflow_server(place: MlflowStore, port: int) -> Program:
     """MLflow's server and its UI, on the store of the runs."""
     state, secret = place.state, password(place.state)
+    # configparser reads a % as the start of a reference
     settings, accounts = state / "mlflow-users.ini", str(state / ACCOUNTS).replace("%", "%%")
     settings.write_text(SETTINGS.format(accounts=accounts))
     place.create()
@@ -39,6 +40,7 @@ def mlflow_server(place: MlflowStore, port: int) -> Program:
         "MLFLOW_AUTH_CONFIG_PATH": str(settings),
         "MLFLOW_AUTH_ADMIN_USERNAME": USER,
         "MLFLOW_AUTH_ADMIN_PASSWORD": secret,
+        # derived, so people stay signed in after a restart
         "MLFLOW_FLASK_SERVER_SECRET_KEY": hashlib.sha256(f"key {secret}".encode()).hexdigest(),
     }
     return Program("mlflow", command, env | mark("mlflow", state, place.uri))

@@ -54,6 +54,7 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
     for connection in psutil.net_connections("tcp"):
         is_server = connection.status == psutil.CONN_LISTEN and connection.laddr.ip in REACHED
         if is_server and connection.pid:
+            # the process may have ended, or belong to another user
             with suppress(psutil.Error):
                 environment = psutil.Process(connection.pid).environ()
                 if mark(*serves).items() <= environment.items():
@@ -72,6 +73,7 @@ def own_api(state: Path) -> dict[str, str]:
 def free_port(preferred: int = 0) -> int:
     """Return the preferred port, or any free one if another program uses it."""
     with socket.socket() as probe:
+        # the port counts as free while its last connections are closing
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", preferred))
@@ -92,6 +94,7 @@ def password(state: Path) -> str:
         part = path.with_suffix(".part")
         with open(part, "w", opener=partial(os.open, mode=0o600)) as file:
             file.write(secrets.token_urlsafe(24))
+        # by rename: another process must not read half of a password
         part.rename(path)
     return path.read_text().strip()
 

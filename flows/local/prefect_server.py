@@ -23,6 +23,7 @@ PORT = 4200
 POOL, WORKER = "agentfly", "agentfly-up"
 """The work pool of all deployments, and the worker of `agentfly up`."""
 SERVER_PORT = "PREFECT_SERVER_API_PORT"
+# services that the server of a single command can do without
 SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
 COMMAND_SERVER = {
     **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES},
@@ -111,6 +112,7 @@ def leave(code: int) -> NoReturn:
     """End this process at once if its Prefect server is gone: Prefect would retry for minutes."""
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
+            # `os._exit` does not flush
             stream.flush()
         os._exit(code)
     sys.exit(code)

@@ -60,6 +60,7 @@ def settle(project: Path = Path()) -> Places:
         return Places(state, where if where.startswith("http") else "", f"{where} ({why})")
     home.mkdir(exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
+    # the user's profiles stay in use, although the home is the project's
     profiles = str(Path("~/.prefect/profiles.toml").expanduser())
     os.environ.setdefault("PREFECT_PROFILES_PATH", profiles)
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))

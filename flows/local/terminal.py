@@ -58,6 +58,7 @@ class VisibleConsole(Console):
 
     def __init__(self, stderr: bool = False, **options: Any) -> None:
         stream = sys.stderr if stderr else sys.stdout
+        # this console escapes text itself, and rich's own sequences must pass
         while inner := getattr(stream, "rich_proxied_file", None):
             stream = inner
         options = {"file": stream, **options}

@@ -208,6 +208,7 @@ def end_flow_runs(service: Service) -> None:
     state = ChildState.read(service.address)
     with suppress(psutil.NoSuchProcess):
         started = psutil.Process(state.keeper).children() if state else []
+        # the keeper starts the worker, and the worker the flow runs
         flow_runs = [child for program in started for child in program.children()]
         for flow_run in flow_runs:
             with suppress(psutil.NoSuchProcess):
@@ -279,6 +280,7 @@ def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
                 raise ValueError("\n  ".join(["It did not start. Its log:", *lines]))
             time.sleep(0.2)
         return show_status(place)
+    # it must survive the end of the terminal
     os.setsid()
     for number, output in enumerate((Path(os.devnull), log, log)):
         os.dup2(os.open(output, os.O_RDWR | os.O_APPEND), number)

@@ -111,6 +111,7 @@ class Match:
         fresh = here.on(here.settings.with_fresh_problems(earlier))
         champion, challenger = replace(self, experiment=fresh).played()
         data = here.store.open(TASKS.prepare(here))
+        # problems of training or of the first comparison would confirm nothing new
         own = {problem.id for name in SPLITS for problem in split(data, name)}
         wanted = champion.by_problem.keys() - own
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
