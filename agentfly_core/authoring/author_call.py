@@ -175,6 +175,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
             mailbox(loop).post(lambda: settle(outcome))
 
     call.begin()
+    # a daemon, since a hung call must not keep the process alive
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     try:
         await call.wait(ended)

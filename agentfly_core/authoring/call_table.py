@@ -151,5 +151,6 @@ table = CallTable(mmap.mmap(-1, SIZE))
 
 def renew(memory: mmap.mmap | None = None) -> None:
     """Replace the table for later calls; calls that began before still write into the old table."""
+    # a module variable, since each call looks it up when it begins
     global table
     table = CallTable(memory or mmap.mmap(-1, SIZE))

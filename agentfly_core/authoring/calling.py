@@ -104,6 +104,7 @@ class AuthorPart(ABC):
             return signature
         module, _, name = self._path.partition(":")
         importable = name.isidentifier() and module != "__main__"
+        # another object at this path would run other code in the other process
         if not importable or load(self._path) is not (self.declared or self):
             raise ValueError(
                 f"{self.what} has process=True but cannot be imported by another process as "

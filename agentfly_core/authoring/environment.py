@@ -83,4 +83,5 @@ class Environment:
 
 def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
     """Kinds of environments in the order in which every episode leases them."""
+    # by name, which is the same in all processes
     return tuple(sorted(kinds, key=attrgetter("__module__", "__qualname__")))

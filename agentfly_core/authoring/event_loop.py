@@ -60,6 +60,7 @@ class _Loop:
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
         silent = time.monotonic() - self.answered > LONGEST
+        # silence alone is ambiguous: a call may hold the loop within its own limit
         if (holder and holder.overdue) or (silent and not holder):
             raise LoopHeld(holder)
 

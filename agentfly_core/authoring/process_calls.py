@@ -21,6 +21,7 @@ from agentfly_core.system.guarded import GuardedProcess
 
 PROGRAM = "agentfly_core.authoring.process_worker"
 START_SECONDS = 120.0
+# the cores of a container, not of its machine
 AT_ONCE = len(os.sched_getaffinity(0))
 
 R = TypeVar("R")
@@ -72,6 +73,7 @@ async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON
     """
     asking = _Asking(part, json.dumps(question), seconds)
     try:
+        # without a limit: the wait for a seat does not count, and `ask` has the limit of the call
         return await in_thread(asking, math.inf, part.path)
     except asyncio.CancelledError:
         asking.cancel()
@@ -140,6 +142,7 @@ class _Process(GuardedProcess):
     def ask(self, question: str, seconds: float) -> Answer:
         """Send a question, and return its answer. Raises Overdue after `seconds`, and Died."""
         try:
+            # sending has the limit, too: a hung process leaves the socket full
             self.lines.socket.settimeout(seconds)
             self.lines.send(question.encode())
             answer: Answer = json.loads(self.lines.receive(seconds))

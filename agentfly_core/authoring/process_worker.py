@@ -24,6 +24,7 @@ R = TypeVar("R")
 def main(descriptor: int) -> None:
     """Answer requests on a socket until it is closed."""
     line = socket.socket(fileno=descriptor)
+    # programs that a tool starts would otherwise keep the socket open
     line.set_inheritable(False)
 
     async def call(function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:

@@ -126,6 +126,7 @@ class Reward(calling.AuthorPart):
         async with self._seats or nullcontext():
             if self.process:
                 try:
+                    # only the needed objects, since a team may be large as JSON
                     needed = {k: v for k, v in lent.items() if k in self.signature.lent.values()}
                     team = needed.get(Team, Team(()))
                     assert isinstance(team, Team)
@@ -173,6 +174,7 @@ class Reward(calling.AuthorPart):
         if self.concurrency is None:
             return None
         loop = asyncio.get_running_loop()
+        # by loop: a semaphore of asyncio works on one loop only, and a held loop is replaced
         return self._seats_by_loop.setdefault(loop, asyncio.Semaphore(self.concurrency))
 
     @functools.cached_property

@@ -53,6 +53,7 @@ async def score(
             f"Two rewards have the same name: {sorted(names)}; give one of them another, "
             "`@reward(name=...)`."
         )
+    # as many as the largest `concurrency`, which a lower number would silently limit
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
     speakers = list(dict.fromkeys(one.agent for one in among or trajectories))
     episodes = by_episode(trajectories)
@@ -87,6 +88,7 @@ async def _compared(
 ) -> list[Trajectory]:
     """Add the scores of a reward that compares episodes to `observed` of each episode."""
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    # by chain: the order of a group must not depend on the order of shards
     for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
         one = answered[number]
         if one.ending is not Ending.FAILED:
@@ -194,6 +196,7 @@ def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
 
 def _sum(values: Sequence[float]) -> float:
     try:
+        # the exact sum does not depend on the order of the rewards
         return math.fsum(values)
     except (OverflowError, ValueError):  # infinite values, also of both signs
         return math.nan

@@ -85,6 +85,7 @@ class Tool(calling.AuthorPart):
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
         if instance is None:
             return self
+        # a tool of a method is bound to its instance, as functions are
         return replace(self, made_of=self.made_of.__get__(instance, owner))
 
     @functools.cached_property
@@ -170,6 +171,7 @@ class Tool(calling.AuthorPart):
         try:
             if isinstance(result, bytes):
                 return result.decode()
+            # escapes such as \u00fc would cost tokens
             return json.dumps(result, ensure_ascii=False, default=self._plain)
         except UnicodeDecodeError as error:
             warn_once(
@@ -195,6 +197,7 @@ class Tool(calling.AuthorPart):
         """JSON of a value of an author's type; raises ServiceFailure for one without a text."""
         if hasattr(value, "tolist"):
             return value.tolist()
+        # an address differs from run to run, and is meaningless to the model
         if ADDRESS.search(text := str(value)):
             raise self._no_text(value, "return text, or give its class a __str__")
         return text

@@ -29,6 +29,7 @@ _STYLES: Mapping[DocstringStyle, re.Pattern[str]] = {
 }
 """Patterns that only docstrings of the other styles contain."""
 _LISTS = (DocstringSectionKind.parameters, DocstringSectionKind.other_parameters)
+# models often write numbers where text is expected
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 _PREFIX = "#/$defs/"
 _MAPPINGS = ("properties", "patternProperties")
@@ -62,6 +63,7 @@ class Arguments:
         try:
             self._check = TypeAdapter[dict[str, Any]](_shape(parameters, described))
             self.schema = without_references(self._check.json_schema(schema_generator=_Untitled))
+            # titles repeat the names, and cost tokens in each prompt
             self.schema.pop("title", None)
         except Exception as error:  # pydantic raises many kinds of errors for odd annotations
             raise ValueError(

@@ -86,6 +86,7 @@ class Child:
                 stdout=PIPE,
                 stderr=log,
                 env=env,
+                # a session of its own, since a kill must also end the program's children
                 start_new_session=True,
                 limit=LONGEST_LINE,
             )
@@ -106,6 +107,7 @@ class Child:
         Raises ServiceFailure for a dead process, a timeout and invalid JSON. These errors and a
         cancellation kill the process, so the next request cannot get a late answer.
         """
+        # without NaN, which strict JSON readers refuse
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
         async with self._turn:
             try:

@@ -173,6 +173,7 @@ class Episode(Speaker):
         if self.standstill:
             raise self.standstill
         errors = [result for result in results if isinstance(result, BaseException)]
+        # the sort is stable: the first other error comes before all EpisodeOver
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
             # joined last, so that the record ends with the branch that ended the episode
@@ -257,6 +258,7 @@ class Episode(Speaker):
         except NotImplementedError:
             snapshot = None
         for number in range(1, count + 1):
+            # copied now: the episode continues and may change both
             facts, path = deepcopy(self.problem.facts), repetition.path.copy(number)
             self.children.append(ForkOrigin(path, snapshot, facts))
         repetition.path.forks.append(0)

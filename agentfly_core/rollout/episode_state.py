@@ -76,6 +76,7 @@ class EpisodeState:
         await asyncio.gather(*self._requests, return_exceptions=True)
         for _ in range(self._opened):
             self.session.close()
+        # parts that wait for mail were closed, and the shard closes the episode itself
         for _ in range(-self._opened):
             self.session.open()
 

@@ -69,6 +69,7 @@ class Cast(SamplerSession):
         """Whether a reply of this speaker begins only when every open branch has a request."""
         role = speaker.partition("/")[0]
         session = self.sessions[self.places.get(role, 0)]
+        # a chat service answers requests one by one
         return role not in self.speakers and session.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
@@ -90,6 +91,7 @@ async def cast(
             if isinstance(speaker, FrozenSelf):
                 continue
             if isinstance(speaker, FrozenPolicy):
+                # roles of one policy share a session, and so its batches
                 if speaker.sampler not in samplers:
                     samplers.append(speaker.sampler)
                 places[role] = samplers.index(speaker.sampler)

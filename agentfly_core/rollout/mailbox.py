@@ -56,6 +56,7 @@ class EpisodeMailbox(Generic[M]):
             with branch.alone():
                 await self._arrival(branch)
         message, time = self._messages.popleft()
+        # the next reply of the reader comes later in time than the message
         branch.least_call = max(branch.least_call, time)
         return message
 

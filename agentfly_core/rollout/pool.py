@@ -141,6 +141,7 @@ class Pool:
         counts = {name: self._count[name] for name in COUNTS}
         most = {f"most_{name}": max(self._most[name], count) for name, count in now.items()}
         middle, slow = waits[len(waits) // 2], waits[int(len(waits) * 0.95)]
+        # each shard has metrics of its own
         self._count, self._most, self._waits = Counter(), Counter(), []
         return {**now, **counts, **most, "wait_p50": middle, "wait_p95": slow}
 

@@ -111,6 +111,7 @@ class ResourceManager:
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )
+        # after all pools are closed: one leak must not leave other environments open
         for leak in filter(None, ends):
             raise leak
 

@@ -266,6 +266,7 @@ class EpisodeRules:
         """Return the message of a reply's spans, which may end at `stop` strings."""
         finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
         ended_by = (stop,) if finish == "stop_string" else ()
+        # the template parses its own stop tokens only
         foreign = finish == "stop" and tokens[-1] not in self.template.stop_tokens
         text = tuple(tokens[:-1] if foreign else tokens)
         message = self.template_of(form or self.form).parse(text, *ended_by)

@@ -150,6 +150,7 @@ async def _play_all(
                 raise EpisodeBroken.by(error, episode_spec, rules) from error
             played.append(episode)
             watch(episode.record[0])
+        # the sampler must not wait for a seat without further episodes
         here.close()
 
     async def play_group(specs: Sequence[EpisodeSpec]) -> None:
@@ -176,6 +177,7 @@ async def _play_all(
             await play_group(some)
         assert len(played) == done + len(specs), "an episode was cancelled from within"
         specs = forked(played[done:], numbers)
+    # before the second warming, which belongs to the next shard
     measured = resources.metrics()
     await warm()
     return played, measured
@@ -222,6 +224,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         warn_once(_log, error)
         return _broken(episode), error
     except EpisodeOver as over:
+        # too long a first prompt is a fault of the agent, and no reply could be scored
         if over.ending is Ending.MAX_MODEL_LEN and not _begun(episode):
             return Ending.FAILED, _agent_error(agent, over, spec)
         return over.ending, None
@@ -331,4 +334,5 @@ def _record(
         )
         for speaker in (main, *(other for other in others if other.turns))
     ]
+    # a stable sort: the other speakers keep their order
     return sorted(trajectories, key=lambda one: one.agent != answering)

@@ -270,6 +270,7 @@ class Speaker:
         stored = self._stage.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
+        # rewards of tools come again with the repeated answers
         reply = replace(stored, before=before, earned=[])
         self._add(branch, reply)
         return reply

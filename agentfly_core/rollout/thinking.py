@@ -32,11 +32,13 @@ async def sample_spans(
     if first.finish == "length" and template.is_thinking(first.tokens):
         if params.max_tokens - budget <= len(end):
             return tuple(spans)
+        # forced tokens have probability 1, and are not trained
         zeros = (0.0,) * len(end)
         spans.append(Sampled(end, zeros, first.policy_version, "length", trained=False))
     elif first.finish != "length" and first.tokens[-1:] != (template.thought_close,):
         return tuple(spans)
     own = tuple(token for span in spans for token in span.tokens)
+    # another seed: with the same one the rest would repeat the draws of the reasoning
     seed = hashing.seed(request.conversation.seed, "rest")
     rest = Request(
         (*request.prompt, *own),

@@ -71,6 +71,7 @@ class ToolUse:
         return (*behind, self.stage.repetition.calls_behind(behind))
 
     async def _executed(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+        # all calls end before an error is raised, since they share environments
         answers = await asyncio.gather(
             *(self._answer(call) for call in calls), return_exceptions=True
         )

@@ -28,6 +28,7 @@ def forked(played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]) -
     In a step of 8 chains the children of chain 3, and theirs, have the chains 11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
+    # sorted: numbers of children must not depend on which parent ended first
     for parent in sorted(played, key=attrgetter("spec.problem.id", "spec.chain")):
         spec = parent.spec
         first = spec.problem.id, spec.chain % spec.chains

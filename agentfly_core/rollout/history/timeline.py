@@ -122,6 +122,7 @@ def messages_of(reply: Reply | None) -> tuple[Message | Observation, ...]:
 
 def digest(tokens: Sequence[int]) -> str:
     """A name of 16 hex digits of a prompt's tokens."""
+    # numbers of fixed width are unambiguous, and faster than text
     return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()[:16]
 
 
@@ -238,6 +239,7 @@ class EpisodeBranch:
         """Append a reply to the history; its speaker has read all earlier answers of its tools."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
+        # of equal replies the first in time, whichever branch joined first
         self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
