@@ -114,6 +114,8 @@ def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
         raise StartAgain(f"The program {end.how}.")
     if end.code:
         raise _at_limit(session, ProgramError(f"The program {end.how}."))
+    if end.answer is None and session.last is None:
+        raise ProgramError("The program ended without a request and without an answer.")
     if end.answer is not None:
         session.answer(end.answer)
     return Ending.NO_TOOL_CALLS

@@ -67,7 +67,7 @@ class GatewayServer:
         return _json(models(self._session(request).models))
 
     async def _reward(self, request: web.Request) -> web.StreamResponse:
-        self._session(request).reward(await request.text())
+        self._session(request).reward(await _text(request))
         return _json({})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
@@ -78,7 +78,7 @@ class GatewayServer:
         def connected() -> bool:
             return request.transport is not None and not request.transport.is_closing()
 
-        call = HttpCall(await request.text(), part, headers, connected)
+        call = HttpCall(await _text(request), part, headers, connected)
         exchange = await session.complete(call)
         wanted = exchange.request
         completed = completion(wanted, exchange.replies.result())
@@ -138,6 +138,13 @@ async def _in_openai_form(request: web.Request, handler: Handler) -> web.StreamR
         sentence = f"{request.path.rpartition('/v1')[2]} {UNSUPPORTED}"
         text = sentence if error.status == 404 else error.text or error.reason
         return _json(RequestRefused(text, error.status).body, error.status)
+
+
+async def _text(request: web.Request) -> str:
+    try:
+        return (await request.read()).decode()
+    except UnicodeDecodeError as error:
+        raise RequestRefused(f"The body is not UTF-8: {error}.") from error
 
 
 def _json(value: Mapping[str, JSON], status: int = 200) -> web.Response:

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-Generated = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
-"""Tokens of a prompt, tokens of its reply, and their log-probabilities."""
+from tests.support.recorded_rows import Generated
+
 GENERATE = "/inference/v1/generate"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,8 @@ from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
-from tests.support.recording_proxy import Generated, recording
+from tests.support.recorded_rows import rows
+from tests.support.recording_proxy import recording
 
 EXPERIMENT = Settings.model_validate(
     {
@@ -94,16 +95,6 @@ def played(agent: Agent, problems: Sequence[Problem], sampler: VLLM) -> list[Tra
         some = episode_specs(*problems[first : first + AT_ONCE])
         trajectories += asyncio.run(play_all(some, spec, sampler))[0]
     return trajectories
-
-
-def rows(trajectory: Trajectory) -> Iterator[Generated]:
-    """Each sampled span with the tokens before it in its row."""
-    contexts: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
-    for turn in trajectory.turns:
-        contexts[turn.context] += turn.given.tokens
-        for span in turn.sampled:
-            yield contexts[turn.context], span.tokens, span.logprobs
-            contexts[turn.context] += span.tokens
 
 
 def test_rows_are_what_vllm_generated(
