@@ -110,6 +110,7 @@ def _at_limit(session: GatewaySession, error: Exception) -> Exception:
 
 
 def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
+    # a signal may come from outside, so the episode starts again
     if end.code < 0:
         raise StartAgain(f"The program {end.how}.")
     if end.code:

@@ -125,6 +125,7 @@ class Database(Environment):
         database.
         """
         result = await self._interpreter.run(code)
+        # a script that kills the program must not be repeated forever
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)
             feedback(result, LIMITS, STOPPED)

@@ -90,6 +90,7 @@ class Workspace(Environment):
             raise ToolError(
                 f"The command left more than {MOST_BYTES} bytes: the files are as they were before."
             )
+        # a stopped command left no record, and changes no file
         if kept:
             self._become(json.loads(kept))
         return result

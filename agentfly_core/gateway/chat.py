@@ -108,6 +108,7 @@ def _sampling(fields: Mapping[str, Any]) -> Sampling:
     sampling = Sampling(tools=[*map(_tool, fields.get("tools", ()))])
     if stop := fields.get("stop"):
         sampling["stop"] = [stop] if isinstance(stop, str) else [*stop]
+    # OpenAI renamed the field; the newer name counts
     for name in ("max_tokens", "max_completion_tokens"):
         if name in fields:
             sampling["max_tokens"] = _number(fields, name, 1, 2**31)

@@ -33,6 +33,7 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
         return
     link.send(b"ready")
     gc.freeze()  # collections in forked processes copy no shared pages
+    # the kernel reaps the watchers
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, LARGEST, 4)
@@ -49,6 +50,7 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
 def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
     """Fork once more: the process above reports the end of the one below, which runs the script."""
     *streams, status = descriptors
+    # an ignored signal would discard the exit code below
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
         for stream in streams:
@@ -56,6 +58,7 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.write(status, b"%d" % code)
         os._exit(0)
+    # a session of its own, since a kill must also end the program's children
     os.setsid()
     os.write(status, b"%*d" % (PID_BYTES, os.getpid()))
     os.close(status)

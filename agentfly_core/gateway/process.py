@@ -127,6 +127,7 @@ class ProgramCommand:
         # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open
         output, errors = OutputTail(), OutputTail()
         try:
+            # not a pipe, which a program that never reads would block
             with TemporaryFile() as given:
                 given.write(line.encode() + b"\n")
                 given.seek(0)

@@ -90,6 +90,7 @@ class ServedPolicy:
         first = replied.index(True) if True in replied else len(replied)
         key = hashing.digest([echo_key(one) for one in request.messages[:first]])
         kept = self._kept.pop(key, None)
+        # each reply stays in memory, so long conversations start again
         if kept is None or kept.session.broken.done() or kept.replies >= MOST_REPLIES:
             kept = _Conversation(GatewaySession(self._episode(), self.speakers))
         kept.replies += request.n

@@ -162,6 +162,7 @@ class GatewaySession:
             exchange = Exchange(request, replies, call)
             same.append(exchange)
         exchange.call = call
+        # a client that leaves must not cancel replies: its retry gets them
         await asyncio.shield(exchange.replies)
         return exchange
 

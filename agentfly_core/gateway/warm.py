@@ -61,6 +61,7 @@ class WarmInterpreter:
     """A process that forks programs, until this process ends; raises OSError at its start."""
 
     def __init__(self, warmed: Warmed) -> None:
+        # packets keep the bounds of messages
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [warmed.python, fork_server.__file__, str(theirs.fileno()), warmed.script]
         with theirs:
@@ -119,6 +120,7 @@ async def forked(
 
     work = asyncio.create_task(asyncio.to_thread(fork))
     try:
+        # a thread cannot be cancelled, and its program would run without an owner
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         with suppress(OSError):

@@ -25,6 +25,7 @@ class ReplyText:
         self._tokenizer, self._stop = tokenizer, stop
         self._stream = DecodeStream(ids=list(prompt), skip_special_tokens=False)
         self._end = ""
+        # a stop string may begin in earlier tokens
         self._kept = max(map(len, stop)) - 1
 
     def stops_at(self, token: int) -> bool:

@@ -64,6 +64,7 @@ def launch(
         # the probe of the weights must fit, too, and one token behind it
         "max-model-len": max(agent.max_model_len, probe.TOKENS + 1),
         "max-num-seqs": site.concurrency,
+        # without chunked prefill a prompt must fit into one batch
         "max-num-batched-tokens": max(BATCHED_TOKENS, agent.max_model_len),
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
         # else a generation_config.json of the model would change the sampling

@@ -21,6 +21,7 @@ SECONDS_TO_START = 30.0
 SERVER, SPAWNED = "agentfly_core.sandbox.guest.server", "agentfly_core.sandbox.guest.spawned"
 PYTHON = ("-s", "-P", "-m")
 SOURCES = Path(__file__).resolve().parents[2]
+# threads count as processes, and a random hash seed would change results
 ENVIRONMENT = {
     "HOME": "/sandbox",
     "PATH": "/usr/bin:/bin",

@@ -28,6 +28,7 @@ class Cgroup:
 
     def limit(self, limits: Limits) -> None:
         """Set the limits; the init process is one more process."""
+        # in this order: v1 refuses a limit of memory.memsw below the one of memory
         bounds = {
             "memory.limit_in_bytes": limits.memory,
             "memory.memsw.limit_in_bytes": limits.memory,

@@ -35,6 +35,7 @@ class Target:
         try:
             self.listener.accept()[0].close()
         except BlockingIOError:
+            # the kernel needs a moment to end the processes of a namespace
             for _ in range(40):
                 if not (left := _left_behind()):
                     return ""

@@ -141,6 +141,7 @@ async def play(
             errors.append(error)
             raise
 
+    # trajectories have the name of the agent
     watched.__name__ = name
     rules = replace(rules, agent=watched)
     await play_all(episode_specs(problem), rules, scripted(policy), ended.append)

@@ -157,6 +157,7 @@ def create(folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     if shutil.which("git"):
+        # a project inside a repository belongs to that one
         inside = ["git", "rev-parse", "--is-inside-work-tree"]
         if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
             subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)

@@ -133,8 +133,10 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
         # without the commit git prints an error, and this folder is used
         subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
     code = code if code.exists() else Path.cwd()
+    # numbers, such as ranks and threads, change the last bits of results
     site = [(k, v) for k, v in record["site"].items() if isinstance(v, int) or k in SAME_SITE]
     child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site}}
+    # the repetition must not appear among the user's runs
     child["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
     child["PYTHONPATH"] = str(code)
     words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]

@@ -99,6 +99,7 @@ def trained(
     `command` returns the command as typed.
     """
     name, store, site = request.name, request.experiment.store, request.experiment.site
+    # early, before Prefect's server starts, which takes seconds
     refuse_if_open(store, name)
 
     def again() -> str:

@@ -76,6 +76,7 @@ class ChatClient:
         settings = self.service.settings
         fields = {**request.body(), "model": settings.model, **settings.extra}
         body: dict[str, JSON] = {name: value for name, value in fields.items() if value is not None}
+        # 1 is the version of stored answers
         key = digest(["chat", 1, settings.url, body, draw])
         if (answer := await self._stored(key)) is not None:
             return reply_of(answer)
@@ -109,6 +110,7 @@ class ChatClient:
         """Make one attempt; raises _Passing if another may succeed, and EndpointRefused."""
         url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
         try:
+            # a redirect could send the key to another host
             async with self.session.post(url, json=body, allow_redirects=False) as response:
                 content = await self._content(response)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:

@@ -114,6 +114,7 @@ def _value(text: str, schema: JSON) -> JSON:
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):
         return None
+    # the text 12 stays a text where the schema has a string
     if "string" in kinds:
         return text
     if text in _PYTHON:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 START, END = "<|im_start|>", "<|im_end|>"
 _MARK = re.compile(rf"\n?{CALL}|{THINK}")
 _SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
+# white space, accents, emoji and digits, where tokenizers differ
 _PROBE = " \n a  b\n\n\té 🙂 1234\n"
 TOOLS = """# Tools
 

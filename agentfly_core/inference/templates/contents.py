@@ -22,6 +22,7 @@ class HiddenTokens:
     def __init__(self, added: Collection[str]) -> None:
         self._hidden = {token: chr(FIRST + number) for number, token in enumerate(added)}
         self._shown = {sign: token for token, sign in self._hidden.items()}
+        # a regex takes the first alternative that fits
         longest_first = sorted(added, key=len, reverse=True)
         self._tokens = re.compile(
             "|".join([*map(re.escape, longest_first), "[\U00100000-\U0010ffff]"])

@@ -22,6 +22,7 @@ from agentfly_core.system.formats.json_value import JSON
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+# families of models use different keys
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 USER, SYSTEM = {"role": "user", "content": "U0"}, {"role": "system", "content": "S0"}
 REPLY: dict[str, Any] = {"role": "assistant", "content": "A0"}
@@ -113,6 +114,7 @@ def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
     """Dialects in which the template writes tools, a call and its answer."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
+    # some templates refuse arguments as objects, or an empty content
     for as_text, empty in product((False, True), ("", None)):
         dialect = Dialect(arguments_as_text=as_text, empty=empty)
         answer = {"role": "tool", "tool_call_id": "call00000", "name": "f0", "content": "O0"}

@@ -197,6 +197,7 @@ def with_ids(item: Message | Observation) -> Message | Observation:
 
 
 def _id(number: int, call: ToolCall) -> str:
+    # nine letters or digits, as Mistral's templates demand
     return hashing.short(number, call.name, json.dumps(dict(call.arguments)))[:9]
 
 

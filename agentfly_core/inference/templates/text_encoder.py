@@ -96,9 +96,11 @@ class TextEncoder:
     def fit(self, text: str, tokens: int) -> str:
         """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
         fitting, kept = text, len(text.encode("utf-8", "replace"))
+        # short texts fit without being encoded
         if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
             return text
         while kept and (size := len(self.encode(fitting))) > tokens:
+            # at least one byte less, or the loop might not end
             kept = min(kept - 1, kept * tokens // size)
             fitting = clip(text, kept)
         return fitting

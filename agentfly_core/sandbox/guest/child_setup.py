@@ -39,12 +39,14 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
         elif not why:
             code = programs.only(work.folder / "main.py", line)
     finally:
+        # not `sys.exit`: exit handlers of the server must not run here
         os._exit(code)
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
     """Set up the process; returns an error, or b""."""
     try:
+        # an undumpable process cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         os.setsid()
         for number, stream in enumerate(streams):
@@ -66,6 +68,7 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
 
 def bound(work: Work) -> None:
     limits = work.limits
+    # the kernel kills this process before services of the machine
     Path("/proc/self/oom_score_adj").write_text("1000")
     # memory of the interpreter before the code does not count
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
@@ -80,6 +83,7 @@ def bound(work: Work) -> None:
     ):
         resource.setrlimit(kind, (most, most))
     if not work.kept:
+        # SIGXCPU first, which names the cause; then SIGKILL, which code cannot catch
         resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu, limits.cpu + 1))
 
 
@@ -90,6 +94,7 @@ def _become(main: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:
         del sys.modules[name]
     if "numpy.random" in sys.modules:
+        # all forks would share the generator of the server
         sys.modules["numpy.random"].seed()
     sys.argv = [str(main)]
     sys.path[:] = [str(main.parent), *filter(os.path.isdir, sys.path)]

@@ -41,6 +41,7 @@ def unshare(flags: int) -> None:
 
 def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
     """Give this process's new user namespace its one user and group, `(1000, 1000)`."""
+    # the kernel demands it before an unprivileged gid_map
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{inside[0]} {outside[0]} 1")
     Path("/proc/self/gid_map").write_text(f"{inside[1]} {outside[1]} 1")
@@ -49,6 +50,7 @@ def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
 def clone(flags: int) -> int:
     """Like os.fork, but the child is in new namespaces."""
     api = ctypes.pythonapi
+    # as in os.fork: the interpreter's locks must be free in the child
     api.PyOS_BeforeFork()
     call, flags = ctypes.c_long(number("clone")), flags | signal.SIGCHLD
     pid = int(_LIBC.syscall(call, ctypes.c_long(flags), *[None] * 4))

@@ -123,6 +123,7 @@ class ExecRequest:
                 raise ValueError(
                     f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}."
                 )
+        # tmpfs stores whole pages
         size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
         inodes = sum(name.count("/") + 1 for name in self.files)
         if size > self.limits.disk or inodes > self.limits.inodes // 2:
@@ -185,6 +186,7 @@ def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str)
     stdout, stderr = (blob.decode(errors="replace") for blob in blobs[:2])
     code, ended = os.waitstatus_to_exitcode(report["wait"]), report["ended"]
     last = stderr.rstrip().rpartition("\n")[2]
+    # the kernel's count first: code can fake its exit code
     if oom_kills:
         status = Status.OOM
     elif ended:
