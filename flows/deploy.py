@@ -2,7 +2,11 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
+from agentfly_core.config import loading
+from agentfly_core.system.formats import strict_yaml
+from agentfly_core.system.formats.text import did_you_mean
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import POOL
 from flows.local.state_dirs import settle
@@ -17,11 +21,33 @@ def main() -> int:
             "This project's Prefect server is not running. Start all services with `agentfly up`, "
             "or the server alone with `agentfly prefect server start`, or set PREFECT_API_URL."
         )
+    require_deployable()
     crash_dead()
     make_pool()
     deploy()
     print(f"\nDeployed. Start a worker: agentfly prefect worker start --pool {POOL}")
     return 0
+
+
+def require_deployable() -> None:
+    """Raise ValueError without prefect.yaml, and for a default experiment that is not in conf/."""
+    path = Path("prefect.yaml").absolute()
+    if not path.is_file():
+        raise ValueError(
+            f"There is no {path}, which lists the deployments. `agentfly init DIR` makes a project "
+            "with this file; its experiments are in conf/."
+        )
+    known = loading.names()
+    deployments: Any = strict_yaml.settings(path)["deployments"]
+    for deployment in deployments:
+        named = deployment.get("parameters", {}).get("experiment")
+        if named and named not in known:
+            missing = (loading.CONF / f"{named}.yaml").absolute()
+            raise ValueError(
+                f"The deployment {deployment['name']!r} of {path} has the experiment {named!r}, "
+                f"but there is no {missing}. Put the experiment there, or change `experiment` in "
+                f"prefect.yaml.{did_you_mean(named, known)}"
+            )
 
 
 def make_pool() -> None:

@@ -185,7 +185,8 @@ def _path(experiment: str) -> Path:
     is_file = experiment.endswith((".yaml", ".yml"))
     path = Path(experiment) if is_file else CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
-        hint = did_you_mean(experiment, names())
+        there = [one.name for one in Path().glob("*.y*ml")] if is_file else names()
+        hint = did_you_mean(experiment, there)
         raise ValueError(f"Unknown experiment {experiment!r} ({path.absolute()}).{hint}")
     return path
 

@@ -23,11 +23,21 @@ from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
-from flows.local.up import LOG, detached, end, require_startable, serve, show_status
+from flows.local.up import (
+    LOG,
+    detached,
+    end,
+    keeper,
+    require_startable,
+    serve,
+    show_status,
+)
 from flows.nights import events
 
 FLOWS = Path(__file__).resolve().parents[1]
 LISTS, TEMPLATE = FLOWS / "requirements", FLOWS / "project_template"
+
+NOTHING = "Nothing of `agentfly up` runs here ({})."
 
 
 def doctor(*, sandbox: bool = False) -> int:
@@ -93,8 +103,11 @@ def up(
     """
     places, ports = settle(), (prefect_port, mlflow_port)
     place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
-    if status:
+    if status and keeper(places.state):
         return show_status(place)
+    if status:
+        print(NOTHING.format(places.state))
+        return 1
     places.state.chmod(0o700)
     require_startable(places, ports[:1] if place.served else ports)
     with suppress(FileNotFoundError):
@@ -108,7 +121,7 @@ def down() -> None:
     For example `agentfly down`.
     """
     state = settle().state
-    print("Ended." if end(state) else f"Nothing of `agentfly up` runs here ({state}).")
+    print("Ended." if end(state) else NOTHING.format(state))
 
 
 def repro(experiment: ExperimentArg, /) -> int:

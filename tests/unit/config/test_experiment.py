@@ -83,6 +83,13 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read("mine.yaml")
 
 
+def test_a_mistyped_file_is_refused_with_the_nearest_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parcels.yaml").touch()
+    with pytest.raises(ValueError, match=r"Did you mean 'parcels\.yaml'"):
+        loading.read("parcel.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

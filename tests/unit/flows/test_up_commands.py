@@ -36,10 +36,29 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_services_status_and_down_report_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["up", "--status"]) == 1
-    assert "Prefect   DOES NOT WORK" in capsys.readouterr().out
     message = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
+    assert (main(["up", "--status"]), capsys.readouterr().out) == (1, message)
     assert (main(["down"]), capsys.readouterr().out) == (0, message)
+
+
+def test_up_needs_a_project_with_deployments(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up"]) == 2
+    printed = capsys.readouterr().err
+    assert f"There is no {project}/prefect.yaml" in printed
+    assert "agentfly init" in printed
+
+
+def test_up_names_the_experiment_that_is_not_in_conf(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "prefect.yaml").write_text(
+        "deployments: [{name: nightly, parameters: {experiment: market}}]"
+    )
+    assert main(["up"]) == 2
+    assert "'nightly'" in (printed := capsys.readouterr().err)
+    assert f"there is no {project}/conf/market.yaml" in printed
 
 
 HOLDS = """
