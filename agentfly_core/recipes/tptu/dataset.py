@@ -1,0 +1,192 @@
+"""Questions of one to four steps on generated databases of an office, each with its gold plan."""
+
+import random
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from itertools import pairwise, permutations
+from typing import Any
+
+from agentfly_core import Problem, digest, generated
+from agentfly_core.datasets.names import companies, people
+
+PARTS = {
+    "amount": ("amount of order {}", "SELECT amount FROM orders WHERE number = {}"),
+    "orders": ("number of orders of {}", "SELECT count(*) FROM orders WHERE person = '{}'"),
+    "spending": ("spending of {}", "SELECT sum(amount) FROM orders WHERE person = '{}'"),
+    "largest": ("largest order of {}", "SELECT max(amount) FROM orders WHERE person = '{}'"),
+    "staff": ("staff of {}", "SELECT count(*) FROM people WHERE company = '{}'"),
+    "revenue": (
+        "revenue of {}",
+        "SELECT sum(amount) FROM orders JOIN people ON person = name WHERE company = '{}'",
+    ),
+}
+"""Sub-questions: their texts and gold SQL."""
+PERSONAL, COMPANY = ("orders", "spending", "largest"), ("staff", "revenue")
+SIGNS = {"sum": "+", "difference": "-", "product": "*"}
+KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
+"""The number of sub-questions of each kind of question."""
+WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
+"""The number of re-seeded databases of a problem, and the sizes of a database."""
+TABLES = """\
+CREATE TABLE people (name TEXT, company TEXT);
+CREATE TABLE companies (name TEXT, city TEXT);
+CREATE TABLE orders (number INTEGER, person TEXT, amount INTEGER);
+"""
+CITIES = ("Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa")
+Entities = Mapping[str, Sequence[Any]]
+"""What a question names: `{"orders": [482], "people": ["Ada Berg"], "companies": []}`."""
+
+
+@generated
+def office_plans(
+    seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
+) -> dict[str, list[Problem]]:
+    """Problems for each split, the kinds in turn:
+
+        Problem("two-3f2a90c1d4e5b678", "What is the sum of the amount of order 482 and the staff "
+            "of Amber Mills?", {"answer": "41", "kind": "two", "steps": 3, "plan": [{"tool": "sql",
+            "subtask": "amount of order 482", "inputs": [], "depends_on": [], "code": "SELECT ..."},
+            ...], "entities": {"orders": [482], ...}, "worlds": [17, 4, 93], "database": "CREATE
+            ..."})
+
+    `worlds` are seeds of three databases with the same entities. Test problems have only
+    combinations of sub-questions that no other split has. Splits share no name.
+    """
+    draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
+    return {
+        split: [_problem(draw, kinds[number % len(kinds)], split) for number in range(size)]
+        for split, size in sizes.items()
+    }
+
+
+def held_out(parts: Sequence[str]) -> bool:
+    """Whether a combination is one of the test split: a part is two places behind its neighbour."""
+    order = list(PARTS)
+    return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))
+
+
+def script(seed: int, entities: Entities) -> str:
+    """The SQL that fills a database in which these entities exist."""
+    draw = random.Random(seed)
+    firms = _more(draw, entities["companies"], companies()["train"], COMPANIES)
+    names = _more(draw, entities["people"], people()["train"], PEOPLE)
+    numbers = _more(draw, entities["orders"], range(100, 1000), ORDERS)
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "people": list(zip(names, _each(draw, firms, PEOPLE), strict=True)),
+        "companies": [(firm, draw.choice(CITIES)) for firm in firms],
+        "orders": [
+            (number, name, draw.randint(10, 99))
+            for number, name in zip(numbers, _each(draw, names, ORDERS), strict=True)
+        ],
+    }
+    filled = (f"INSERT INTO {t} VALUES {', '.join(map(str, r))};" for t, r in rows.items())
+    return TABLES + "\n".join(filled)
+
+
+def results(database: str, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+    """The rows of trusted statements on a database."""
+    with closing(sqlite3.connect(":memory:")) as opened:
+        opened.executescript(database)
+        return [opened.execute(statement).fetchall() for statement in statements]
+
+
+def calculated(operation: str, values: Sequence[int]) -> int:
+    """The sum, product or square of values, or the first one without the others."""
+    total = values[0] ** 2 if operation == "square" else values[0]
+    for value in values[1:]:
+        signed = {"sum": total + value, "difference": total - value, "product": total * value}
+        total = signed[operation]
+    return total
+
+
+def program(operation: str, count: int) -> str:
+    """The Python of an operation on the first `count` results: `print({1} + {2})`."""
+    if operation == "square":
+        return "print({1} ** 2)"
+    return f"print({f' {SIGNS[operation]} '.join(f'{{{n + 1}}}' for n in range(count))})"
+
+
+def _problem(draw: random.Random, kind: str, split: str) -> Problem:
+    combinations = [
+        parts
+        for parts in permutations(PARTS, KINDS[kind])
+        if len(parts) == 1 or held_out(parts) == (split == "test")
+    ]
+    while True:  # until both branches differ, and no constant is right in all databases
+        parts = draw.choice(combinations)
+        entities, steps = _steps(draw, parts, split)
+        worlds = [draw.randrange(2**31) for _ in range(1 + WORLDS)]
+        scripts = [script(world, entities) for world in worlds]
+        statements = [step["code"] for step in steps]
+        first, *others = [results(one, statements) for one in scripts]
+        values = [rows[0][0] for rows in first]
+        varied = all(len({str(rows) for rows in step}) > 1 for step in zip(*others, strict=True))
+        if varied and (kind != "branch" or values[1] != values[2]):
+            break
+    prompt, plan, answer = _question(draw, kind, steps, values)
+    facts = {"answer": str(answer), "kind": kind, "steps": len(plan), "plan": plan}
+    facts |= {"entities": entities, "worlds": worlds[1:], "database": scripts[0]}
+    return Problem(f"{kind}-{digest([prompt, scripts[0]])[:16]}", prompt, facts)
+
+
+def _steps(
+    draw: random.Random, parts: Sequence[str], split: str
+) -> tuple[Entities, list[dict[str, Any]]]:
+    entities: dict[str, list[Any]] = {"orders": [], "people": [], "companies": []}
+    steps = []
+    for part in parts:
+        text, sql = PARTS[part]
+        where, like = _pool(part, split)
+        entity = draw.choice([one for one in like if one not in entities[where]])
+        entities[where].append(entity)
+        step = {"tool": "sql", "subtask": text.format(entity), "inputs": [], "depends_on": []}
+        steps.append({**step, "code": sql.format(entity)})
+    return entities, steps
+
+
+def _pool(part: str, split: str) -> tuple[str, Sequence[Any]]:
+    if part in PERSONAL:
+        return "people", people()[split]
+    return ("companies", companies()[split]) if part in COMPANY else ("orders", range(100, 1000))
+
+
+def _question(
+    draw: random.Random, kind: str, steps: list[dict[str, Any]], values: Sequence[int]
+) -> tuple[str, list[dict[str, Any]], int]:
+    texts = [f"the {step['subtask']}" for step in steps]
+    if kind == "one":
+        return f"What is {texts[0]}?", steps, values[0]
+    if kind == "branch":
+        first, above = steps[0], draw.random() < 0.5
+        chosen = {**steps[1 if above else 2], "depends_on": [1]}
+        limit = values[0] - 1 if above else values[0]
+        prompt = (
+            f"If {texts[0]} is above {limit}, what is {texts[1]}, otherwise what is {texts[2]}?"
+        )
+        return prompt, [first, chosen], values[1 if above else 2]
+    operation = "square" if kind == "square" else draw.choice(list(SIGNS))
+    listed = " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+    numbers = range(1, len(steps) + 1)
+    places = [f"{{{number}}}" for number in numbers]
+    subtask = f"{operation} of {' and '.join(places)}"
+    last = {
+        "tool": "python",
+        "subtask": subtask,
+        "inputs": places,
+        "depends_on": [*numbers],
+        "code": program(operation, len(steps)),
+    }
+    return f"What is the {operation} of {listed}?", [*steps, last], calculated(operation, values)
+
+
+def _more(draw: random.Random, given: Sequence[Any], like: Sequence[Any], size: int) -> list[Any]:
+    others = [one for one in like if one not in given]
+    return [*given, *draw.sample(others, size - len(given))]
+
+
+def _each(draw: random.Random, values: Sequence[Any], size: int) -> list[Any]:
+    """`size` values in random order, each at least once."""
+    chosen = [*values, *draw.choices(values, k=size - len(values))]
+    draw.shuffle(chosen)
+    return chosen

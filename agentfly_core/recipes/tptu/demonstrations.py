@@ -1,0 +1,31 @@
+"""Demonstrations of plans, of which a share has a mistake."""
+
+import random
+from collections.abc import Sequence
+
+from agentfly_core import Conversation, Problem
+from agentfly_core.datasets.demonstrations import replying
+from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.recipes.tptu.plans import written
+
+MISTAKES = ("swap", "leave out", "repeat", "take another tool")
+
+
+def planner(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Reply with the gold plan; a share `spoilt` has one of MISTAKES in its sub-questions."""
+    return replying(seed, spoilt, _plan, MISTAKES)
+
+
+def _plan(draw: random.Random, conversation: Conversation, mistake: str) -> str:
+    plan = list(conversation.problem.facts["plan"])
+    place = draw.randrange(len(plan) - 1) if len(plan) > 1 else 0
+    if mistake == "swap":
+        other = (place + 1) % max(1, len(plan) - 1)
+        plan[place], plan[other] = plan[other], plan[place]
+    elif mistake == "leave out":
+        del plan[place]
+    elif mistake == "repeat":
+        plan.insert(place, plan[place])
+    elif mistake:
+        plan[place] = {**plan[place], "tool": "python"}
+    return written(plan)

@@ -1,0 +1,63 @@
+"""Plans: JSON lists of sub-tasks, each for one tool."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+_PLACE = re.compile(r"\{(\d+)\}")
+
+
+class SubTask(BaseModel):
+    """A sub-task of a plan:
+
+        {"tool": "python", "subtask": "sum of {1} and {2}", "inputs": ["{1}", "{2}"],
+         "depends_on": [1, 2]}
+
+    `{1}` is the result of the first sub-task of the plan.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    tool: str
+    subtask: str
+    inputs: list[str]
+    depends_on: list[int]
+
+
+_PLAN = TypeAdapter(list[SubTask])
+SCHEMA = json.dumps(_PLAN.json_schema())
+"""The JSON schema of a plan."""
+
+
+def parsed(text: str, earlier: int = 0) -> list[SubTask]:
+    """The sub-tasks of a plan that follows `earlier` ones; raises ValueError for other texts.
+
+    Text around the list is ignored. A sub-task depends on sub-tasks before it, and its inputs are
+    results of these.
+    """
+    begin, end = text.find("["), text.rfind("]")
+    plan = _PLAN.validate_json(text[begin : end + 1])
+    for number, step in enumerate(plan, earlier + 1):
+        if wrong := [one for one in step.depends_on if not 0 < one < number]:
+            raise ValueError(f"sub-task {number} depends on {wrong[0]}, expected an earlier one")
+        if missing := places(step.inputs) - {*step.depends_on}:
+            raise ValueError(f"sub-task {number} uses {missing} without depending on it")
+    return plan
+
+
+def written(plan: Sequence[Mapping[str, Any]]) -> str:
+    """A plan as JSON; other fields than those of SubTask are left out."""
+    return json.dumps([{name: step[name] for name in SubTask.model_fields} for step in plan])
+
+
+def places(texts: Sequence[str]) -> set[int]:
+    """The numbers of the results that texts use: of `["{1}", "{2}"]` 1 and 2."""
+    return {int(number) for text in texts for number in _PLACE.findall(text)}
+
+
+def filled(text: str, values: Mapping[int, str]) -> str:
+    """The text with results in their places; other places are kept."""
+    return _PLACE.sub(lambda match: values.get(int(match[1]), match[0]), text)

@@ -1,0 +1,124 @@
+"""A simulated policy with skills and errors, which follow from the visible conversation."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.scoring import score
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.system.formats import hashing
+from agentfly_core.testing.episodes import episode_specs, play_all, scripted, unwatched
+
+_policy: ContextVar["Simulated | None"] = ContextVar("policy", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """What a model reads: the texts of all messages, the speaker, and draws that follow from them.
+
+    `Visible("main", ("Reply with a plan.", "What is 41+58?"), draw)`; the last text is the newest.
+    """
+
+    speaker: str
+    texts: Sequence[str]
+    draw: random.Random
+
+
+Skill = Callable[[Visible], str | None]
+"""The reply of a skill to what is visible, or None if the skill does not apply."""
+
+
+@dataclass
+class Simulated:
+    """A policy for `play` that replies with its first skill that applies.
+
+        def adds(visible: Visible) -> str | None:
+            match = re.fullmatch(r"(\\d+)\\+(\\d+)\\?", visible.texts[-1])
+            return str(int(match[1]) + int(match[2])) if match else None
+
+        await play(Simulated([adds], error_rate=0.1, mistake=lambda visible, reply: "0"), ...)
+
+    A skill computes its reply from texts alone: it gets no problem and no facts. A share
+    `error_rate` of the replies is replaced by `mistake`. Equal conversations have equal replies and
+    equal errors, so compared agents share them. `facts_read` counts the facts of `counted` problems
+    that were read while a skill ran, and must stay 0.
+    """
+
+    skills: Sequence[Skill]
+    error_rate: float = 0.0
+    mistake: Callable[[Visible, str], str] = lambda visible, reply: "I do not know."
+    seed: int = 0
+    facts_read: int = field(default=0, init=False)
+
+    async def __call__(self, conversation: Conversation) -> str:
+        texts = tuple(message.content for message in conversation.messages)
+        draw = random.Random(hashing.seed(self.seed, conversation.speaker, *texts))
+        visible, errs = Visible(conversation.speaker, texts, draw), draw.random() < self.error_rate
+        before = _policy.set(self)
+        try:
+            replies = (skill(visible) for skill in self.skills)
+            reply = next((one for one in replies if one is not None), "I do not know.")
+            return self.mistake(visible, reply) if errs else reply
+        finally:
+            _policy.reset(before)
+
+
+def counted(problem: Problem) -> Problem:
+    """The problem with facts that count reads by a simulated policy in `Simulated.facts_read`."""
+    return replace(problem, facts=_CountedFacts(problem.facts))
+
+
+class _CountedFacts(dict[str, Any]):
+    """Facts that count each way of reading them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        _count()
+        return super().__getattribute__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        _count()
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        _count()
+        return super().__iter__()
+
+    def __contains__(self, name: object) -> bool:
+        _count()
+        return super().__contains__(name)
+
+    def __repr__(self) -> str:
+        _count()
+        return super().__repr__()
+
+    def __eq__(self, other: object) -> bool:
+        _count()
+        return super().__eq__(other)
+
+
+def _count() -> None:
+    if policy := _policy.get():
+        policy.facts_read += 1
+
+
+async def scores_of_policy(
+    policy: Simulated, problems: Sequence[Problem], spec: RolloutSpec, rewards: Sequence[Reward]
+) -> dict[str, Mapping[str, float]]:
+    """Play an episode of each problem with a policy, and return its rewards by problem id.
+
+        {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
+
+    Facts are `counted`. Rewards may read `Team`. A failed or unscored episode has no rewards.
+    """
+    specs = episode_specs(*map(counted, problems))
+    trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)
+    scored = await score(trajectories, dict.fromkeys(rewards, 1.0))
+    return {
+        trajectory.problem.id: one.rewards
+        for trajectory, one in zip(trajectories, scored, strict=True)
+    }

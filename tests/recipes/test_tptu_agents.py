@@ -1,0 +1,137 @@
+"""Both agents with a simulated policy: success and calls follow from closed forms."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+
+import pytest
+
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.environments.database import Database
+from agentfly_core.recipes.tptu import tools as distractors
+from agentfly_core.recipes.tptu.agents import OneStep, Sequential
+from agentfly_core.recipes.tptu.rewards import planning, sql_accuracy
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.testing import Simulated, problems_of, rollout_spec, scores_of_policy
+from agentfly_core.tools.python import python
+from agentfly_core.tools.sql import sql
+from benchmarks.office_skills import SKILLS, TABLES
+
+SEED = 903
+KINDS = ["one", "square", "two", "three"]
+DISTRACTORS = [one for one in vars(distractors).values() if isinstance(one, Tool)]
+AGENTS = {"one_step": OneStep(notes=TABLES), "sequential": Sequential(notes=TABLES)}
+Scores = Mapping[str, Mapping[str, float]]
+
+
+def problems(size: int, *kinds: str) -> list[Problem]:
+    made = problems_of(
+        "agentfly_core.recipes.tptu.dataset:office_plans",
+        seed=SEED,
+        train=size,
+        validation=1,
+        test=1,
+        kinds=list(kinds),
+    )
+    return made["train"]
+
+
+def rules(agent: OneStep, *tools: Tool) -> RolloutSpec:
+    return rollout_spec(
+        *(tools or (sql, python, *DISTRACTORS)),
+        agent=agent,
+        max_turns=20,
+        max_tokens=10_000,
+        max_model_len=100_000,
+        limits={Database: 8}
+        if any(tool.signature.environments for tool in tools or (sql,))
+        else {},
+    )
+
+
+async def played(agent: str, asked: Sequence[Problem]) -> Scores:
+    policy = Simulated(SKILLS)
+    scores = await scores_of_policy(policy, asked, rules(AGENTS[agent]), [exact, planning])
+    assert policy.facts_read == 0
+    return scores
+
+
+def calls(problem: Problem, agent: str) -> int:
+    """A plan, inputs and an answer; one by one, also a plan for each step and an empty one."""
+    steps = len(problem.facts["plan"])
+    return steps + 2 if agent == "one_step" else 2 * steps + 2
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_both_agents_solve_independent_questions(agent: str) -> None:
+    asked = problems(12, *KINDS)
+    scores = await played(agent, asked)
+    for problem in asked:
+        assert scores[problem.id]["exact"] == scores[problem.id]["planning"] == 1.0
+        assert scores[problem.id]["planning/calls"] == calls(problem, agent)
+
+
+def test_planning_at_once_takes_fewer_calls() -> None:
+    assert all(calls(one, "one_step") < calls(one, "sequential") for one in problems(4, *KINDS))
+
+
+async def test_planning_at_once_finds_half_of_the_branches() -> None:
+    asked = problems(40, "branch")
+    solved = sum(one["exact"] for one in (await played("one_step", asked)).values())
+    half_width = NormalDist().inv_cdf(0.995) * (len(asked) * 0.25) ** 0.5
+    assert abs(solved - len(asked) / 2) <= half_width
+
+
+async def test_planning_after_each_result_finds_every_branch() -> None:
+    asked = problems(16, "branch")
+    scores = await played("sequential", asked)
+    assert [one["exact"] for one in scores.values()] == [1.0] * len(asked)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_renamed_tools_and_distractors_change_nothing(agent: str) -> None:
+    asked, bare = problems(4, *KINDS), rules(AGENTS[agent], sql, python)
+    before = await scores_of_policy(Simulated(SKILLS), asked, bare, [exact, planning, sql_accuracy])
+    names = {"sql": "query", "python": "compute"}
+    renamed = [replace(sql, name="query"), *DISTRACTORS, replace(python, name="compute")]
+    for problem in asked:
+        for step in problem.facts["plan"]:
+            step["tool"] = names[step["tool"]]
+    after = await scores_of_policy(
+        Simulated(SKILLS), asked, rules(AGENTS[agent], *renamed), [exact, planning, sql_accuracy]
+    )
+    assert {name: {**one, "sql_accuracy": 1.0} for name, one in after.items()} == before
+
+
+async def test_without_the_tables_no_sql_is_written() -> None:
+    asked = problems(2, "one")
+    scores = await scores_of_policy(Simulated(SKILLS), asked, rules(OneStep()), [exact])
+    assert [one["exact"] for one in scores.values()] == [0.0, 0.0]
+
+
+async def test_the_loop_guard_stops_at_the_cap() -> None:
+    plan = '[{"tool": "weather", "subtask": "weather", "inputs": [], "depends_on": []}]'
+    policy = Simulated([lambda visible: plan if visible.speaker != "worker" else "Ghent"])
+    spec = rules(Sequential(max_steps=5), distractors.weather)
+    [scores] = (await scores_of_policy(policy, problems(1, "one"), spec, [planning])).values()
+    assert scores["planning/over_use"] == 1.0
+    assert scores["planning/calls"] == 5 + 5 + 1
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_a_reply_that_is_no_plan_ends_the_episode(agent: str) -> None:
+    policy, asked = Simulated([lambda visible: "I would ask Anna."]), problems(1, "one")
+    spec = rules(AGENTS[agent], distractors.weather)
+    [scores] = (await scores_of_policy(policy, asked, spec, [exact, planning])).values()
+    assert scores["planning/format"] == scores["exact"] == 0.0
+    assert scores["planning/calls"] == 1.0
+
+
+async def test_an_unknown_tool_gets_an_error() -> None:
+    plan = '[{"tool": "magic", "subtask": "x", "inputs": [], "depends_on": []}]'
+    policy = Simulated([lambda visible: plan if len(visible.texts) < 3 else visible.texts[-1]])
+    spec = rules(OneStep(), distractors.weather)
+    [scores] = (await scores_of_policy(policy, problems(1, "one"), spec, [planning])).values()
+    assert scores["planning/calls"] == 3.0 and scores["planning/over_use"] == 1.0
