@@ -63,5 +63,5 @@ def test_an_unknown_name_in_train_is_refused(tmp_path):
 
 def test_a_trained_speaker_cannot_be_frozen(tmp_path):
     settings = experiment(tmp_path, ["writer"], frozen={"writer": "endpoint:gpt"}).settings
-    with pytest.raises(ValueError, match=r"agent\.train: got writer, which agent\.frozen names as"):
+    with pytest.raises(ValueError, match=r"agent\.train: .*endpoint:gpt"):
         checks.check(settings)

@@ -5,7 +5,7 @@ from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout
 from tests.support.gateway_clients import ask, by_client, user
 
 
-async def test_requests_with_a_field_that_is_overruled_are_counted_in_the_shard():
+async def test_requests_with_overruled_fields_are_counted():
     async def plays(client, episode):
         for n in range(2):
             await ask(client, [user(f"{n}?")], temperature=0.2 * n, seed=n, store=None, top_p=1)
