@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agentfly_core.records.trajectory import Observation as Observation
     from agentfly_core.records.trajectory import Problem as Problem
     from agentfly_core.records.trajectory import Score as Score
+    from agentfly_core.records.trajectory import Scored as Scored
     from agentfly_core.records.trajectory import Team as Team
     from agentfly_core.records.trajectory import ToolCall as ToolCall
     from agentfly_core.records.trajectory import Trajectory as Trajectory
@@ -60,7 +61,7 @@ _HOMES = {
         "records.generated_dataset": "generated",
         "records.messages": "call_text reply_text",
         "records.trajectory": "BadCall Ending Examples Group Message Observation Problem Score "
-        "Team ToolCall Trajectory Turn Unscored",
+        "Scored Team ToolCall Trajectory Turn Unscored",
         "rollout.child_process": "Child",
         "rollout.episode": "Episode",
         "rollout.rules": "EpisodeOver StartAgain",

@@ -47,7 +47,7 @@ def write_config(
     """Write the complete settings with the versions of all stages, digests of the author's code,
     and the overrides of params.yaml.
     """
-    code: JSON = {stage: own_code.get(stage, {}) for stage in COUNTED}
+    code: JSON = as_json({stage: {} for stage in COUNTED} | {**own_code})
     listed: JSON = [*overrides]
     extra = {"code": code, "stages": dict(keys.VERSIONS), "overrides": listed}
     write_text(folder(experiment) / "config.yaml", strict_yaml.dump({**settings, **extra}))

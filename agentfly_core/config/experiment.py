@@ -84,7 +84,15 @@ class Update(Section):
     A learner state is stored every `learner_every` steps. The newest `keep_learner` of them are
     kept, and the weights of the newest `keep_policies` policies (0: of all). `share_prefixes`
     computes a common prefix, such as a prompt, once; results differ by rounding only.
+    `update: none` is short for `{weights: false}`: steps are played, scored and remembered.
     """
+
+    # unset it is not part of keys and digests
+    weights: bool = Field(
+        default=True,
+        exclude_if=lambda weights: weights is True,
+        description="whether the learner changes the weights",
+    )
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = Field(
@@ -317,6 +325,8 @@ class Settings(Section):
     @property
     def inherits_learner(self) -> bool:
         """Whether the first step continues with the learner state of another run."""
+        if not self.update.weights:
+            return False
         if self.fork:
             return self.fork.optimizer_state == "kept"
         return self.update.optimizer_state == "parent"

@@ -77,11 +77,11 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     written = strict_yaml.settings(path)
     refuse_secrets(written, str(path))
     changes = [override(text) for text in overrides]
-    values = _merge(PARTS, written)
+    values = _merge(PARTS, {key: _in_full(key, value) for key, value in written.items()})
     for key, value in changes:
         # before the merge, so an error names the override as the source
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
-        values = _replaced(values, _keys(key), value)
+        values = _replaced(values, _keys(key), _in_full(key, value))
     # digests of other code would give wrong cache keys
     if "code" in values:
         raise ValueError("code: cannot be set; name data files of your modules in `code_files`.")
@@ -230,6 +230,11 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
             _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
         )
     return merged
+
+
+def _in_full(key: str, value: JSON) -> JSON:
+    """A value without the short form `update: none`, which another override would replace."""
+    return {"weights": False} if (key, value) == ("update", "none") else value
 
 
 def _replaced(tree: JSON, path: Sequence[str], value: JSON) -> dict[str, JSON]:

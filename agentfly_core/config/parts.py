@@ -160,8 +160,9 @@ class AgentPart(Section):
     program` plays with a program that uses OpenAI's API.
 
     `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
-    `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. Further keys are settings of the
-    agent's class.
+    `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. `remembers` is the import path of
+    a function that makes the memory of the next episodes. Further keys are settings of the agent's
+    class.
     """
 
     model_config = OPEN
@@ -177,6 +178,8 @@ class AgentPart(Section):
     deadline: Annotated[float, Field(gt=0)] = 3600.0
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     frozen: dict[str, str] = Field(default_factory=dict)
+    # unset it is not part of keys and digests
+    remembers: str | None = Field(default=None, exclude_if=lambda path: path is None)
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:

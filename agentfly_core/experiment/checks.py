@@ -100,7 +100,8 @@ def check_beginning(settings: Settings) -> None:
             "warmup_steps."
         )
     check_inputs(settings)
-    check_trainable(settings.model, settings.update.share_prefixes)
+    if update.weights:
+        check_trainable(settings.model, update.share_prefixes)
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:

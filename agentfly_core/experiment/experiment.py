@@ -16,6 +16,7 @@ from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, model_re
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.memory import memory_of
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import Parent, digest_of_speaker, of_run
 from agentfly_core.experiment.task import Task, import_tasks, together
@@ -145,6 +146,12 @@ class Experiment:
         }
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
+    def memory_of(self, policy: Pointer) -> Pointer | None:
+        """The memory with which a policy plays; None if it has none, and without
+        `agent.remembers`.
+        """
+        return memory_of(self.store, policy) if self.settings.agent.remembers else None
+
     def scores(
         self, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
     ) -> list[Scored]:
@@ -214,7 +221,8 @@ class Experiment:
     def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
         """The keys of a policy's held-out episodes, shard by shard."""
         shards, key = self.evaluation_shards(data, split), StageKeys(self.settings).evaluation
-        return [key(policy, data, split, shard, self.frozen) for shard in shards]
+        memory = self.memory_of(policy)
+        return [key(policy, data, split, shard, self.frozen, memory) for shard in shards]
 
     def evaluation_shards(self, data: Pointer, split: str) -> range:
         """The numbers of the shards of an evaluation on a split."""

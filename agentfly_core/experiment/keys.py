@@ -14,6 +14,7 @@ from agentfly_core.config.reference import OwnNano, chat_file, model_reference
 from agentfly_core.config.section import at_keys, resumable
 from agentfly_core.config.site import Endpoint
 from agentfly_core.config.tasks import datasets
+from agentfly_core.experiment.memory import MEMORY
 from agentfly_core.experiment.run_layout import RunLayout, shard_uri
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.system.files import sha256, unchanged_sha256
@@ -111,10 +112,15 @@ class StageKeys:
         return self.own_nano(data.manifest["files"]["train.parquet"]["sha256"]) if data else None
 
     def demonstrations(
-        self, model: Pointer, data: Pointer, frozen: Mapping[str, str]
+        self,
+        model: Pointer,
+        data: Pointer,
+        frozen: Mapping[str, str],
+        memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """The demonstrations of the warm start; `frozen`: see `Experiment.frozen`."""
+        """The demonstrations of the warm start; `frozen` and `memory`: see `Experiment`."""
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
+        inputs |= _remembered(memory)
         inputs |= self._chats()
         reads = (*PLAY, "warm_start", "code.demonstrate")
         return self._shared("demonstrate", reads, inputs)
@@ -143,22 +149,31 @@ class StageKeys:
         shard: int,
         drawn: Sequence[int | str],
         frozen: Mapping[str, str],
+        memory: Pointer | None = None,
     ) -> ArtifactKey:
         """One shard of a step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
-        `frozen`: see `Experiment.frozen`.
+        `frozen` and `memory`: see `Experiment`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
+        inputs |= _remembered(memory)
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
         key = self._key("rollout", reads, inputs, step, shard, *drawn)
         return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
     def evaluation(
-        self, policy: Pointer, data: Pointer, split: str, shard: int, frozen: Mapping[str, str]
+        self,
+        policy: Pointer,
+        data: Pointer,
+        split: str,
+        shard: int,
+        frozen: Mapping[str, str],
+        memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """One shard of a policy's held-out episodes, shared by all runs; `frozen`: see
-        `Experiment.frozen`.
+        """One shard of a policy's held-out episodes, shared by all runs; `frozen` and `memory`: see
+        `Experiment`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
+        inputs |= _remembered(memory)
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
         # the shard size is an input: a batch with other episodes changes the last bits of replies
         stages, size = StageKeys(self.settings.of_data), self.settings.rollout.shard
@@ -181,6 +196,13 @@ class StageKeys:
         name = f"scored-{round}" if round else "scored"
         return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
+    def memory(self, run: str, before: Pointer | None, scored: Pointer, step: int) -> ArtifactKey:
+        """The memory that step 1, 2, ... leaves, from the memory before it."""
+        inputs = {"scored": scored.digest, **_remembered(before)}
+        reads = ("agent.remembers", "seed", "night", "code.memory")
+        key = self._key("score", reads, inputs, MEMORY, step)
+        return ArtifactKey(RunLayout(run).step(step).memory, MEMORY, key, inputs)
+
     def policy(
         self,
         run: str,
@@ -188,12 +210,15 @@ class StageKeys:
         scored: Pointer,
         step: int,
         reference: Pointer | None = None,
+        memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """The policy that step 1, 2, ... publishes; `reference` belongs to the KL penalty."""
-        inputs = {"policy": policy.digest, "scored": scored.digest}
+        """The policy that step 1, 2, ... publishes; `reference` belongs to the KL penalty, `memory`
+        is the step's.
+        """
+        inputs = {"policy": policy.digest, "scored": scored.digest, **_remembered(memory)}
         inputs |= {"reference": reference.digest} if reference else {}
         # a fork with a fresh optimizer computes other weights from the same inputs
-        is_fresh = self.settings.fork and not self.settings.inherits_learner
+        is_fresh = self.settings.fork and self.settings.fork.optimizer_state == "fresh"
         # the step counts, because the learning rate may depend on it
         key = self._key("update", UPDATE, inputs, step, *(["fresh"] if is_fresh else []))
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
@@ -240,6 +265,11 @@ def ledger(run: str, policy: Pointer) -> ArtifactKey:
 def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
     """Frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
     return {f"speaker/{role}": policy for role, policy in frozen.items()}
+
+
+def _remembered(memory: Pointer | None) -> dict[str, str]:
+    """A memory as an input of episodes and policies."""
+    return {MEMORY: memory.digest} if memory else {}
 
 
 def _identity(settings: Endpoint) -> JSON:

@@ -34,11 +34,13 @@ class StepLayout(EpisodeLayout):
     """Paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
     `runs/demo/steps/000007/policy`.
 
-    `learner` is the state of `policy`; `metrics` is a JSON file.
+    `learner` is the state of `policy`, `memory` the memory with which it plays; `metrics` is a JSON
+    file.
     """
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
+        self.memory = f"{uri}/memory"
         self.policy = f"{uri}/policy"
         self.learner = f"{uri}/learner"
         self.metrics = f"{uri}/metrics.json"

@@ -1,9 +1,10 @@
 """A task of an experiment: its settings with the parts that they name, imported and checked."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agentfly_core.authoring.chat_template import ChatTemplate
@@ -11,15 +12,26 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.import_path import at, check_settings, construct, load
+from agentfly_core.config.import_path import (
+    at,
+    check_settings,
+    construct,
+    load,
+    parameters_of,
+)
 from agentfly_core.config.parts import AgentPart, Part, PoolSettings, RewardPart, ToolPart
 from agentfly_core.config.tasks import GOAL, SINGLE
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
+from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import refuse_misfits
 
 P = TypeVar("P")
+Remember = Callable[[Path, Sequence[Trajectory], Sequence[Scored], int, Path], None]
+"""`agent.remembers`: fills the last argument, an empty folder, from the memory before, the training
+trajectories of a step with their scores, and a seed.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,8 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
             tasks[name] = Task(own, agent, tools, weights, goal, limits)
     for part in settings.own_settings():
         part.completed()
+    if settings.agent.remembers:
+        remember_of(settings.agent.remembers)
     return tasks
 
 
@@ -141,6 +155,18 @@ def agent_of(part: AgentPart) -> Agent:
         if isinstance(named, type):
             agent = construct(named, part.model_extra or {})
     return agent
+
+
+def remember_of(path: str) -> Remember:
+    """Import the function of `agent.remembers`; raises ValueError for other objects."""
+    with at("agent.remembers"):
+        remember: Remember = load(path)
+        if inspect.iscoroutinefunction(remember) or len(parameters_of(remember)) != 5:
+            raise ValueError(
+                f"{path} does not fit, expected a `def` of 5 arguments: before, trajectories, "
+                "scores, seed, folder."
+            )
+        return remember
 
 
 def tool_of(part: ToolPart) -> Tool:

@@ -80,6 +80,7 @@ def _paths(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, list[str]
         "demonstrate": [*played, *filter(is_scripted, demonstrated)],
         "rollout": [*played, *during],
         "score": [path for path, reward in _rewards(tasks) if not reward.needs],
+        "memory": [settings.agent.remembers] if settings.agent.remembers else [],
         "update": [settings.algorithm.use],
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.config.reference import run_policy
+from agentfly_core.experiment.memory import MEMORY, memory_folder, memory_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.experiment.task import template_of
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
@@ -26,8 +27,8 @@ BASE = "base"
 def export(store: Store, reference: str, folder: Path) -> None:
     """Write the policy NAME or NAME@STEP, with or without `run:`, into a new folder.
 
-    An adapter's base model is in its folder `base`. Raises ValueError for a missing policy and for
-    an existing folder.
+    An adapter's base model is in its folder `base`, the policy's memory in `memory`. Raises
+    ValueError for a missing policy and for an existing folder.
     """
     if folder.exists():
         raise ValueError(f"{folder} exists; name a new folder, or remove it.")
@@ -49,6 +50,8 @@ def export(store: Store, reference: str, folder: Path) -> None:
         _copy(policy, part, jinja, stop)
         if base:
             _copy(base, part / BASE, jinja, stop)
+        if memory := memory_of(store, named.policy):
+            shutil.copytree(memory_folder(store, memory), part / MEMORY)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
         text = page(str(where), named.policy, settings, rank, bool(jinja), stop)

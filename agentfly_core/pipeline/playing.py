@@ -49,15 +49,17 @@ def rollout_spec(
     tokenizer: PreTrainedTokenizerBase,
     frozen: Mapping[str, Frozen] = {},
     programs: int = sys.maxsize,
+    memory: Path | None = None,
 ) -> RolloutSpec:
     """Collect the rules by which episodes are played with a model of this tokenizer.
 
-    The policy speaks for all roles outside of `frozen`. At most `programs` run at once.
+    The policy speaks for all roles outside of `frozen`. At most `programs` run at once. `memory` is
+    None for an empty one.
     """
 
     def of(task: Task) -> RolloutSpec:
         runs_program = task.settings.agent.use == PROGRAM
-        spec = _task_spec(task, tokenizer, frozen)
+        spec = replace(_task_spec(task, tokenizer, frozen), memory=memory)
         return replace(spec, at_once=programs) if runs_program else spec
 
     return replace(of(whole), tasks={name: of(task) for name, task in mixture.items()})

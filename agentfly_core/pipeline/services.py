@@ -1,7 +1,7 @@
 """Live services of a session, started once and handed to stages."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,16 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices:
-    """The player and the learner of a session."""
+    """The player and the learner of a session; `update: none` starts no learner."""
 
     player: JobPlayer
-    learner: AsyncCheckpointer
+    started: AsyncCheckpointer | None
+
+    @property
+    def learner(self) -> AsyncCheckpointer:
+        """The learner of a session that changes weights."""
+        assert self.started is not None, "update: none starts no learner"
+        return self.started
 
 
 @contextmanager
@@ -42,11 +48,13 @@ def training_services(
 
     A warm start alone is `scripted`: it serves no sampler.
     """
-    store, site = experiment.store, experiment.divided_site
-    shares = experiment.settings.update.share_prefixes
+    store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
+    learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()
+    if update.weights or experiment.settings.warm_start:
+        learning = learner_service(store, model, update.share_prefixes, site, owner, logs)
     with (
         rollout_services(experiment, model, owner, logs, scripted) as player,
-        learner_service(store, model, shares, site, owner, logs) as learner,
+        learning as learner,
     ):
         yield TrainingServices(player, learner)
 

@@ -17,7 +17,9 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -86,6 +88,13 @@ class Episode(Speaker):
             most = self.rules.max_observation_tokens
             content = self.rules.template.fit(clip(text, MAX_RESET_BYTES), most)
             self.opening += (Observation(kind.__name__, content),)
+
+    @property
+    def memory(self) -> Path:
+        """The folder that `agent.remembers` filled after an earlier step, to be read only; empty
+        before the first one.
+        """
+        return self.rules.memory or Path(_no_memory().name)
 
     @property
     def spans(self) -> list[Span]:
@@ -325,6 +334,12 @@ class Episode(Speaker):
         if name in (one.name for one in self.speakers):
             raise ValueError(f"This episode already has a speaker {name!r}; reuse that one.")
         return name
+
+
+@cache
+def _no_memory() -> TemporaryDirectory[str]:
+    """An empty folder, removed with the process."""
+    return TemporaryDirectory(prefix="agentfly-no-memory-")
 
 
 Agent = Callable[[Episode], Awaitable[Ending]]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
@@ -191,7 +192,7 @@ class EpisodeRules:
     """The rules of an episode, with lengths in tokens.
 
     `stop` are all strings that may end a reply, `end_tokens` the model's own end tokens, after
-    which the template adds its own.
+    which the template adds its own. `memory` is the folder that agents read, None for an empty one.
     """
 
     template: ChatTemplate
@@ -204,6 +205,7 @@ class EpisodeRules:
     max_sampled_tokens: int = sys.maxsize
     stop: tuple[str, ...] = ()
     end_tokens: tuple[int, ...] = ()
+    memory: Path | None = None
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:

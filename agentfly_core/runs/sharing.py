@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from agentfly_core.experiment.memory import memory_of
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.models import adapter_artifact
@@ -13,15 +14,16 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
-    """Copy the last policy, the base model of an adapter, and the run's record and summary.
+    """Copy the last policy, its memory, the base model of an adapter, and the run's record and
+    summary.
 
     Returns the policy and the number of artifacts that were copied; raises ValueError for another
     run of this name.
     """
     policy = final_policy(source, run)
-    base = adapter_artifact.base_of(source, policy)
-    # the base first: an adapter is useless before it
-    artifacts = [*filter(None, [base]), policy]
+    base, memory = adapter_artifact.base_of(source, policy), memory_of(source, policy)
+    # the policy last: it is useless without the others
+    artifacts = [*filter(None, [base, memory]), policy]
     of_runs = [one.uri.split("/")[1] for one in artifacts if one.uri.startswith("runs/")]
     for name in dict.fromkeys([run, *of_runs]):
         _require_same(name, source, target)
@@ -32,13 +34,16 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy the policies of other runs that a run needs, their base models, and all run records."""
+    """Copy the policies of other runs that a run needs, with their base models and memories, and
+    all run records.
+    """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
     learner = f"{parent['uri'].rpartition('/')[0]}/learner" if parent else ""
     learners = [store.artifact(learner)] if parent and store.holds(learner) else []
     bases = filter(None, (adapter_artifact.base_of(store, policy) for policy in policies))
-    transfer.copy([*bases, *policies, *learners], store, again)
+    memories = filter(None, (memory_of(store, policy) for policy in policies))
+    transfer.copy([*bases, *memories, *policies, *learners], store, again)
     for name in {*store.names("runs")} - {record["name"]}:
         with suppress(Damaged):  # another run's damage matters only if its policy is needed
             for uri in (RunLayout(name).record, RunLayout(name).start):

@@ -60,5 +60,5 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
             f"these settings give another order:\n{listed}\nSet them back, or train a new run from "
             f"that policy, without its optimizer: model=run:{fork.run}@{fork.step}."
         )
-    if fork.optimizer_state == "kept":
+    if settings.inherits_learner:
         require_learner_state(store, fork)

@@ -10,6 +10,7 @@ from agentfly_core.pipeline.stages import (
     chats,
     finish,
     held_out,
+    memory,
     policy_update,
     rollout,
     room,
@@ -54,6 +55,7 @@ class Stages:
         )
         self.held_out = wrap("evaluate {name} step {step} shard {shard}", held_out.held_out, 3)
         self.score = wrap("score {what}", scoring.score)
+        self.remember = wrap("remember step {step}", memory.remember)
         self.update = wrap("update step {step}", policy_update.update, 2)
         self.keep_state = wrap("keep the learner state of step {step}", policy_update.keep_state, 2)
         self.log_step = wrap("log step {step}", step_metrics.log_step)

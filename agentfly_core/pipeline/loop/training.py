@@ -77,11 +77,15 @@ class Training:
         """Train the remaining steps; returns the last policy, and the run, which may end early."""
         run, stages = self.run, self.stages
         self.report(run)
+        remembers = run.settings.agent.remembers
         play = partial(episodes, stages, run, services.player, data)
         with ahead(run, play) as played_by:
             for step in run.settings.own_steps:
                 played, scored = played_by(step, policy)
-                policy = stages.update(run.at(step), services, policy, scored, step)
+                here, memory = run.at(step), None
+                if remembers:
+                    memory = stages.remember(here, remembers, policy, scored, step)
+                policy = stages.update(here, services, policy, scored, step, memory)
                 stages.log_step(run, played, scored, policy, step)
                 self.report(run)
                 if run.evaluates(step):

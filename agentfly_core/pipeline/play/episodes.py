@@ -12,6 +12,7 @@ from pathlib import Path
 from agentfly_core.config.experiment import Gates
 from agentfly_core.config.reference import ScriptPolicy, WordPolicy, reference
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.memory import memory_folder
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.experiment.run_layout import PlayLayout, next_play
 from agentfly_core.experiment.run_policies import last_policy
@@ -120,9 +121,12 @@ class PreparedPlay:
             changed = replace(
                 ready, sampler=mode.sampler(ready.sampler, decode_with(ready.tokenizer))
             )
+            remembered = isinstance(self.player, ModelPlayer) and self.player.memory
+            memory = memory_folder(store, remembered) if remembered else None
+            programs = here.site.programs
             spec = mode.rules(
                 rollout_spec(
-                    here.whole, here.mixture, ready.tokenizer, ready.frozen, here.site.programs
+                    here.whole, here.mixture, ready.tokenizer, ready.frozen, programs, memory
                 )
             )
             # after the services: a failed start must not use up a name
@@ -156,7 +160,7 @@ class PreparedPlay:
         """Play and publish one shard after the other."""
         digests = {"data": self.data.digest}
         if isinstance(self.player, ModelPlayer):
-            digests["policy"] = self.player.policy.digest
+            digests |= self.player.digests
         progress = watching("play", 0, 0, len(self.episodes))
 
         def watch(trajectory: Trajectory) -> None:
@@ -198,7 +202,7 @@ def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> Prepa
             player = Script(named, path, policy_at(path, {}, chosen, settings.seed))
         case _:
             policy = inputs.policy_named(experiment, named, inputs.base_model)
-            player = ModelPlayer(named, policy)
+            player = ModelPlayer(named, policy, experiment.memory_of(policy))
     return PreparedPlay(experiment, request, player, data, specs, at_once)
 
 

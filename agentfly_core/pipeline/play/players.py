@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agentfly_core.config.import_path import load
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import is_scripted
+from agentfly_core.experiment.memory import MEMORY
 from agentfly_core.experiment.policy_path import is_policy, policy_at
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem
@@ -17,10 +18,19 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 @dataclass(frozen=True)
 class ModelPlayer:
-    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`."""
+    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`; `memory` is None for
+    an empty one.
+    """
 
     reference: str
     policy: Pointer
+    memory: Pointer | None = None
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The inputs of its episodes."""
+        memory = {MEMORY: self.memory.digest} if self.memory else {}
+        return {"policy": self.policy.digest, **memory}
 
 
 @dataclass(frozen=True)

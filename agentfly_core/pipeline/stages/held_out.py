@@ -19,11 +19,11 @@ def held_out(
     step: int,
 ) -> Artifact:
     """One shard of the episodes that the policy of a step plays on the split `name`."""
-    target = StageKeys(experiment.settings).evaluation(policy, data, name, shard, experiment.frozen)
-
+    keys, memory = StageKeys(experiment.settings), experiment.memory_of(policy)
+    target = keys.evaluation(policy, data, name, shard, experiment.frozen, memory)
     if published := find(experiment.store, target):
         return published
     settings, problems = experiment.settings, split(experiment.store.open(data), name)
     assigned = of_test(settings.evaluate, settings.data_seed, problems, name)
     mine = Shard("evaluate", step, assigned, shard)
-    return player.do(mine.job(target, policy, step, settings.rollout.shard))
+    return player.do(mine.job(target, policy, step, settings.rollout.shard, memory))

@@ -1,24 +1,37 @@
 """Changing weights: one update of the policy."""
 
+import os
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
-from agentfly_core.pipeline.produce import reused
+from agentfly_core.pipeline.produce import produce, reused
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.manifest import MANIFEST
+from agentfly_core.store.stage_metrics import FILE as METRICS
 
 
 def update(
-    run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int
+    run: Run,
+    services: TrainingServices,
+    policy: Artifact,
+    scored: Artifact,
+    step: int,
+    memory: Artifact | None = None,
 ) -> Artifact:
-    """Publish policy number `step`; earlier updates without a stored learner state are repeated.
+    """Publish policy number `step`, which plays with the `memory` of the step; earlier updates
+    without a stored learner state are repeated.
 
     The learner state of a step is written while the next one is played.
     """
-    target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference)
+    target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
+    if not run.settings.update.weights:
+        return produce(run.store, target, partial(unchanged, run.store.open(policy)))
     if policy_made := retention.made(run, target, step):
         return reused(policy_made)
     learner = services.learner
@@ -35,7 +48,16 @@ def update(
     )
 
 
+def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
+    """Fill a folder with the files of a policy, without copying their content."""
+    for path in policy.iterdir():
+        if path.name not in (MANIFEST, METRICS):
+            os.link(path, folder / path.name)
+    return {"train/optimizer_steps": 0.0, "train/skipped_steps": 0.0}
+
+
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state of a step that becomes the run's last, unless it exists."""
-    services.player.rest()
-    policy_updates.keep_state(run, services.learner, step)
+    if run.settings.update.weights:
+        services.player.rest()
+        policy_updates.keep_state(run, services.learner, step)

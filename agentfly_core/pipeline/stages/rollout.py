@@ -43,10 +43,12 @@ def rollout(
     """Play one shard of a step's episodes with an earlier step's policy."""
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
-    problems = drawn.drawn(run.experiment.schedule)
-    target = StageKeys(run.settings).rollout(run.name, policy, data, step, shard, problems, frozen)
+    problems, memory = drawn.drawn(run.experiment.schedule), run.experiment.memory_of(policy)
+    target = StageKeys(run.settings).rollout(
+        run.name, policy, data, step, shard, problems, frozen, memory
+    )
     if published := find(run.store, target):
         return published
     # the numbers of refills continue after the first round
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-    return player.do(mine.job(target, policy, version, run.settings.rollout.shard))
+    return player.do(mine.job(target, policy, version, run.settings.rollout.shard, memory))

@@ -52,7 +52,8 @@ def log_step(
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
     # not the present time: a repeated call must write the same bytes
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
-    if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
+    taught = updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]
+    if run.settings.update.weights and not taught:
         logger.warning(NOTHING, step, run.name, step, _rate_advice(run, step) or SPREAD)
     _warn(run, step, metrics)
 

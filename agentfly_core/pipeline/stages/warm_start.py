@@ -24,8 +24,9 @@ def demonstrate(
     experiment: Experiment, player: JobPlayer, model: Artifact, data: Artifact
 ) -> Artifact:
     """Play and publish demonstrations. A few are scored first, to find faults of rewards."""
-    target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
-    job = DemonstrationJob(target, Pointer(data.uri, data.digest))
+    stage_keys, memory = StageKeys(experiment.settings), experiment.memory_of(model)
+    target = stage_keys.demonstrations(model, data, experiment.frozen, memory)
+    job = DemonstrationJob(target, Pointer(data.uri, data.digest), memory)
     return find(experiment.store, target) or player.do(job)
 
 

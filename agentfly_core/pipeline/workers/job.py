@@ -19,6 +19,7 @@ class RolloutJob:
     (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`.
 
     `version` labels the sampled tokens; `progress` is the stage's progress before the shard.
+    `memory` is None for an empty one.
     """
 
     target: ArtifactKey
@@ -26,6 +27,7 @@ class RolloutJob:
     version: int
     episodes: tuple[EpisodeSpec, ...]
     progress: Progress
+    memory: Pointer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class DemonstrationJob:
 
     target: ArtifactKey
     data: Pointer
+    memory: Pointer | None = None
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,20 @@ class Shard:
     episodes: Sequence[EpisodeSpec]
     number: int
 
-    def job(self, target: ArtifactKey, policy: Pointer, version: int, size: int) -> RolloutJob:
+    def job(
+        self,
+        target: ArtifactKey,
+        policy: Pointer,
+        version: int,
+        size: int,
+        memory: Pointer | None = None,
+    ) -> RolloutJob:
         """Its job with a policy; `version` labels the tokens, `size` is that of a shard."""
         start = self.number * size
         progress = Progress(self.stage, self.step, start, len(self.episodes))
         pointer = Pointer(policy.uri, policy.digest)
         mine = tuple(self.episodes[start : start + size])
-        return RolloutJob(target, pointer, version, mine, progress)
+        return RolloutJob(target, pointer, version, mine, progress, memory)
 
 
 Job = RolloutJob | DemonstrationJob

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentfly_core.authoring.event_loop import forget_interrupt, interrupt
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.memory import memory_folder
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
@@ -94,18 +95,19 @@ class LocalPlayer:
 
         return produce(self.experiment.store, job.target, make)
 
-    @property
-    def _rules(self) -> RolloutSpec:
+    def _rules(self, job: Job) -> RolloutSpec:
         whole, mixture, here = self.experiment.whole, self.experiment.mixture, self.services
         # jobs of workers run at the same time
         programs = -(-self.experiment.site.programs // max(1, self.experiment.site.workers))
-        return rollout_spec(whole, mixture, here.tokenizer, here.frozen, programs)
+        memory = memory_folder(self.experiment.store, job.memory) if job.memory else None
+        return rollout_spec(whole, mixture, here.tokenizer, here.frozen, programs, memory)
 
     def _play_shard(self, job: RolloutJob, blame: Blame, folder: Path) -> Mapping[str, float]:
         here, progress = self.services, job.progress
         watch = watching(progress.stage, progress.step, progress.done, progress.total)
         gates, episodes = self.experiment.settings.gates, blame.mark(job.episodes)
-        return play_shard(self._rules, gates, here.sampler, episodes, folder, watch, here.resources)
+        rules = self._rules(job)
+        return play_shard(rules, gates, here.sampler, episodes, folder, watch, here.resources)
 
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
         """Play demonstrations, after the rewards have scored some."""
@@ -113,7 +115,7 @@ class LocalPlayer:
         warm_start, gates = settings.warm_start, settings.gates
         assert warm_start is not None
         shown = DemonstrationPlayer(
-            self._rules,
+            self._rules(job),
             here.tokenizer,
             split(self.experiment.store.open(job.data), "train"),
             warm_start,

@@ -8,6 +8,7 @@ from functools import partial
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.memory import memory_of
 from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, begun_shards, done_by, plays
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
@@ -156,7 +157,8 @@ def evaluations(
             raise
         except ValueError:  # no such step yet
             return None
-        first = keys.evaluation(policy, data, played, 0, frozen).uri
+        memory = memory_of(store, policy) if settings.agent.remembers else None
+        first = keys.evaluation(policy, data, played, 0, frozen, memory).uri
         shards = published_rollouts(store, first.rpartition("/")[0])
         stored = [store.artifact(uri) for uri in shards]
         scores = store.find(keys.scored(stored)) if stored else None

@@ -16,7 +16,7 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.experiment import checks
-from agentfly_core.records.trajectory import Ending, Message, ToolCall
+from agentfly_core.records.trajectory import Ending, Message, Scored, ToolCall
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.importance_sampling import ImportanceSampling
@@ -261,3 +261,17 @@ def test_the_table_lists_every_dependence_on_rows():
         if not torch.equal(of_tokens(WHOLE, how), of_tokens(CUT, how))
     ]
     assert sorted(differ) == sorted(table("| setting |"))
+
+
+async def test_an_agent_reads_what_the_page_remembers(tmp_path: Path) -> None:
+    before, remember = tmp_path / "before", load("my_agents:remember")
+    before.mkdir()
+    for number, answer in enumerate(("98", "99")):
+        memory = tmp_path / f"memory-{number}"
+        memory.mkdir()
+        played = await play([answer], spec=spec("informed"))
+        scores = [Scored(played.id, {}, (), float(answer == "99"))]
+        remember(before, [played], scores, 0, memory)
+        before = memory
+    again = await play(["99"], spec=replace(spec("informed"), memory=before))
+    assert as_letters(again) == "^u41+58? 99\n41+58?$^a99$"

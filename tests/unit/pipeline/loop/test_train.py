@@ -65,7 +65,9 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
         step = given[-1]
         return [], publish(run, ArtifactKey(run.layout.step(step).scored, "score", str(step), {}))
 
-    def update(run: Run, _: object, policy: Artifact, scored: Artifact, step: int) -> Artifact:
+    def update(
+        run: Run, _: object, policy: Artifact, scored: Artifact, step: int, memory: object
+    ) -> Artifact:
         target = step_target(run, policy, scored, step)
         if artifact := made(run, target, step):
             return artifact

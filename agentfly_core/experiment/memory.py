@@ -1,0 +1,24 @@
+"""The memory with which a policy plays: the folder that `agent.remembers` filled in its step."""
+
+from pathlib import Path
+
+from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.store import Store
+
+MEMORY = "memory"
+"""The input of a policy, and of its episodes, that names the memory; its folder in a step."""
+FILES = "files"
+"""Folder of the remembered files in the artifact, beside its manifest."""
+
+
+def memory_of(store: Store, policy: Pointer) -> Pointer | None:
+    """The memory of a policy; None for a policy without one, such as a base model."""
+    digest = store.resolve(policy).manifest["inputs"].get(MEMORY)
+    return Pointer(f"{policy.uri.rpartition('/')[0]}/{MEMORY}", digest) if digest else None
+
+
+def memory_folder(store: Store, memory: Pointer) -> Path:
+    """The local folder of the remembered files."""
+    folder = store.open(memory) / FILES
+    folder.mkdir(exist_ok=True)  # object storage keeps no empty folder
+    return folder

@@ -1,0 +1,46 @@
+"""The memory of a step: what `agent.remembers` makes of its training episodes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.memory import FILES, memory_folder
+from agentfly_core.experiment.run_layout import rollouts
+from agentfly_core.experiment.task import remember_of
+from agentfly_core.pipeline.produce import produce
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.runs.run import Run
+from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.store import Store
+from agentfly_core.system.formats import hashing
+
+
+def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: int) -> Artifact:
+    """Publish the memory of a step by the function `remembers`; it continues the memory of
+    `policy`, the one before.
+    """
+    settings, store = run.settings, run.store
+    function, before = remember_of(remembers), run.experiment.memory_of(policy)
+    target = StageKeys(settings).memory(run.name, before, scored, step)
+
+    def make(folder: Path) -> Mapping[str, float]:
+        trajectories, scores = training_episodes(store, scored)
+        seed = hashing.seed(settings.seed, "memory", *settings.seeds_of(step)[1:])
+        (folder / FILES).mkdir()
+        with TemporaryDirectory() as nothing:
+            earlier = memory_folder(store, before) if before else Path(nothing)
+            function(earlier, trajectories, scores, seed, folder / FILES)
+        return {}
+
+    return produce(store, target, make)
+
+
+def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory], list[Scored]]:
+    """The training trajectories of a step, sorted by problem and chain, and their scores."""
+    played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
+    by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
+    training = [t for t in played if t.role == "train"]
+    training.sort(key=lambda t: (t.problem.id, t.chain))
+    return training, [by_id[t.id] for t in training]
