@@ -45,6 +45,7 @@ def evaluate(expression: str) -> Number:
 
 def written(number: Number) -> str:
     """A number to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is "0.333333333333"."""
+    # a float has 15 exact digits
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
         number = int(number)
     return str(number) if isinstance(number, int) else format(number, ".12g")
@@ -69,6 +70,7 @@ def _bounded(number: Number | complex) -> Number:
 
 
 def _divide(left: Number, right: Number) -> Number:
+    # a float would round large integers
     exact = isinstance(left, int) and isinstance(right, int) and right != 0 and left % right == 0
     return left // right if exact else left / right
 
@@ -76,6 +78,7 @@ def _divide(left: Number, right: Number) -> Number:
 def _power(base: Number, exponent: Number) -> Number | complex:
     if base == 0 and exponent < 0:
         raise ZeroDivisionError
+    # before the calculation, which could fill the memory
     if base != 0 and exponent * math.log10(abs(base)) > MAX_EXPONENT_OF_TEN:
         raise ToolError(
             f"{written(base)} to the power of {written(exponent)} is larger than "

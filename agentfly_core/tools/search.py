@@ -26,6 +26,7 @@ class Index:
     def __init__(self, pages: Sequence[Row]) -> None:
         import bm25s  # an extra, and half a second
 
+        # `ranked` keeps this order among equal scores
         self._pages = sorted(pages, key=itemgetter("id"))
         self._bm25 = bm25s.BM25()
         texts = ("{title} {title} {text}".format(**page) for page in self._pages)

@@ -45,6 +45,7 @@ def things() -> Mapping[str, Sequence[str]]:
         [f"{color} object" for color in COLORS],
     ]
     cut = {"train": 4, "validation": 2, "test": 3}
+    # not the seed of the problems: splits must agree between seeds
     draw = random.Random(0)
     shared = [shares(draw.sample(form, len(form)), cut) for form in forms]
     return {split: [thing for form in shared for thing in form[split]] for split in cut}
@@ -58,6 +59,7 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
             seed = draw.randrange(2**31)
             goal = mission(grid, seed)
             is_mine = seed not in taken and named(goal) and set(named(goal)) <= set(mine)
+            # `solvable` changes the grid, so the view is taken first
             if is_mine and solvable(grid, goal, seen := view_text(grid)):
                 break
         else:

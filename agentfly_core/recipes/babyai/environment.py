@@ -53,6 +53,7 @@ class BabyAI(Environment):
 
     def state_key(self) -> str:
         """Digest of the grid with the player, the carried thing and `over`."""
+        # MiniGrid's hash leaves it out
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
         return digest([self._grid.hash(64), held, self.over])

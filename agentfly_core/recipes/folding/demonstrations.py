@@ -26,6 +26,7 @@ def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str
     read = [message.content for message in conversation.messages]
     balances = [*_BALANCE.finditer("\n".join(read))]
     balance, page = balances[-1].groups() if balances else ("0", str(pages[0][0]))
+    # such a message, neither question nor answer of a tool, demands a summary
     if isinstance(conversation.messages[-1], Message) and not read[-1].startswith(question):
         if mistake == "misremember" and question in read:
             return balances[-1][0].replace(balance, slip(draw, balance), 1)

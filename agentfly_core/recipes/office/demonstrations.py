@@ -92,6 +92,7 @@ def understood(prompt: str) -> tuple[str, str]:
 
 def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
     right = str(conversation.problem.facts["answer"])
+    # an early stop may have found the right answer by chance
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
         return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))
     return value

@@ -36,6 +36,7 @@ class Office(Environment):
         script: str = problem.facts["database"]
         await self.close()
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
+        # scripts come from data, and must not reach files
         self._opened.set_authorizer(
             lambda action, *_: sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK
         )

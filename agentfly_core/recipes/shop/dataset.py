@@ -47,6 +47,7 @@ def shop(
 def _problem(draw: random.Random, wish: ShoppingList, names: Sequence[str], size: int) -> Problem:
     wanted = [name for name, _ in wish]
     shelf = wanted + draw.sample([name for name in names if name not in wanted], size - len(wish))
+    # else the wanted products would come first
     draw.shuffle(shelf)
     keys = dict(zip(shelf, map(str, draw.sample(range(10, 100), size)), strict=True))
     facts: dict[str, Any] = {

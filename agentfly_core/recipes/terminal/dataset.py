@@ -43,6 +43,7 @@ class Words:
 
     def table(self, columns: int) -> dict[str, list[int]]:
         """Three to six rows of two-digit numbers, by their first column, a name."""
+        # sorted, since the command `join` demands it
         names = self.draw.sample(self.people, self.draw.randint(3, 6))
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
@@ -79,6 +80,7 @@ def _total(words: Words) -> Folder:
 
 
 def _largest(words: Words) -> Folder:
+    # distinct sizes, since only one file may be the largest
     sizes = words.draw.sample(range(1, LONGEST // 3), 4)
     endings = words.draw.sample(ENDINGS, len(sizes))
     files = {
@@ -89,6 +91,7 @@ def _largest(words: Words) -> Folder:
 
 
 def _extract(words: Words) -> Folder:
+    # each level at least once, else no line might match
     levels = [*LEVELS, *words.draw.choices(LEVELS, k=4)]
     words.draw.shuffle(levels)
     lines = [f"{level} {name}" for level, name in zip(levels, words.lines(8), strict=True)]
@@ -99,6 +102,7 @@ def _extract(words: Words) -> Folder:
 
 
 def _config(words: Words) -> Folder:
+    # the seventh value is the new one, which differs from all others
     keys, values = words.draw.sample(KEYS, 6), words.draw.sample(range(10, 100), 7)
     lines = [f"{key}={value}" for key, value in zip(keys, values, strict=False)]
     names = [f"{next(words.stems)}.{ending}" for ending in words.draw.sample(ENDINGS, 3)]
@@ -111,6 +115,7 @@ def _config(words: Words) -> Folder:
 
 def _sort(words: Words) -> Folder:
     lines = words.lines(6)
+    # repeated lines, which a plain `sort` would keep
     lines += words.draw.sample(lines, 2)
     files = {f"{next(words.stems)}.txt": _text(lines), **words.others("txt")}
     return files, {}, {"sorted.md": _text(sorted({*lines}))}
@@ -127,6 +132,7 @@ def _move(words: Words) -> Folder:
 
 def _join(words: Words) -> Folder:
     rows = words.table(2)
+    # the order of `ls`, since it decides the order of columns
     names = sorted(f"{next(words.stems)}.csv" for _ in range(2))
     alone = words.draw.sample(sorted(rows), 2)
     one, other = (

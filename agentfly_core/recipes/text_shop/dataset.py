@@ -55,10 +55,12 @@ def text_shop(
     for split, kinds in kinds_of(attributes).items():
         problems[split] = []
         for number in range(catalogues):
+            # catalogues of two seeds differ
             shop = {"seed": seed * catalogues + number, "products": products}
             size = len(range(number, sizes[split], catalogues))
             goods = catalogue(shop["seed"], products).products.values() if size else ()
             fitting = [one for one in goods if _kind(one, attributes) in kinds]
+            # not a set: its order differs between processes
             wishes = dict.fromkeys(_wishes(fitting, attributes, options))
             drawn = sample(draw, list(wishes), size, split)
             problems[split] += [_problem(shop, wish) for wish in drawn]
@@ -72,6 +74,7 @@ def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
         for category, department in CATEGORIES.items()
         for chosen in product(*DEPARTMENTS[department][1 : 1 + attributes])
     ]
+    # not the seed of the problems: splits must agree between seeds
     random.Random(0).shuffle(kinds)
     return {split: frozenset(share) for split, share in shares(kinds, SHARES).items()}
 

@@ -81,6 +81,7 @@ def catalogue(seed: int, products: int, /) -> Catalogue:
     for number in draw.sample(IDS, products):
         category = draw.choice(list(CATEGORIES))
         kinds = DEPARTMENTS[CATEGORIES[category]][1:]
+        # two values or more: a wrong choice must be possible
         offered = {
             kind: sorted(draw.sample(values, draw.randint(2, len(values) - 2)), key=values.index)
             for kind, values in OPTIONS.items()
@@ -152,6 +153,7 @@ class TextShop(Environment):
     def state_key(self) -> str:
         if self.purchase is None:
             return digest([self.page])
+        # the order of options makes no other purchase
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
         return digest([self.page, bought])
 

@@ -67,6 +67,7 @@ def textworld(
     under any seed, but a new key may be in another. Raises ValueError for too few hunts.
     """
     draw = random.Random(seed)
+    # distinct, since splits must share no world
     seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // HELD_OUT)))
     chosen: dict[str, list[Hunt]] = {}
     for split, size in {"train": train, "validation": validation, "test": test}.items():
@@ -84,6 +85,7 @@ def textworld(
                 "lower it or `moves`, or raise `worlds`, `rooms` or `things`."
             )
         chosen[split] = draw.sample(candidates, size)
+    # threads suffice: the compiler is a program of its own
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return {split: list(pool.map(Hunt.problem, drawn)) for split, drawn in chosen.items()}
 

@@ -76,10 +76,12 @@ class World:
         """The file of the compiled game, cached; compiling takes a second or two."""
         textworld, _ = _textworld()
         version = textworld.__version__
+        # another version generates another world from the same seed
         path = GAMES / f"{version}-world-{self.rooms}-{self.things}-{self.seed}.z8"
         if path.exists():
             return path
         GAMES.mkdir(parents=True, exist_ok=True)
+        # in the same file system for an atomic rename: others may compile this game, too
         with tempfile.TemporaryDirectory(dir=GAMES) as folder:
             options = textworld.GameOptions()
             options.path = f"{folder}/game.z8"
@@ -108,6 +110,7 @@ class World:
         options.kb, options.seeds, options.grammar.include_adj = knowledge, self.seed, True
         draws = options.rngs
         with _GENERATOR:
+            # without doors, since VERBS cannot open them
             plan = generator.make_map(self.rooms, rng=draws["map"], possible_door_states=None)
             world = generator.World.from_map(plan, kb=knowledge)
             for _ in range(self.things):
