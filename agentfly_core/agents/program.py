@@ -35,8 +35,8 @@ class ProgramAgent:
     `speakers` selects requests of other speakers, the rest is the speaker `program`. `train` names
     the speakers that are trained, by default all outside of `agent.frozen`. `files` belong to the
     program: edited files are another experiment. `environment` names variables that it inherits.
-    `preload: [openai]` forks each program from an interpreter that has imported these modules; then
-    `command` must be `[python, script.py, ...]`.
+    `preload: [openai]` forks each program from an interpreter that has imported these modules,
+    which must not start threads; then `command` must be `[python, script.py, ...]`.
     """
 
     def __init__(
