@@ -103,5 +103,6 @@ class ServedPolicy:
         return Episode(self.episode, self.spec, self.cast, self.cast.speakers, self.name)
 
     def _lose(self, error: BaseException | None) -> None:
+        # other errors break their own conversation only
         if isinstance(error, SamplerLost):
             self.lost.set_exception(error)

@@ -58,6 +58,7 @@ class Simulated:
     async def __call__(self, conversation: Conversation) -> str:
         texts = tuple(message.content for message in conversation.messages)
         draw = random.Random(hashing.seed(self.seed, conversation.speaker, *texts))
+        # drawn before the skills, which may draw as well
         visible, errs = Visible(conversation.speaker, texts, draw), draw.random() < self.error_rate
         before = _policy.set(self)
         try:
@@ -80,6 +81,7 @@ class _CountedFacts(dict[str, Any]):
         _count()
         return super().__getattribute__(name)
 
+    # operators find these methods without `__getattribute__`
     def __getitem__(self, name: str) -> Any:
         _count()
         return super().__getitem__(name)

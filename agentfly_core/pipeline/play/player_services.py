@@ -44,6 +44,7 @@ class PlayerServices:
         on_gpu = needs_gpu and site.device == "cuda"
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (
+            # before the server, which takes their memory
             held(gpus, f"episodes of {player.reference}", logger.warning),
             resources_for(experiment.whole.limits) as resources,
             serving as server,

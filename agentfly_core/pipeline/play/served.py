@@ -38,6 +38,7 @@ class PolicyToServe:
             run(self._serve(services, ready))
 
     async def _serve(self, services: LocalServices, ready: Ready) -> None:
+        # other users of this machine reach the port, too
         whole, key = self.experiment.whole, secrets.token_hex(16)
         temperature, seed = self.experiment.settings.evaluate.temperature, whole.settings.seed
         spec = endless(rollout_spec(whole, {}, services.tokenizer, services.frozen))

@@ -42,5 +42,6 @@ def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory],
     played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
     by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
     training = [t for t in played if t.role == "train"]
+    # episodes end in any order, but equal steps must remember alike
     training.sort(key=lambda t: (t.problem.id, t.chain))
     return training, [by_id[t.id] for t in training]

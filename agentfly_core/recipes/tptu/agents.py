@@ -99,6 +99,7 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
     if step.tool in tools:  # an error answers the call of another one
         properties: Any = tools[step.tool].parameters["properties"]
         arguments = {next(iter(properties)): text}
+    # above the last line, SQL answers with names of columns
     (observation,) = await worker.call(ToolCall(step.tool, arguments))
     return (observation.content.splitlines() or [""])[-1]
 

@@ -105,6 +105,7 @@ def played_by(team: Team) -> PlannedEpisode:
     plans, plan, readable = 0, list[SubTask](), 0
     planner = next(one for one in team.trajectories if one.speaker != "worker")
     for turn in planner.turns:
+        # the reply is the answer, not a plan
         if FINISH in turn.read[-1].content:
             continue
         plans += 1
@@ -130,6 +131,7 @@ def same(step: SubTask, gold: SubTask) -> bool:
     if step.tool != gold.tool or not _mentions(gold) <= one or not _mentions(step) <= other:
         return False
     one, other = (words - _mentions(step) - _mentions(gold) - _SMALL for words in (one, other))
+    # Dice's coefficient is above one half
     return not other or 4 * len(one & other) > len(one) + len(other)
 
 
@@ -170,6 +172,7 @@ async def _rows(worlds: Sequence[str], statements: Sequence[tuple[int, str]]) ->
     if not statements:
         return [[] for _ in worlds]
     given = json.dumps([worlds, statements])
+    # a stopped program leaves no file, and all its statements count as wrong
     done = await run(_PROGRAM, {"given.json": given}, collect=["rows.json"])
     return json.loads(done.files.get("rows.json", b"null")) or [[None] * len(statements)] * len(
         worlds
