@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, TypeAdapte
 
 from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.datasets.traces import RecordedCall
-from agentfly_core.records.messages import arguments_of, call_of
+from agentfly_core.records.messages import arguments_of, call_id, call_of
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import shown
@@ -195,7 +195,9 @@ class _Written(BaseModel):
             raise ValueError(f"the id {twice[0]!r} belongs to two calls; give each another id")
         return {
             # calls without ids are answered in their order
-            name or f"#{place}": ToolCall(call.name, arguments_of(call.name, call.arguments))
+            name or f"#{place}": ToolCall(
+                call.name, arguments_of(call.name, call.arguments), id=call_id(name)
+            )
             for place, (name, call) in enumerate(named)
         }
 

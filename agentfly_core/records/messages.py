@@ -1,6 +1,7 @@
 """Messages of an episode as text, and calls of tools as models write them."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from agentfly_core.records.trajectory import (
@@ -16,6 +17,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 # clients may reorder the arguments of a call
 _as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
+_ID = re.compile("[a-zA-Z0-9]{9}")
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 """Marks of a call in the Hermes format."""
 
@@ -77,6 +79,11 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected an object as the arguments of {name}")
     return value
+
+
+def call_id(written: object) -> str:
+    """A written id of a call, or "" for one that Mistral's templates refuse."""
+    return written if isinstance(written, str) and _ID.fullmatch(written) else ""
 
 
 def reply_text(reply: Message) -> str:

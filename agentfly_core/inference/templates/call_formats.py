@@ -7,7 +7,7 @@ from typing import Literal
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.chatml import end_of_json, hermes_calls
-from agentfly_core.records.messages import CALL, CALL_END, arguments_of, call_of
+from agentfly_core.records.messages import CALL, CALL_END, arguments_of, call_id, call_of
 from agentfly_core.records.trajectory import BadCall, ToolCall
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
@@ -20,7 +20,6 @@ PlacedCall = tuple[int, int, ToolCall | BadCall]
 """Begin and end of a call in the text, and the call."""
 _QWEN = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _GLM = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
-_ID = re.compile("[a-zA-Z0-9]{9}")
 _PYTHON = {"True": True, "False": False, "None": None}
 """Values that Jinja writes as Python does."""
 
@@ -52,7 +51,7 @@ class CallFormat:
             names = match.groupdict()
             for call in self._read(names.get("name") or "", body, schemas, closed):
                 if isinstance(call, ToolCall) and "id" in names:
-                    call = replace(call, id=_id(names["id"]))
+                    call = replace(call, id=call_id(names["id"]))
                 yield match.start(), at, call
 
     def _read(
@@ -80,12 +79,7 @@ def _whole(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
 def _with_id(value: JSON) -> ToolCall:
     call = call_of(value)
     written = value.get("id") if isinstance(value, Mapping) else None
-    return replace(call, id=_id(written))
-
-
-def _id(written: object) -> str:
-    """The id that a model wrote, or "" for a text that Mistral's templates refuse as an id."""
-    return written if isinstance(written, str) and _ID.fullmatch(written) else ""
+    return replace(call, id=call_id(written))
 
 
 def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:

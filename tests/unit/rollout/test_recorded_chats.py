@@ -9,7 +9,7 @@ from agentfly_core.datasets.chats import chat_of
 from agentfly_core.pipeline.recorded_chats import ChatPlayer
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.testing.episodes import rollout_spec
-from tests.support.chat_templates import template_of, tokenizer_of
+from tests.support.chat_templates import TOOLS, template_of, tokenizer_of
 
 CHAT = [
     {"role": "user", "content": "1+1?"},
@@ -34,6 +34,25 @@ def test_reasoning_is_trained_and_dropped_reasoning_opens_a_context() -> None:
     ]
     assert [turn.context for turn in chat.turns] == [0, 1]
     assert "One more." not in tokenizer.decode(list(chat.turns[1].given.tokens))
+
+
+@pytest.mark.parametrize(("written", "kept"), [("aB3dE6gH9", True), ("call_1", False)])
+def test_recorded_calls_keep_the_ids_that_a_template_takes(written: str, kept: bool) -> None:
+    function = {"name": "search", "arguments": '{"text": "a"}'}
+    call = {"id": written, "type": "function", "function": function}
+    chat = [
+        CHAT[0],
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": written, "content": "99"},
+        {"role": "assistant", "content": "2"},
+    ]
+    spec = replace(rollout_spec(template=template_of("mistral")), max_model_len=1000)
+    row = ChatRow("chats.jsonl", 1, chat_of(chat).replies, TOOLS)
+    (played,) = ChatPlayer(spec, tokenizer_of("mistral")).trajectories([row])
+    assert isinstance(played, Trajectory), played
+    tokens = (*played.turns[0].sampled[0].tokens, *played.turns[1].given.tokens)
+    text = tokenizer_of("mistral").decode(list(tokens))
+    assert text.count(f'"{written}"') == (2 if kept else 0)
 
 
 @pytest.mark.parametrize(
