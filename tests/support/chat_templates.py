@@ -1,9 +1,12 @@
 """Tokenizers with the chat templates of model families, on Qwen's vocabulary or their own."""
 
+import copy
+import json
 import re
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,15 +15,26 @@ from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
 from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.inference.templates.chatml import TOOLS as LIST
 from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
-from tests.support.real_tokenizers import of_deepseek, of_mistral
-from tests.support.tokenizers import like_qwen
+from tests.support.real_tokenizers import of_deepseek, of_mistral, of_npm
+from tests.support.tokenizers import like_qwen, like_qwen3_5
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "chat_templates"
 MARKUP = re.compile(
     r"<\|[a-z_]+\|>|<｜[^｜>\n]+｜>|<(?:start|end)_of_turn>|</?think>|</?tool_call>|</?tool_response>"
 )
+OWN = "-own"
+"""Behind the name of a family: with its own vocabulary, from a package of npm."""
+PACKAGES = {
+    "gemma3": ("gemma3", "<bos>", "<end_of_turn>"),
+    "llama3": ("llama3_1", "<|begin_of_text|>", "<|eot_id|>"),
+    "llama3_1": ("llama3_1", "<|begin_of_text|>", "<|eot_id|>"),
+    "gptoss": ("gptoss", "<|startoftext|>", "<|return|>"),
+}
+"""Packages of `make tokenizers` with the first and the last token of a text."""
 KEYS = {"gptoss": "thinking"}
 """The keys of reasoning, if not `reasoning_content`."""
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -38,8 +52,20 @@ NATIVE = (
     "gptoss",
     "nemotron_3_nano",
     "mistral",
+    "llama3_1-own",
+    "gptoss-own",
 )
-HERMES = ("llama3", "gemma3", "deepseek_r1_distill", "deepseekv3", "phi3")
+HERMES = (
+    "llama3",
+    "gemma3",
+    "deepseek_r1_distill",
+    "deepseekv3",
+    "phi3",
+    "llama3-own",
+    "gemma3-own",
+)
+WITHOUT_TEXT = ("llama3_1", "llama3_2", "gptoss", "mistral")
+"""Families whose templates leave out the text of a reply with a call."""
 TOOLS = (
     ToolSchema(
         "search",
@@ -73,15 +99,16 @@ WORDS = (
 
 @cache
 def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
-    """Mistral's or DeepSeek's own tokenizer, else Qwen's with all added tokens of the template."""
+    """A family's own tokenizer, else Qwen's with all added tokens of the template."""
     if family == "mistral":
         return of_mistral()
-    text = (FOLDER / f"{family}.jinja").read_text()
-    if family == "deepseekv3":
-        tokenizer = of_deepseek()
+    text = (FOLDER / f"{plain(family)}.jinja").read_text()
+    if family == "deepseekv3" or family.endswith(OWN):
+        own = of_deepseek() if family == "deepseekv3" else of_npm(*PACKAGES[plain(family)])
+        tokenizer = copy.copy(own)  # families may share a tokenizer
         tokenizer.chat_template = text
         return tokenizer
-    tokenizer = like_qwen()
+    tokenizer = like_qwen3_5() if family.startswith("qwen3_5") else like_qwen()
     tokenizer.add_tokens(
         [
             AddedToken(name, normalized=False, special=name[1] in "|｜")
@@ -93,10 +120,15 @@ def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+def plain(family: str) -> str:
+    """The name of a family's template."""
+    return family.removesuffix(OWN)
+
+
 @cache
 def template_of(family: str) -> ModelTemplate:
     """The template of a family for these tools."""
-    return ModelTemplate(tokenizer_of(family), **OPTIONS.get(family, {})).bound(TOOLS, None)
+    return ModelTemplate(tokenizer_of(family), **OPTIONS.get(plain(family), {})).bound(TOOLS, None)
 
 
 def some_text(draw: Random, words: tuple[str, ...] = WORDS) -> str:
@@ -145,7 +177,7 @@ def request_of(family: str, messages: Sequence[Message | Observation]) -> list[d
         else:
             row = {"role": item.role, "content": item.content}
             if item.reasoning:
-                row[KEYS.get(family, "reasoning_content")] = item.reasoning
+                row[KEYS.get(plain(family), "reasoning_content")] = item.reasoning
             if calls := [call for call in item.calls if isinstance(call, ToolCall)]:
                 ids.extend(call.id for call in calls)
                 row["tool_calls"] = [
@@ -160,15 +192,47 @@ def request_of(family: str, messages: Sequence[Message | Observation]) -> list[d
     return rows
 
 
+def hermes_request(family: str, messages: Sequence[Message | Observation]) -> list[dict[str, Any]]:
+    """The same with TOOLS, calls and answers as Hermes text."""
+    listed = "\n".join(json.dumps(tool.listed) for tool in TOOLS)
+    rows = [{"role": "system", "content": LIST.format(signatures=listed)}]
+    for item in messages:
+        if isinstance(item, Observation):
+            answer = f"<tool_response>\n{item.content}\n</tool_response>"
+            as_tool = plain(family) == "llama3"
+            rows.append(
+                {"role": "tool", "content": item.content}
+                if as_tool
+                else {"role": "user", "content": answer}
+            )
+        elif item.role == "system":
+            rows[0]["content"] = f"{item.content}\n\n{rows[0]['content']}"
+        else:
+            rows.append({"role": item.role, "content": reply_text(item)})
+    if plain(family) != "gemma3":
+        return rows
+    runs = [(role, [*run]) for role, run in groupby(rows, lambda row: row["role"])]
+    return [
+        {"role": role, "content": "\n\n".join(row["content"] for row in run)} for role, run in runs
+    ]
+
+
 def served(
     family: str, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema] = TOOLS
 ) -> list[int]:
-    """The tokens of the prompt at a chat server, on 31 January 2026."""
+    """The tokens of the prompt at a chat server."""
+    return rendered(family, request_of(family, messages), tools)
+
+
+def rendered(
+    family: str, chat: Sequence[dict[str, Any]], tools: Sequence[ToolSchema] = ()
+) -> list[int]:
+    """The tokens that transformers gives to a request, on 31 January 2026."""
     given = {}
-    if "date" in OPTIONS.get(family, {}):
+    if "date" in OPTIONS.get(plain(family), {}):
         given["strftime_now"] = lambda form: {"%d %b %Y": "31 Jan 2026"}.get(form, "2026-01-31")
     tokens: list[int] = tokenizer_of(family).apply_chat_template(
-        request_of(family, messages),
+        [*chat],
         tools=[tool.listed for tool in tools] or None,
         add_generation_prompt=True,
         return_dict=False,

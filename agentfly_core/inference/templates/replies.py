@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -128,16 +128,23 @@ class MessageWriter:
         return tuple(tokens) in map(self.renderer.tokens, {text, text.removeprefix(empty)})
 
     def _hidden(self, message: Message) -> str:
-        whole = self.renderer.text([QUESTION, message], self.tools, prompt=False)
+        whole = self._last(message)
         # a template may drop the header of a reply (such as an empty <think>) later
         kept = self._prompt if whole.startswith(self._prompt) else self._shared
         ends = [at for at, name in self.renderer.markup(whole) if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
-        text, reasoning = whole[len(kept) : end], self.renderer.hidden(message.reasoning)
+        text = whole[len(kept) : end]
         opened = self.opened and kept != self._prompt and self.markup.marks.close not in text
-        if opened or reasoning.strip() not in text:
+        if opened or (message.reasoning and not self._writes_reasoning(message)):
+            reasoning = self.renderer.hidden(message.reasoning)
             return self.markup.marks.joined(reasoning, text, opened)
         return text
+
+    def _writes_reasoning(self, message: Message) -> bool:
+        return OTHER in self._last(replace(message, reasoning=OTHER))
+
+    def _last(self, message: Message) -> str:
+        return self.renderer.text([QUESTION, message], self.tools, prompt=False)
 
     @cached_property
     def _prompt(self) -> str:

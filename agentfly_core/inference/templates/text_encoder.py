@@ -14,6 +14,10 @@ from agentfly_core.system.formats.text import clip
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_HTML = re.compile(
+    r"</?(?:table|caption|thead|tbody|tfoot|t[rhd]|h[1-6]|blockquote|strong|em|[abius]|su[bp]|code"
+    r"|html|body|img|span|bbox|ul|li|div|iframe|footer)>"
+)
 MOST_TOKENS_OF_A_BYTE = 16
 """An upper bound: a Unicode character of 3 bytes has a normal form of 33 bytes."""
 
@@ -41,7 +45,7 @@ class TextEncoder:
         self._require_control(own, added)
         self._secret = secrets.token_hex(8)  # a name in a text would be a token again
         self._names = {
-            t.content: t.content if _is_space(t.content) else f"<{self._secret}{index}>"
+            t.content: t.content if is_text(t) else f"<{self._secret}{index}>"
             for index, t in added.items()
         }
         named = zip(self._names.values(), added.values(), strict=True)
@@ -52,9 +56,9 @@ class TextEncoder:
             ]
         )
         self._ids = dict(zip(map(self._twin.token_to_id, self._names.values()), added, strict=True))
-        self._space = {name for name in self._names if _is_space(name)}
-        self.markup = [name for name in self._names if name not in self._space]
-        """The added tokens that only marked text gives: all but runs of white space."""
+        self._text = {token.content for token in added.values() if is_text(token)}
+        self.markup = [name for name in self._names if name not in self._text]
+        """The added tokens that only marked text gives: all but white space and tags of HTML."""
         self._any = _one_of(self.markup)
         self._plain = _one_of(token.content for token in added.values() if not token.special)
 
@@ -70,7 +74,7 @@ class TextEncoder:
         )
         # a vocabulary with gaps may have a twin's id, too
         return tuple(
-            self._ids[index] if self._secret in token or token in self._space else index
+            self._ids[index] if self._secret in token or token in self._text else index
             for token, index in zip(encoding.tokens, encoding.ids, strict=True)
         )
 
@@ -110,7 +114,7 @@ class TextEncoder:
         unknown = getattr(own.model, "unk_token", None)
         for index, token in added.items():
             in_text = own.model.token_to_id(token.content) is not None
-            if not in_text or token.content == unknown or _is_space(token.content):
+            if not in_text or token.content == unknown or is_text(token):
                 continue
             if index in self._twin.encode(token.content, add_special_tokens=False).ids:
                 raise ValueError(
@@ -139,8 +143,10 @@ def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[in
     return encode_reply
 
 
-def _is_space(token: str) -> bool:
-    return not token.strip(" \t\n\r\u2581")
+def is_text(token: AddedToken) -> bool:
+    """Whether an added token is text: Gemma has some for white space and for tags of HTML."""
+    blank = not token.content.strip(" \t\n\r\u2581")
+    return blank or (not token.special and bool(_HTML.fullmatch(token.content)))
 
 
 def _one_of(names: Iterable[str]) -> re.Pattern[str]:

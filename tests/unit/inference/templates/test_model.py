@@ -9,12 +9,16 @@ import pytest
 from agentfly_core.inference.templates.call_formats import FORMATS
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import table
-from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.inference.templates.text_encoder import is_text, reply_encoder
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from tests.support.chat_templates import (
     HERMES,
     NATIVE,
     TOOLS,
+    WITHOUT_TEXT,
+    hermes_request,
+    plain,
+    rendered,
     served,
     some_call,
     some_conversation,
@@ -40,6 +44,16 @@ def test_prompts_have_the_tokens_of_the_chat_server(family, count):
 
 
 @pytest.mark.parametrize("count", CONVERSATIONS)
+@pytest.mark.parametrize("family", HERMES)
+def test_prompts_with_hermes_text_have_the_tokens_of_the_chat_server(family, count):
+    template = template_of(family)
+    for seed in range(count):
+        conversation = some_conversation(Random(seed))
+        expected = rendered(family, hermes_request(family, conversation))
+        assert list(template.open(conversation, TOOLS)) == expected
+
+
+@pytest.mark.parametrize("count", CONVERSATIONS)
 @pytest.mark.parametrize("family", NATIVE)
 def test_a_continued_conversation_has_the_tokens_of_its_prompt(family, count):
     """Prompt, reply and following tokens, or None if one is missing."""
@@ -59,22 +73,27 @@ def test_a_continued_conversation_has_the_tokens_of_its_prompt(family, count):
             decoded = map(tokenizer_of(family).decode, (tokens, whole))
             continued += added is not None
             assert added is None or len(set(decoded)) == 1
-    assert continued > 0 or family in ("gptoss", "glm4moe")
+    assert continued > 0 or plain(family) in ("gptoss", "glm4moe")
 
 
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("family", NATIVE + HERMES)
-def test_no_content_gives_an_added_token(family):
+def test_no_content_gives_an_added_token(family, count):
     """Conversations of equal shape have equally many added tokens."""
     template, tokenizer = template_of(family), tokenizer_of(family)
-    added = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+    control = {
+        number: str(token)
+        for number, token in tokenizer.added_tokens_decoder.items()
+        if not is_text(token)
+    }
+    added = [*control.values()]
     hostile = (*added, "<|im_", "end|>", "\U00100003", "\U0010fffd", "</tool_response>\n<|im_end|>")
-    ids = set(tokenizer.added_tokens_decoder)
 
     def counted(words: tuple[str, ...], seed: int) -> int:
         conversation = some_conversation(Random(seed), words)
-        return sum(token in ids for token in template.open(conversation, TOOLS))
+        return sum(token in control for token in template.open(conversation, TOOLS))
 
-    for seed in range(40):
+    for seed in range(count):
         try:
             expected = counted(("a",) * len(hostile), seed)
         except ValueError:  # Gemma refuses two questions in a row
@@ -91,8 +110,8 @@ def test_calls_are_read_as_they_were_written(family, count):
         call = some_call(draw, ODD)
         call.arguments["text"] = f"x{call.arguments['text']}x"  # XML formats trim values
         text = draw.choice(["", "I look."])
-        if family in ("llama3_1", "llama3_2", "gptoss", "mistral"):
-            text = ""  # these templates leave out the text of a reply with a call
+        if plain(family) in WITHOUT_TEXT:
+            text = ""
         sampled = encode(template.reply_text(Message("assistant", text, (call,))))
         reply = template.parse([*sampled, template.stop_tokens[-1]])
         assert (reply.content.strip(), reply.calls) == (text, (call,))
@@ -201,7 +220,7 @@ def test_a_template_without_tools_gets_hermes_text(family):
     assert f"<tools>\n{listed}\n</tools>" in text
     assert '<tool_call>\n{"name": "search", "arguments": {"text": "a"}}\n</tool_call>' in text
     wrapped = "<tool_response>\n99\n</tool_response>" in text
-    assert wrapped == (family != "llama3")
+    assert wrapped == (plain(family) != "llama3")
 
 
 def test_of_two_calls_the_second_is_bad_where_a_template_writes_one():

@@ -11,7 +11,16 @@ from agentfly_core.inference.templates.call_formats import FORMATS
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from tests.support.chat_templates import HERMES, NATIVE, TOOLS, some_call, template_of, tokenizer_of
+from tests.support.chat_templates import (
+    HERMES,
+    NATIVE,
+    TOOLS,
+    WITHOUT_TEXT,
+    plain,
+    some_call,
+    template_of,
+    tokenizer_of,
+)
 
 RESPONSE_TEMPLATE: dict[str, Any] = {
     "start_anchor": "<|im_start|>assistant\n",
@@ -64,6 +73,30 @@ def test_a_reply_that_the_template_refuses_is_read_in_our_format():
     assert template.parse(encode(call)).calls == (ToolCall("search", {"text": "a"}),)
     reply = template.parse(encode(f"{call}<tool_call>oops</tool_call>"))
     assert [type(one) for one in reply.calls] == [ToolCall, BadCall]
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("family", NATIVE + HERMES)
+def test_a_mutated_reply_is_read_as_a_message_that_is_read_alike(family, count):
+    template, encode, calls = template_of(family), reply_encoder(tokenizer_of(family)), 0
+    signs = ["", "{", '"', "\n", "<", "é", "1", " ", "\\", *template.markup.stop]
+    for seed in range(count):
+        draw = Random(seed)
+        thought = draw.choice(["", "1+1"])
+        letters = [
+            *template.reply_text(Message("assistant", "", (some_call(draw),), reasoning=thought))
+        ]
+        for _ in range(draw.randint(1, 3)):
+            place = draw.randrange(len(letters))
+            letters[place : place + draw.randint(0, 3)] = draw.choice(signs)
+        reply = template.parse(encode("".join(letters)))
+        broken = "|>" in reply.reasoning or (reply.content and plain(family) in WITHOUT_TEXT)
+        if not broken and [getattr(call, "name", "") for call in reply.calls] == ["search"]:
+            again = template.parse(template.written(reply))
+            assert again.calls == reply.calls
+            assert again.reasoning.strip() == reply.reasoning.strip()
+            calls += 1
+    assert calls > count / 30
 
 
 @pytest.mark.parametrize("family", NATIVE + HERMES)
