@@ -8,7 +8,7 @@ from tests.support import model_families
 from tests.support.chat_templates import OPTIONS, plain, tokenizer_of
 
 PROBES = ("a reply", "a call", "reasoning and a call")
-WORDS = {"continues": "continues", "opens a context": "new context"}
+WORDS = {"continues": "continues", "opens a context": "new"}
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class MessageWriter:
         return text
 
     def _writes_reasoning(self, message: Message) -> bool:
-        return OTHER in self._last(replace(message, reasoning=OTHER))
+        return self.renderer.hidden(OTHER) in self._last(replace(message, reasoning=OTHER))
 
     def _last(self, message: Message) -> str:
         return self.renderer.text([QUESTION, message], self.tools, prompt=False)

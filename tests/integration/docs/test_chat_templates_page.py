@@ -14,5 +14,5 @@ def test_a_family_has_its_row(family: Family) -> None:
 
 
 def test_no_other_family_has_a_row() -> None:
-    rows = [line for line in PAGE if line.endswith((" context |", " continues |"))]
+    rows = [line for line in PAGE if line.endswith((" new |", " continues |"))]
     assert len(rows) == len(FAMILIES)
