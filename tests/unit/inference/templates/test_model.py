@@ -190,7 +190,7 @@ def test_thinking_is_switched_off_for_a_reply():
     assert prompt.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
     encode = reply_encoder(tokenizer_of("qwen3"))
     assert bound.parse(encode("2")) == Message("assistant", "2")
-    with pytest.raises(ValueError, match="none of the variables"):
+    with pytest.raises(ValueError, match="none of the"):
         template_of("qwen2_5").bound(TOOLS, False)
 
 
