@@ -12,13 +12,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.import_path import (
-    at,
-    check_settings,
-    construct,
-    load,
-    parameters_of,
-)
+from agentfly_core.config.import_path import at, check_settings, construct, load, parameters_of
 from agentfly_core.config.parts import AgentPart, Part, PoolSettings, RewardPart, ToolPart
 from agentfly_core.config.tasks import GOAL, SINGLE
 from agentfly_core.models.type_names import PreTrainedTokenizerBase

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agentfly_core.gateway.chat import RequestRefused
-from agentfly_core.gateway.session import (
-    Exchange,
-    GatewaySession,
-    HttpCall,
-    SpeakerPattern,
-)
+from agentfly_core.gateway.session import Exchange, GatewaySession, HttpCall, SpeakerPattern
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.records.messages import echo_key
 from agentfly_core.records.trajectory import Message

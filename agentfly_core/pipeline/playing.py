@@ -26,12 +26,7 @@ from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unob
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.timing import write_timings
-from agentfly_core.records.trajectory import (
-    Problem,
-    Role,
-    Trajectory,
-    tag,
-)
+from agentfly_core.records.trajectory import Problem, Role, Trajectory, tag
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec, Frozen
@@ -119,11 +114,7 @@ def require_tags(by: str, problems: Iterable[Problem]) -> None:
 
 
 def of_step(
-    settings: Rollout,
-    seeds: Seeds,
-    problems: Sequence[Problem],
-    step: int,
-    greedy: bool,
+    settings: Rollout, seeds: Seeds, problems: Sequence[Problem], step: int, greedy: bool
 ) -> list[EpisodeSpec]:
     """Episodes of a training step: `group_size` per problem, and with `greedy` a baseline."""
     sampled = episode_specs(

@@ -52,10 +52,7 @@ def training_services(
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()
     if update.weights or experiment.settings.warm_start:
         learning = learner_service(store, model, update.share_prefixes, site, owner, logs)
-    with (
-        rollout_services(experiment, model, owner, logs, scripted) as player,
-        learning as learner,
-    ):
+    with rollout_services(experiment, model, owner, logs, scripted) as player, learning as learner:
         yield TrainingServices(player, learner)
 
 

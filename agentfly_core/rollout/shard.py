@@ -284,10 +284,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
     speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(
-        f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} before it",
-        name,
-    )
+    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} before it", name)
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

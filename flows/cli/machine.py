@@ -23,15 +23,7 @@ from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
-from flows.local.up import (
-    LOG,
-    detached,
-    end,
-    keeper,
-    require_startable,
-    serve,
-    show_status,
-)
+from flows.local.up import LOG, detached, end, keeper, require_startable, serve, show_status
 from flows.nights import events
 
 FLOWS = Path(__file__).resolve().parents[1]

@@ -21,13 +21,7 @@ from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.player_services import PlayerServices
 from agentfly_core.pipeline.play.players import RANDOM, ModelPlayer, Player, Script, oracle
-from agentfly_core.pipeline.playing import (
-    OnEpisode,
-    of_split,
-    play_shard,
-    rollout_spec,
-    watching,
-)
+from agentfly_core.pipeline.playing import OnEpisode, of_split, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.scoring import score
 from agentfly_core.pipeline.workers.local import LocalServices
