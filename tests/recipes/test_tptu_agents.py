@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
 
 import pytest
@@ -10,6 +11,7 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.environments.database import Database
 from agentfly_core.recipes.tptu import tools as distractors
 from agentfly_core.recipes.tptu.agents import OneStep, Sequential
+from agentfly_core.recipes.tptu.evaluation import evaluate_plans
 from agentfly_core.recipes.tptu.rewards import planning, sql_accuracy
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.exact import exact
@@ -18,6 +20,7 @@ from agentfly_core.testing import Simulated, problems_of, rollout_spec, scores_o
 from agentfly_core.tools.python import python
 from agentfly_core.tools.sql import sql
 from benchmarks.office_skills import SKILLS, TABLES
+from tests.support.project import ROOT
 
 SEED = 903
 KINDS = ["one", "square", "two", "three"]
@@ -135,3 +138,14 @@ async def test_an_unknown_tool_gets_an_error() -> None:
     spec = rules(OneStep(), distractors.weather)
     [scores] = (await scores_of_policy(policy, problems(1, "one"), spec, [planning])).values()
     assert scores["planning/calls"] == 3.0 and scores["planning/over_use"] == 1.0
+
+
+@pytest.mark.slow
+def test_the_table_of_policies_has_their_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    sizes = ["data.train=16", "data.validation=1", "data.test=4"]
+    [row] = evaluate_plans("tptu", *sizes, episodes=4, store=str(tmp_path))
+    assert (row["policy"], row["episodes"], row["planning"]) == ("oracle", 4, 1.0)
+    assert (row["planning/calls"], row["planning/over_use"]) == (1.0, 0.0)

@@ -41,7 +41,7 @@ def value(problem: Problem, phrase: str) -> int:
 
 def parts_of(problem: Problem) -> list[str]:
     steps = [step["subtask"] for step in problem.facts["plan"] if step["tool"] == "sql"]
-    names = {text.partition("{}")[0]: part for part, (text, _) in PARTS.items()}
+    names = {text.partition("{}")[0]: part for part, (text, *_) in PARTS.items()}
     return [next(part for text, part in names.items() if step.startswith(text)) for step in steps]
 
 

@@ -10,19 +10,17 @@ from typing import Any
 from agentfly_core import Problem, digest, generated
 from agentfly_core.datasets.names import companies, people
 
+_HERS = "FROM orders WHERE person = '{}'"
+_STAFF = "FROM orders JOIN people ON person = name WHERE company = '{}'"
 PARTS = {
-    "amount": ("amount of order {}", "SELECT amount FROM orders WHERE number = {}"),
-    "orders": ("number of orders of {}", "SELECT count(*) FROM orders WHERE person = '{}'"),
-    "spending": ("spending of {}", "SELECT sum(amount) FROM orders WHERE person = '{}'"),
-    "largest": ("largest order of {}", "SELECT max(amount) FROM orders WHERE person = '{}'"),
-    "staff": ("staff of {}", "SELECT count(*) FROM people WHERE company = '{}'"),
-    "revenue": (
-        "revenue of {}",
-        "SELECT sum(amount) FROM orders JOIN people ON person = name WHERE company = '{}'",
-    ),
+    "amount": ("amount of order {}", "orders", "SELECT amount FROM orders WHERE number = {}"),
+    "orders": ("number of orders of {}", "people", f"SELECT count(*) {_HERS}"),
+    "spending": ("spending of {}", "people", f"SELECT sum(amount) {_HERS}"),
+    "largest": ("largest order of {}", "people", f"SELECT max(amount) {_HERS}"),
+    "staff": ("staff of {}", "companies", "SELECT count(*) FROM people WHERE company = '{}'"),
+    "revenue": ("revenue of {}", "companies", f"SELECT sum(amount) {_STAFF}"),
 }
-"""Sub-questions: their texts and gold SQL."""
-PERSONAL, COMPANY = ("orders", "spending", "largest"), ("staff", "revenue")
+"""Sub-questions: their texts, what they name, and gold SQL."""
 SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
@@ -133,22 +131,16 @@ def _problem(draw: random.Random, kind: str, split: str) -> Problem:
 def _steps(
     draw: random.Random, parts: Sequence[str], split: str
 ) -> tuple[Entities, list[dict[str, Any]]]:
-    entities: dict[str, list[Any]] = {"orders": [], "people": [], "companies": []}
+    pools = {"orders": range(100, 1000), "people": people()[split], "companies": companies()[split]}
+    entities: dict[str, list[Any]] = {name: [] for name in pools}
     steps = []
     for part in parts:
-        text, sql = PARTS[part]
-        where, like = _pool(part, split)
-        entity = draw.choice([one for one in like if one not in entities[where]])
+        text, where, sql = PARTS[part]
+        entity = draw.choice([one for one in pools[where] if one not in entities[where]])
         entities[where].append(entity)
         step = {"tool": "sql", "subtask": text.format(entity), "inputs": [], "depends_on": []}
         steps.append({**step, "code": sql.format(entity)})
     return entities, steps
-
-
-def _pool(part: str, split: str) -> tuple[str, Sequence[Any]]:
-    if part in PERSONAL:
-        return "people", people()[split]
-    return ("companies", companies()[split]) if part in COMPANY else ("orders", range(100, 1000))
 
 
 def _question(
