@@ -140,7 +140,7 @@ async def test_an_unknown_tool_gets_an_error() -> None:
     assert scores["planning/calls"] == 3.0 and scores["planning/over_use"] == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_table_of_policies_has_their_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

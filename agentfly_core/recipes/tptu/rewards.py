@@ -25,9 +25,9 @@ def rows(opened, statement, values):
     over = time.monotonic() + 1
     opened.set_progress_handler(lambda: time.monotonic() > over, 10000)
     try:
-        found = opened.execute(statement).fetchmany(1000)
-        json.dumps(found)
-        return found
+        fetched = opened.execute(statement).fetchmany(1000)
+        json.dumps(fetched)
+        return fetched
     except Exception:  # the statement may be anything
         return None
 
@@ -87,15 +87,15 @@ async def sql_accuracy(team: Team) -> Score:
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))
     wanted = [number for number, step in enumerate(problem.facts["plan"]) if step["tool"] == "sql"]
-    found = {gold: number for number, gold in pairs.items() if number < len(played.inputs)}
+    places_of = {gold: number for number, gold in pairs.items() if number < len(played.inputs)}
     worlds = [script(seed, problem.facts["entities"]) for seed in problem.facts["worlds"]]
-    numbers = sorted(found[gold] for gold in wanted if gold in found)
+    numbers = sorted(places_of[gold] for gold in wanted if gold in places_of)
     rows = await _rows(worlds, [(number + 1, played.inputs[number]) for number in numbers])
     right = 0
     for gold in wanted:
         statement = problem.facts["plan"][gold]["code"]
         expected = [_plain(results(world, [statement])[0]) for world in worlds]
-        place = numbers.index(found[gold]) if gold in found else None
+        place = numbers.index(places_of[gold]) if gold in places_of else None
         right += place is not None and [_plain(world[place]) for world in rows] == expected
     return Score(right / len(wanted))
 
