@@ -225,9 +225,9 @@ class Settings(Section):
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
                 key = task_key(name, "goal") if self.tasks else "evaluate.goal"
                 raise ValueError(
-                    f"{key}: got {goal!r}, expected the reward that decides success (1 or more is "
-                    f"solved): {', '.join(one.rewards) or 'none'}, or a further reward with weight "
-                    "0 that combines them"
+                    f"{key}: got {goal!r}, expected the reward that decides success, one of "
+                    f"{', '.join(one.rewards) or 'none'}. A problem is solved if this reward is at "
+                    "least 1. To combine rewards, add a reward with weight 0."
                 )
         all_own = all(task.goal or task.rewards for task in self.tasks.values())
         if self.tasks and self.evaluate.goal and all_own:

@@ -66,7 +66,10 @@ answering = partial(calling, "answer", "answer")
 
 
 def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """The ToolStep of a sum, with one of SUM_MISTAKES."""
+    """Expression and answer of a ToolStep for a sum.
+
+    `mistake` is one of SUM_MISTAKES, or empty for a right step.
+    """
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
     if mistake == "guess":
@@ -82,7 +85,10 @@ def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """The ToolStep of a problem of `datasets.powers`, with one of PROGRAM_MISTAKES."""
+    """Program and answer of a ToolStep for a problem of `datasets.powers`.
+
+    `mistake` is one of PROGRAM_MISTAKES, or empty for a right step.
+    """
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
         return "", slip(draw, problem.facts["answer"])

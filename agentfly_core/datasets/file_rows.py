@@ -49,7 +49,7 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def first_fields(path: Path) -> set[str]:
-    """The fields of a file's first rows, in parquet of all rows."""
+    """The fields of a file's first FIRST rows. Of a parquet file: the fields of all rows."""
     _require_file(path)
     if path.suffix == ".parquet":
         with _unreadable_parquet(path):

@@ -44,8 +44,9 @@ TracedReply = tuple[Sequence[Any], RecordedCall | None]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The sampled replies of a trace in order, the tools, and the row of our own record in a trace
-    that we exported.
+    """The sampled replies of a trace in order, and its tools.
+
+    `ours` is the row of our record, which only a trace of `agentfly export` contains.
     """
 
     replies: Sequence[TracedReply]

@@ -177,8 +177,9 @@ class Experiment:
     def sizes(self, policy: Pointer) -> tuple[int, int]:
         """Bytes of a policy and of a learner state.
 
-        A state has three float32 numbers a weight (master, and AdamW's two moments), twice as many
-        with a critic model; a policy one of the model's dtype. A new adapter counts as 0.
+        A policy has one number of the model's dtype for each weight. A learner state has three
+        float32 numbers for each weight (the master copy and AdamW's two moments), and six with a
+        critic model. A new adapter counts as 0.
         """
         files, base = adapter_artifact.folders(self.store, policy)
         if self.settings.adapter and base is None:

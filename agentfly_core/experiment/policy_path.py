@@ -39,10 +39,10 @@ def of_tasks(
     tasks: Mapping[str, Mapping[str, Any]],
     spoilt: float | None = None,
 ) -> ScriptedPolicy:
-    """Return a policy that plays each task of a mixture by its own policy, such as `{"sums":
-    {"demonstrations": "my_sums:adds", "settings": {}}}`.
+    """Return a policy that plays each task of a mixture by the task's own policy.
 
-    `spoilt` overrides that setting of each policy that has it.
+    `tasks` are their settings, such as `{"sums": {"demonstrations": "my_sums:adds", "settings":
+    {}}}`. `spoilt` overrides that setting of each policy that has it.
     """
     policies = {}
     for name, shown in tasks.items():

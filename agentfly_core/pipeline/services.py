@@ -46,7 +46,7 @@ def training_services(
 ) -> Iterator[TrainingServices]:
     """Start the services of training; `owner` is the uid of their run.
 
-    A warm start alone is `scripted`: it serves no sampler.
+    With `scripted=True`, for a run that is only a warm start, no sampler is started.
     """
     store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()

@@ -322,9 +322,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of a problem that a reward compares, without FAILED ones, by chain.
+    """The episodes of one problem, which a reward compares, in the order of their chain numbers.
 
-    Each is represented by the trajectory with its answer.
+    Each episode is its trajectory with the answer. FAILED episodes are left out.
     """
 
     trajectories: tuple[Trajectory, ...]

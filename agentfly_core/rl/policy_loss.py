@@ -134,7 +134,9 @@ class Reinforce(_PolicyLoss):
 
 
 class SAPO(_PolicyLoss):
-    """`-A sigmoid(tau (rho - 1)) 4 / tau`: the gradient of `-A rho` on-policy, less further away.
+    """`-A sigmoid(tau (rho - 1)) 4 / tau`.
+
+    At rho = 1 it has the same gradient as `-A rho`, and a smaller one further away from 1.
 
     `tau` applies to A > 0; the higher `tau_bad` makes other gradients vanish sooner. `train/gate`
     is the slope of the gate, 1 on-policy.

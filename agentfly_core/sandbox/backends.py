@@ -147,7 +147,7 @@ class _PerExecution:
 
 
 class Bubblewrap(_PerExecution):
-    """One process of `bwrap` an execution."""
+    """Each execution is a process of `bwrap`."""
 
     name = "bubblewrap"
 

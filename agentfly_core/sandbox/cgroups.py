@@ -1,4 +1,4 @@
-"""Control groups v1 or v2 that bound the memory of an execution; without permission none."""
+"""Control groups v1 or v2 that bound the memory of an execution, if this user may make them."""
 
 import itertools
 import os

@@ -80,7 +80,10 @@ def target() -> Iterator[Target]:
 async def attacked(
     sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
 ) -> list[AttackResult]:
-    """Run attacks on a sandbox one after another, in kept interpreters if `kept`."""
+    """Run attacks on a sandbox one after another.
+
+    With `kept` each runs in an interpreter of a session, which is used again.
+    """
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
     with target() as on:

@@ -57,7 +57,7 @@ async def search_files(text: str, *, workspace: Workspace) -> str:
     """Find the lines of all files that contain a text.
 
     Args:
-        text: the text, letter by letter
+        text: the text, exactly as it is in the file
     """
     matches = [
         f"{name}:{number}: {line}"

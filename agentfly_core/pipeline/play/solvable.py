@@ -40,8 +40,8 @@ def prepare(experiment: Experiment) -> Artifact:
 
 
 def check(experiment: Experiment, data: Artifact) -> list[str]:
-    """Score right and wrong answers to a dataset's problems, play some by the oracle and by an idle
-    policy, and return a report, a sentence each.
+    """Score right and wrong answers to a dataset's problems, and play some problems by the oracle
+    and by an idle policy; return a report with one sentence for each of these checks.
 
     The report is cached. Raises ValueError if the right answers of more than
     `data.tolerate_bad_rows` problems do not earn the reward.

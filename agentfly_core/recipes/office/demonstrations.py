@@ -67,7 +67,10 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Run one joining query of `tools.sql`, then answer; a share `spoilt` guesses or misreads."""
+    """Run one query with JOIN by `tools.sql`, then answer.
+
+    In a share `spoilt` of the episodes it guesses or misreads the answer.
+    """
 
     async def policy(conversation: Conversation) -> str:
         kind, value = understood(conversation.problem.prompt)

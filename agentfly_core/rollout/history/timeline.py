@@ -139,8 +139,9 @@ def _longer(conversation: bytes, item: Message | Observation) -> bytes:
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """The record of a speaker's replies, in the order of time.
 
-    The first reply after another one continues its context, unless it `opens` one. Further ones
-    open a new context with all earlier tokens as given: a token is sampled in one context only.
+    The first reply that continues a reply stays in the context of that reply, unless it `opens` a
+    new one. A further reply that continues the same reply opens a context, in which all earlier
+    tokens are given. So each sampled token is sampled, and trained, in exactly one context.
     """
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far

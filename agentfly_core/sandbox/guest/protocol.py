@@ -121,7 +121,8 @@ class ExecRequest:
             leads_out = path.is_absolute() or ".." in path.parts
             if leads_out or not path.parts or "\0" in name or name == MAIN:
                 raise ValueError(
-                    f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}."
+                    f"Got the file name {name!r}, expected a relative path without '..'. The name "
+                    f"{MAIN} is reserved for the program."
                 )
         # tmpfs stores whole pages
         size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))

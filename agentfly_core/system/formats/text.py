@@ -101,8 +101,8 @@ def environment() -> dict[str, str]:
 def redact(text: str) -> str:
     """The text without secrets: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
 
-    Secrets are the values, of 8 characters or more, of environment variables named as in SECRET,
-    and passwords in URLs.
+    Secrets are passwords in URLs, and values of environment variables with a name like the pattern
+    SECRET. Values of fewer than 8 characters stay.
     """
     for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
         text = text.replace(secret, f"[{name}]")
