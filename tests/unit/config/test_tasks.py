@@ -63,7 +63,7 @@ def test_a_mixture_sums_its_data_and_reads_back_equal():
     [
         ({"data": SUMS["data"]}, r"data\.test: each of the tasks sums, shop has data of its own"),
         ({"shop": {**BUYING, "rewards": {}}}, r"tasks\.shop\.rewards: name at least one reward"),
-        ({"sums": {**SUMS, "goal": ""}}, r"goal: got '', .*or a further reward with weight 0"),
+        ({"sums": {**SUMS, "goal": ""}}, r"goal: got '', .*add a reward with weight 0"),
         (
             {
                 "sums": {**SUMS, "warm_start": {"demonstrations": "a:b"}},
