@@ -37,16 +37,16 @@ def require_deployable() -> None:
             f"There is no {path}, which lists the deployments. `agentfly init DIR` makes a project "
             "with this file; its experiments are in conf/."
         )
-    known = loading.names()
+    names = loading.names()
     deployments: Any = strict_yaml.settings(path)["deployments"]
     for deployment in deployments:
         named = deployment.get("parameters", {}).get("experiment")
-        if named and named not in known:
+        if named and named not in names:
             missing = (loading.CONF / f"{named}.yaml").absolute()
             raise ValueError(
                 f"The deployment {deployment['name']!r} of {path} has the experiment {named!r}, "
                 f"but there is no {missing}. Put the experiment there, or change `experiment` in "
-                f"prefect.yaml.{did_you_mean(named, known)}"
+                f"prefect.yaml.{did_you_mean(named, names)}"
             )
 
 

@@ -18,6 +18,7 @@ from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.cli.arguments import ExperimentArg
+from flows.deploy import require_deployable
 from flows.local import doctor as doctors
 from flows.local.flow_run_owners import crash_dead
 from flows.local.prefect_server import answers, prefect_command
@@ -102,6 +103,7 @@ def up(
         return 1
     places.state.chmod(0o700)
     require_startable(places, ports[:1] if place.served else ports)
+    require_deployable()
     with suppress(FileNotFoundError):
         (places.state / LOG).replace(places.state / f"{LOG}.1")
     return detached(place, ports) if detach else serve(place, ports)

@@ -31,7 +31,6 @@ from agentfly_core.system.process import Owner
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.tracking.mlflow_client import MlflowStore
-from flows.deploy import require_deployable
 from flows.local.mlflow_ui import mlflow_server, serving
 from flows.local.own_servers import USER, Program, free_port, own_api, shown
 from flows.local.prefect_server import PATIENCE, POOL, WORKER, answers, prefect_server, worker
@@ -218,9 +217,7 @@ def end_flow_runs(service: Service) -> None:
 
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
-    """Raise ValueError if the project is served or cannot be deployed, its Prefect is elsewhere, or
-    a port is taken.
-    """
+    """Raise ValueError if the project is served, its Prefect is elsewhere, or a port is taken."""
     with only_one(places.state):  # until the process that serves has it
         if places.api:
             raise ValueError(
@@ -234,7 +231,6 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
                     f"Another program uses the port {port}. End it, or choose another port: "
                     "agentfly up --prefect-port PORT --mlflow-port PORT"
                 )
-    require_deployable()
 
 
 def end(state: Path) -> bool:
