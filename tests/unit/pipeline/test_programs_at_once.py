@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.site import Site
+from agentfly_core.pipeline.workers.job import DemonstrationJob
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.rollout.episode import Episode
+from agentfly_core.store.artifact import Pointer
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from tests.support import experiments
 
@@ -51,4 +53,5 @@ def test_workers_share_the_limit_of_programs(tmp_path, nano, agent, workers, mos
     here = replace(experiments.experiment(tmp_path, agent=agent), site=site)
     nothing: Any = None
     services = LocalServices(nothing, nothing, AutoTokenizer.from_pretrained(nano), {})
-    assert LocalPlayer(here, services)._rules.at_once == most
+    job = DemonstrationJob(nothing, Pointer("artifacts/data", "da7a"))
+    assert LocalPlayer(here, services)._rules(job).at_once == most
