@@ -49,3 +49,12 @@ def test_too_many_problems_are_refused() -> None:
 def test_a_shop_with_too_few_products_is_refused() -> None:
     with pytest.raises(ValueError, match=r"products=1, .*36"):
         shop(0, 5, 5, 5, products=1)
+
+
+def test_a_split_may_be_empty() -> None:
+    made = shop(seed=0, train=5, validation=5, test=0)
+    assert {name: len(problems) for name, problems in made.items()} == {
+        "train": 5,
+        "validation": 5,
+        "test": 0,
+    }

@@ -39,8 +39,8 @@ def shop(
     problems = [_problem(draw, wish, names, products) for wish in draw.sample(wishes, size)]
     return {
         "train": problems[:train],
-        "validation": problems[train:-test],
-        "test": problems[-test:],
+        "validation": problems[train : train + validation],
+        "test": problems[train + validation :],
     }
 
 
