@@ -63,8 +63,16 @@ def score_episodes(
         of_task = _measured(task, own, [by_id[t.id] for t in own], [])
         metrics |= {f"task/{name}/{metric}": value for metric, value in of_task.items()}
     episodes = len(by_episode(played))
-    report(Progress("score", step, episodes, episodes, metrics.get("rollout/reward")))
+    report(Progress("score", step, episodes, episodes, _note(metrics)))
     return metrics
+
+
+def _note(metrics: Mapping[str, float]) -> str:
+    """The mean reward and the success of scored episodes, empty without them."""
+    if "rollout/reward" not in metrics:
+        return ""
+    reward, success = metrics["rollout/reward"], metrics["rollout/success"]
+    return f"reward {reward:.3f}, success {100 * success:.1f} %"
 
 
 def score(

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a stage: `Progress("rollout", step=3, done=40, total=128, reward=0.61)`."""
+    """Progress of a stage: `Progress("score", 3, 128, 128, "reward 0.610, success 55.5 %")`; `note`
+    is shown beside it.
+    """
 
     stage: str
     step: int
     done: int
     total: int
-    reward: float | None = None
+    note: str = ""
 
 
 Listener = Callable[[Progress], None]

@@ -48,7 +48,7 @@ class Display:
         self._run = self._bars.add_task(run, total=steps, note="")
         self._lock = threading.Lock()
         self._last: StageProgress | None = None
-        self._reward = ""
+        self._scored = ""
         self._stage_began = self._reported = time.monotonic()
 
     def __enter__(self) -> Display:
@@ -68,21 +68,19 @@ class Display:
                 self._print_last()
                 self._stage_began = self._reported
             self._last, self._reported = report, time.monotonic()
-            if report.reward is not None:
-                self._reward = f"reward {report.reward:.3f}"
+            self._scored = report.note or self._scored
             stage = f"{report.stage} {report.done}/{report.total}"
-            note = f"step {report.step}/{self._steps}  {stage}  {self._reward}"
+            note = f"step {report.step}/{self._steps}  {stage}  {self._scored}"
             self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
         """Print the line of the last stage, timed from the last report of the stage before."""
         if (report := self._last) is None:
             return
-        reward = "" if report.reward is None else f"reward {report.reward:.3f}"
         where = f"step {report.step}/{self._steps}" if report.step else ""
         line = (
             f"{where:<11} {report.stage:<11} {report.done:>6}/{report.total:<6} "
-            f"{duration(self._reported - self._stage_began):>12}  {reward}"
+            f"{duration(self._reported - self._stage_began):>12}  {report.note}"
         )
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
 

@@ -17,7 +17,7 @@ REPORTS = [
     Progress("warm start", 0, 4, 4),
     Progress("rollout", 1, 32, 128),
     Progress("rollout", 1, 128, 128),
-    Progress("score", 1, 128, 128, reward=0.55),
+    Progress("score", 1, 128, 128, "reward 0.550, success 55.0 %"),
     Progress("rollout", 2, 96, 128),
 ]
 
@@ -38,7 +38,7 @@ def test_without_a_terminal_each_stage_is_one_line() -> None:
     assert lines == [
         "warm start 4/4",
         "step 1/15 rollout 128/128",
-        "step 1/15 score 128/128 reward 0.550",
+        "step 1/15 score 128/128 reward 0.550, success 55.0 %",
         "step 2/15 rollout 96/128",
     ]
 
@@ -46,7 +46,7 @@ def test_without_a_terminal_each_stage_is_one_line() -> None:
 def test_a_terminal_shows_run_step_reward_and_stage() -> None:
     lines = shown(terminal=True)
     run = next(line for line in reversed(lines) if line.startswith("quickstart-1f2e3d4c"))
-    assert "step 2/15 rollout 96/128 reward 0.550" in run
+    assert "step 2/15 rollout 96/128 reward 0.550, success 55.0 %" in run
 
 
 def test_a_failed_stage_still_shows_its_progress() -> None:
