@@ -120,7 +120,7 @@ def show_status(place: MlflowStore) -> int:
     }
     for line, health in works.items():
         print(line, "works" if health else "DOES NOT WORK")
-    print(f"Sign in  {USER}:{shown(place.state)} (name and password are apart in MLflow)")
+    print(f"Sign in  {USER}:{shown(place.state)} (in MLflow enter the two in their own fields)")
     print(f"Log      {place.state / LOG}\n{TO_END}", flush=True)
     return 0 if all(works.values()) else 1
 

@@ -124,7 +124,8 @@ def nights(api: str, ping_url_env: str) -> Finding:
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
     if not api or not answers(api):
-        detail, remedy = f"no Prefect server at {api or 'this project'}", "for nights: agentfly up"
+        detail = f"no Prefect server answers at {api}" if api else "no Prefect server runs here"
+        remedy = "for nights: agentfly up"
         return Finding("nights", False, detail, remedy, needed=False)
     use(api)
     try:

@@ -18,13 +18,13 @@ from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
 from agentfly_core.system.formats.text import counted
 
 LEASES = {
-    "most_in_use": "in use",
-    "most_waiting": "waiting",
-    "wait_p50": "p50 s",
-    "wait_p95": "p95 s",
+    "most_in_use": "most in use",
+    "most_waiting": "most waiting",
+    "wait_p50": "wait p50, s",
+    "wait_p95": "wait p95, s",
     "started": "started",
     "closed": "closed",
-    "resets_failed": "bad resets",
+    "resets_failed": "failed resets",
     "expired": "expired",
 }
 SAME = "(begins as above)"
