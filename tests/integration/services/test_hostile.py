@@ -25,6 +25,7 @@ from agentfly_core.recipes.shop.environment import Shop
 from agentfly_core.recipes.text_shop.environment import TextShop
 from agentfly_core.recipes.textworld.environment import TextWorld
 from agentfly_core.recipes.textworld.tools import do
+from agentfly_core.recipes.tptu.dataset import office_plans
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.runs.episodes import Episodes, pieces, table
@@ -34,7 +35,9 @@ from tests.support.hostile_texts import TEXTS
 from tests.support.project import ROOT
 from tests.support.ready_made_parts import shipped_rewards, shipped_tools
 
+(PLANNED,) = office_plans(seed=0, train=1, validation=0, test=0)["train"]
 FACTS: dict[str, Any] = {
+    **PLANNED.facts,
     "answer": "99",
     "options": ["17", "99"],
     "function": "add",
