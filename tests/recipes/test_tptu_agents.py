@@ -54,9 +54,9 @@ def rules(agent: OneStep, *tools: Tool) -> RolloutSpec:
     )
 
 
-async def played(agent: str, asked: Sequence[Problem]) -> Scores:
+async def played(agent: str, drawn: Sequence[Problem]) -> Scores:
     policy = Simulated(SKILLS)
-    scores = await scores_of_policy(policy, asked, rules(AGENTS[agent]), [exact, planning])
+    scores = await scores_of_policy(policy, drawn, rules(AGENTS[agent]), [exact, planning])
     assert policy.facts_read == 0
     return scores
 
@@ -69,9 +69,9 @@ def calls(problem: Problem, agent: str) -> int:
 
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_both_agents_solve_independent_questions(agent: str) -> None:
-    asked = problems(12, *KINDS)
-    scores = await played(agent, asked)
-    for problem in asked:
+    drawn = problems(12, *KINDS)
+    scores = await played(agent, drawn)
+    for problem in drawn:
         assert scores[problem.id]["exact"] == scores[problem.id]["planning"] == 1.0
         assert scores[problem.id]["planning/calls"] == calls(problem, agent)
 
@@ -81,36 +81,36 @@ def test_planning_at_once_takes_fewer_calls() -> None:
 
 
 async def test_planning_at_once_finds_half_of_the_branches() -> None:
-    asked = problems(40, "branch")
-    solved = sum(one["exact"] for one in (await played("one_step", asked)).values())
-    half_width = NormalDist().inv_cdf(0.995) * (len(asked) * 0.25) ** 0.5
-    assert abs(solved - len(asked) / 2) <= half_width
+    drawn = problems(40, "branch")
+    solved = sum(one["exact"] for one in (await played("one_step", drawn)).values())
+    half_width = NormalDist().inv_cdf(0.995) * (len(drawn) * 0.25) ** 0.5
+    assert abs(solved - len(drawn) / 2) <= half_width
 
 
 async def test_planning_after_each_result_finds_every_branch() -> None:
-    asked = problems(16, "branch")
-    scores = await played("sequential", asked)
-    assert [one["exact"] for one in scores.values()] == [1.0] * len(asked)
+    drawn = problems(16, "branch")
+    scores = await played("sequential", drawn)
+    assert [one["exact"] for one in scores.values()] == [1.0] * len(drawn)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_renamed_tools_and_distractors_change_nothing(agent: str) -> None:
-    asked, bare = problems(4, *KINDS), rules(AGENTS[agent], sql, python)
-    before = await scores_of_policy(Simulated(SKILLS), asked, bare, [exact, planning, sql_accuracy])
+    drawn, bare = problems(4, *KINDS), rules(AGENTS[agent], sql, python)
+    before = await scores_of_policy(Simulated(SKILLS), drawn, bare, [exact, planning, sql_accuracy])
     names = {"sql": "query", "python": "compute"}
     renamed = [replace(sql, name="query"), *DISTRACTORS, replace(python, name="compute")]
-    for problem in asked:
+    for problem in drawn:
         for step in problem.facts["plan"]:
             step["tool"] = names[step["tool"]]
     after = await scores_of_policy(
-        Simulated(SKILLS), asked, rules(AGENTS[agent], *renamed), [exact, planning, sql_accuracy]
+        Simulated(SKILLS), drawn, rules(AGENTS[agent], *renamed), [exact, planning, sql_accuracy]
     )
     assert {name: {**one, "sql_accuracy": 1.0} for name, one in after.items()} == before
 
 
 async def test_without_the_tables_no_sql_is_written() -> None:
-    asked = problems(2, "one")
-    scores = await scores_of_policy(Simulated(SKILLS), asked, rules(OneStep()), [exact])
+    drawn = problems(2, "one")
+    scores = await scores_of_policy(Simulated(SKILLS), drawn, rules(OneStep()), [exact])
     assert [one["exact"] for one in scores.values()] == [0.0, 0.0]
 
 
@@ -125,9 +125,9 @@ async def test_the_loop_guard_stops_at_the_cap() -> None:
 
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_reply_that_is_no_plan_ends_the_episode(agent: str) -> None:
-    policy, asked = Simulated([lambda visible: "I would ask Anna."]), problems(1, "one")
+    policy, drawn = Simulated([lambda visible: "I would ask Anna."]), problems(1, "one")
     spec = rules(AGENTS[agent], distractors.weather)
-    [scores] = (await scores_of_policy(policy, asked, spec, [exact, planning])).values()
+    [scores] = (await scores_of_policy(policy, drawn, spec, [exact, planning])).values()
     assert scores["planning/format"] == scores["exact"] == 0.0
     assert scores["planning/calls"] == 1.0
 

@@ -87,7 +87,7 @@ class FuzzedClient:
         self, session: aiohttp.ClientSession, url: str, tools: int, chat: list[Item]
     ) -> None:
         pairs = [sent(item, self.draw) for item in chat]
-        asked = self.chats.asked([item for _, item in pairs], tools)
+        question = self.chats.asked([item for _, item in pairs], tools)
         body = {"messages": [message for message, _ in pairs], "logprobs": True}
         body |= {"tools": TOOLS[tools], "n": self.draw.choice((1, 1, 1, 2))}
         body |= {"max_tokens": self.draw.choice((12, 400, 400, 400))}
@@ -95,7 +95,7 @@ class FuzzedClient:
             completed = await response.json()
             assert response.status == 200, completed
         for choice in completed["choices"]:
-            reply = self.chats.replied(chat, tools, asked, choice)
+            reply = self.chats.replied(chat, tools, question, choice)
             self.open.append((tools, [*chat, reply]))
 
 

@@ -73,9 +73,9 @@ def flow_run_of(experiment: Experiment) -> str:
         show_summary(experiment.store, experiment.site, SUMMARY)
         return str(flow_run.id)
 
-    found = train()
+    trained = train()
     deliver()
-    return found
+    return trained
 
 
 def summary_of(api: str, flow_run_id: str) -> str:
