@@ -139,7 +139,7 @@ def check_inputs(settings: Settings) -> None:
 
 
 def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
-    """Return likely mistakes, a sentence each: `["The tool 'search': its parameter 'key' has no
+    """Return a sentence for each likely mistake: `["The tool 'search': its parameter 'key' has no
     description: ..."]`.
     """
     remarks = []

@@ -176,7 +176,7 @@ OnEpisode = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
-    """Return a listener that reports finished episodes as progress, up to REPORTS times a stage;
+    """Return a listener that reports finished episodes as progress, up to REPORTS times per stage;
     `done` were played before.
     """
     played, every = count(done + 1), max(1, total // REPORTS)

@@ -166,7 +166,7 @@ class ProblemSchedule:
         return range(first, first - (-episodes // self.rollout.shard))
 
 
-@functools.lru_cache(maxsize=8)  # one a task of a mixture
+@functools.lru_cache(maxsize=8)  # one per task of a mixture
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
     """A pass over `size` problems: every shard of every step needs it."""
     order = list(range(size))

@@ -160,7 +160,7 @@ def run_named(store: Store, reference: str) -> str:
 
 
 def view(runs: list[ListedRun], store: Store) -> RenderableType:
-    """Two lines a run: its state, and the command that continues or shows it."""
+    """Two lines for each run: its state, and the command that continues or shows it."""
     if not runs:
         return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
     width, differing, shown = max(len(run.name) for run in runs), differences(runs), []

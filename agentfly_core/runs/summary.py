@@ -265,7 +265,7 @@ def before_steps(
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """One row a step of a run with all its metrics, for plots; raises Damaged, see `metrics_of`."""
+    """All metrics of a run with a row for each step, for plots; raises Damaged as `metrics_of`."""
     import pandas as pd  # takes half a second
 
     measures = [metrics_of(store, RunLayout(run).step(number)) for number in steps]

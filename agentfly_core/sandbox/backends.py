@@ -175,7 +175,7 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """One plain process an execution without isolation; limits hold for each process."""
+    """Each execution is a plain process without isolation; limits hold for each process."""
 
     name = "unsafe"
 

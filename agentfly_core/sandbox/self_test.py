@@ -29,7 +29,7 @@ class Target:
     bystander: subprocess.Popen[bytes]
 
     async def harmed(self) -> str:
-        """Harm of an attack to this machine; empty for none."""
+        """The harm that an attack did to this machine, or an empty text."""
         if self.bystander.poll() is not None:
             return "a process outside was ended"
         try:

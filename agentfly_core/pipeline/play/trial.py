@@ -59,7 +59,7 @@ def scores_answers(reward: Reward) -> bool:
 
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play PLAYED problems if the experiment has environments or a reward without examples; returns
-    a report, a sentence each.
+    a report of some sentences.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
