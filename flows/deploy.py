@@ -21,7 +21,10 @@ def main() -> int:
             "This project's Prefect server is not running. Start all services with `agentfly up`, "
             "or the server alone with `agentfly prefect server start`, or set PREFECT_API_URL."
         )
-    require_deployable()
+    try:
+        require_deployable()
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
     crash_dead()
     make_pool()
     deploy()
@@ -38,9 +41,9 @@ def require_deployable() -> None:
             "with this file; its experiments are in conf/."
         )
     names = loading.names()
-    deployments: Any = strict_yaml.settings(path)["deployments"]
+    deployments: Any = strict_yaml.settings(path).get("deployments") or []
     for deployment in deployments:
-        named = deployment.get("parameters", {}).get("experiment")
+        named = (deployment.get("parameters") or {}).get("experiment")
         if named and named not in names:
             missing = (loading.CONF / f"{named}.yaml").absolute()
             raise ValueError(

@@ -15,7 +15,7 @@ class Treatment(StrEnum):
 
     HONOURED = "honoured"
     NEUTRAL = "neutral value only"
-    OVERRULED = "recorded and overruled"
+    OVERRULED = "counted and overruled"
     REFUSED = "refused"
 
 

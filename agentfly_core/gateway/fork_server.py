@@ -4,7 +4,8 @@
 
 It needs nothing but the standard library, since the interpreter may be of another environment. Each
 message on the socket has a program's arguments, folder and environment, with its standard streams
-and a pipe, to which its process id and its exit code are written. It ends with its owner.
+and a pipe, to which the server writes the program's process id and exit code. The server ends when
+its owner closes the socket.
 """
 
 import gc

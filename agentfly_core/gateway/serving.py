@@ -1,6 +1,7 @@
 """A policy for any client: each conversation is an episode that is not stored."""
 
 import asyncio
+import secrets
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -95,7 +96,9 @@ class ServedPolicy:
         return kept
 
     def _episode(self) -> Episode:
-        return Episode(self.episode, self.spec, self.cast, self.cast.speakers, self.name)
+        # else equal prompts of two conversations would get equal replies
+        episode = replace(self.episode, seed=secrets.randbits(63))
+        return Episode(episode, self.spec, self.cast, self.cast.speakers, self.name)
 
     def _lose(self, error: BaseException | None) -> None:
         # other errors break their own conversation only

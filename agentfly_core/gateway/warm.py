@@ -21,9 +21,9 @@ Streams = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Warmed:
-    """What a warm interpreter is started with: `Warmed("python", "my_agent.py", ("openai",), ...)`.
+    """The interpreter, script, preloaded modules and environment of a warm process.
 
-    `environment` has pairs of names and values.
+    `Warmed("python", "my_agent.py", ("openai",), ...)`; `environment` has names with values.
     """
 
     python: str

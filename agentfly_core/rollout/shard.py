@@ -104,8 +104,7 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes concurrently; `watch` gets each trajectory with an answer.
 
-    Forked episodes are played after all others, in rounds, so that their batches do not depend on
-    timing.
+    Forked episodes are played after all others, in rounds, so their batches do not depend on time.
     Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
     and metrics of `resources` with counts of episodes. At most
     `min(episodes, environments, spec.at_once)` episodes run at once: a running episode never waits

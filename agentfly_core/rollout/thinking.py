@@ -34,7 +34,8 @@ async def sample_spans(
             return tuple(spans)
         # forced tokens have probability 1, and are not trained
         zeros = (0.0,) * len(end)
-        spans.append(Sampled(end, zeros, first.policy_version, "length", trained=False))
+        entropies = zeros if params.entropies else ()
+        spans.append(Sampled(end, zeros, first.policy_version, "length", entropies, trained=False))
     elif first.finish != "length" and first.tokens[-1:] != (template.thought_close,):
         return tuple(spans)
     own = tuple(token for span in spans for token in span.tokens)

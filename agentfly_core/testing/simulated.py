@@ -75,7 +75,7 @@ def counted(problem: Problem) -> Problem:
 
 
 class _CountedFacts(dict[str, Any]):
-    """Facts that count each way of reading them."""
+    """Facts that count reads of their names and values."""
 
     def __getattribute__(self, name: str) -> Any:
         _count()

@@ -20,8 +20,9 @@ def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = H
     """Serve the policy of a run by OpenAI's API.
 
     For example `agentfly serve mine`. It prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and
-    answers until Ctrl-C. Template, temperature and limits of tokens are those of evaluations, and
-    replies that clients send back keep their tokens, as in training. Nothing is stored.
+    answers until Ctrl-C. Template, temperature, `max_tokens` and `max_model_len` are those of
+    evaluations. Replies that clients send back keep their tokens, as in training. Conversations are
+    not stored.
 
     Args:
         policy: run:NAME (its last), run:NAME@STEP (0: the start)

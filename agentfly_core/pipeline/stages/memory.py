@@ -1,4 +1,4 @@
-"""The memory of a step: what `agent.remembers` makes of its training episodes."""
+"""The memory of a step, which `agent.remembers` makes from the step's training episodes."""
 
 from collections.abc import Mapping
 from pathlib import Path

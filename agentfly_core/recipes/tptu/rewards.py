@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from agentfly_core import Problem, Score, Team, reward
-from agentfly_core.recipes.tptu.agents import FINISH
+from agentfly_core.recipes.tptu.agents import FINISH, NEXT
 from agentfly_core.recipes.tptu.dataset import results, script
 from agentfly_core.recipes.tptu.plans import SubTask, parsed
 from agentfly_core.sandbox import run
@@ -113,7 +113,8 @@ def played_by(team: Team) -> PlannedEpisode:
             new = parsed(turn.reply.content, len(plan))
         except ValueError:
             continue
-        plan += new
+        # after each result an agent carries out the first sub-task only
+        plan += new[:1] if NEXT in turn.read[-1].content else new
         readable += 1
     inputs = [turn.reply.content.strip() for one in team.of("worker") for turn in one.turns]
     return PlannedEpisode(plan, readable / max(1, plans), inputs)

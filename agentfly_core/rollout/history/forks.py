@@ -1,8 +1,8 @@
-"""Forks: episodes that repeat the path of another one, and then go on by themselves."""
+"""Forks: episodes that repeat their parent's path up to `Episode.fork`, and then differ from it."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentfly_core.authoring.environment import ServiceFailure
@@ -42,12 +42,14 @@ class EpisodePath:
 
     def copy(self, fork: int) -> "EpisodePath":
         """The path of a child, which ends with this result of `fork`."""
-        return EpisodePath({**self.replies}, {**self.answers}, [*self.forks, fork])
+        # copies: what the parent does with its replies later does not concern the child
+        replies = {place: replace(reply) for place, reply in self.replies.items()}
+        return EpisodePath(replies, {**self.answers}, [*self.forks, fork])
 
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """Where a forked episode begins: after a `path`, with states of environments and facts.
+    """The start of a forked episode: the path before it, states of environments, and facts.
 
     Without a `snapshot` its environments cannot be restored, so its tools are called again.
     """

@@ -14,7 +14,7 @@ from agentfly_core.rollout.rules import EpisodeSpec, ForkedSpec
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """An episode's trajectories, its times, and where others begin that it forked."""
+    """Trajectories and times of an episode, and the starts of its children."""
 
     spec: EpisodeSpec
     record: list[Trajectory]
@@ -23,7 +23,7 @@ class PlayedEpisode:
 
 
 def forked(played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]) -> list[EpisodeSpec]:
-    """The episodes that others have forked; `numbers` counts those of each first chain.
+    """The children of played episodes; `numbers` counts them by problem and first chain.
 
     In a step of 8 chains the children of chain 3, and theirs, have the chains 11, 19, 27, ...
     """

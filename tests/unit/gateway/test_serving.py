@@ -29,6 +29,7 @@ class Batches(SamplerSession):
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.prompts, self.sizes = list[Sequence[int]](), list[int]()
+        self.seeds = list[int]()
         self.open_branches, self.fault = 0, fault
         self._waiting = list[asyncio.Event]()
 
@@ -38,6 +39,7 @@ class Batches(SamplerSession):
         event = asyncio.Event()
         self._waiting.append(event)
         self.prompts.append(request.prompt)
+        self.seeds.append(request.conversation.seed)
         self._release()
         await event.wait()
         return await scripted(_reply).sample(request)
@@ -98,11 +100,20 @@ async def test_forgotten_conversations_are_read_as_plain_text(monkeypatch):
     assert decode(session.prompts[-1]) == "^u1+1?$^a99$^uSure?$^a"
 
 
+async def test_a_conversation_that_begins_anew_has_other_draws(monkeypatch):
+    monkeypatch.setattr(serving, "MOST_REPLIES", 1)
+    session = Batches()
+    async with served(session) as client:
+        for _ in range(2):
+            await ask(client, [user("1+1?")])
+    assert len({*session.seeds}) == 2
+
+
 async def test_requests_at_the_same_time_wait_for_no_other_ones():
     session = Batches()
     async with served(session) as client:
-        asked = (ask(client, [user(f"{n % 2}+1?")], n=1 + n % 3) for n in range(6))
-        replies = await asyncio.gather(*asked)
+        requests = (ask(client, [user(f"{n % 2}+1?")], n=1 + n % 3) for n in range(6))
+        replies = await asyncio.gather(*requests)
         await ask(client, [user("alone")])
     assert [len(one.choices) for one in replies] == [1, 2, 3, 1, 2, 3]
     assert sum(session.sizes) == 13

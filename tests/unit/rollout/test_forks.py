@@ -279,6 +279,17 @@ async def test_rewards_of_repeated_calls_count_once() -> None:
     assert [one.turns[0].reward for one in await leaves(agent, earn)] == [0.5, 0.5]
 
 
+async def test_a_reply_that_the_parent_discards_is_trained_in_the_child() -> None:
+    async def agent(episode: Episode) -> Ending:
+        first = await episode.turn(episode.opening)
+        if not await episode.fork(1):
+            first.trained = False
+        return Ending.NO_TOOL_CALLS
+
+    played = await leaves(agent)
+    assert [one.turns[0].sampled[0].trained for one in played] == [False, True]
+
+
 async def test_a_fork_amid_parts_is_refused() -> None:
     async def agent(episode: Episode) -> Ending:
         await episode.gather(episode.fork(1))

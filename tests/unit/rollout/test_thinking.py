@@ -1,6 +1,7 @@
 """Episodes with a model's own template: contexts, reasoning and its budget."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,13 @@ async def test_reasoning_is_not_trained_on_request():
     session = Written("<think>\n1+1\n</think>\n\n2<|im_end|>")
     spans = await sample_spans(session, request(50), ModelTemplate(QWEN3, train_reasoning=False))
     assert [span.trained for span in spans] == [False, True]
+
+
+async def test_a_forced_end_of_reasoning_has_entropies_where_asked():
+    session, asking = Written("<think>\n1 2 3 4 5 6 7 8", "2<|im_end|>"), request(50)
+    asking = replace(asking, params=replace(asking.params, entropies=True))
+    _, end, _ = await sample_spans(session, asking, ModelTemplate(QWEN3, thinking_budget=6))
+    assert end.entropies == (0.0,) * len(end.tokens)
 
 
 async def test_at_the_budget_untrained_tokens_end_the_reasoning():
