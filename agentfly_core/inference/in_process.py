@@ -199,8 +199,8 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
-    """A token for each row, by inverse transform sampling in float64, its log-probability and the
-    entropy, or 0 where no row asks for it.
+    """A token, its log-probability and the entropy for each row; the entropies are 0 unless a row
+    asks for them. Tokens are drawn by inverse transform sampling in float64.
     """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device

@@ -141,7 +141,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
 
     The first reply that continues a reply stays in the context of that reply, unless it `opens` a
     new one. A further reply that continues the same reply opens a context, in which all earlier
-    tokens are given. So each sampled token is sampled, and trained, in exactly one context.
+    tokens are given. So a token is sampled, and trained, in exactly one context of an episode.
     """
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far

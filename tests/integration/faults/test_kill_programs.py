@@ -1,5 +1,5 @@
-"""Runs whose episodes are programs behind the gateway: a kill of the program, the worker, the flow
-or the sampler leaves no program behind, and equal bytes where the sampler is exact.
+"""Kills of a program, and of the worker, flow or sampler of a run with programs. All programs end,
+and bytes are equal where the sampler is exact.
 """
 
 import sys

@@ -17,21 +17,11 @@ from agentfly_core.records.parquet import count_rows, read_trajectories, write_t
 from agentfly_core.records.trajectory import Branch, Ending, Message, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, Episode
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
+from tests.support.counting import Count
 from tests.support.learner_jobs import DEVICE
 
 CALLS: list[str] = []
 """All executed calls of tools."""
-
-
-class Count(Environment):
-    async def reset(self, problem: Problem) -> None:
-        self.count = 0
-
-    async def snapshot(self) -> bytes:
-        return str(self.count).encode()
-
-    async def restore(self, snapshot: bytes) -> None:
-        self.count = int(snapshot)
 
 
 class Tape(Environment):
@@ -82,7 +72,7 @@ async def three_ways(episode: Episode) -> Ending:
 
 
 async def leaves(agent: Agent, *tools: object, chains: int = 1, **rules: int) -> list[Trajectory]:
-    spec = rollout_spec(*(tools or (add,)), agent=agent, max_turns=9, **rules)  # type: ignore[arg-type]
+    spec = rollout_spec(*(tools or (add,)), agent=agent, max_turns=9, **rules)
     return (await play_all(episode_specs(ADD, chains=chains), spec, scripted(by_seed)))[0]
 
 
@@ -132,8 +122,8 @@ async def test_a_child_may_fork_again() -> None:
         return Ending.NO_TOOL_CALLS
 
     played = await leaves(agent)
-    asked = [[turn.read[-1].content for turn in one.turns[1:]] for one in played]  # type: ignore[union-attr]
-    assert asked == [
+    questions = [[turn.read[-1].content for turn in one.turns[1:]] for one in played]
+    assert questions == [
         ["first 0", "second 0"],
         ["first 1", "second 0"],
         ["first 0", "second 1"],
@@ -154,7 +144,7 @@ async def test_replies_in_gather_are_repeated() -> None:
     parent, child = await leaves(agent)
     assert child.turns[:3] == parent.turns[:3]
     assert child.branch == Branch(parent.id, 3)
-    contexts = {turn.read[-1].content: turn.context for turn in child.turns}  # type: ignore[union-attr]
+    contexts = {turn.read[-1].content: turn.context for turn in child.turns}
     assert contexts["way 1"] == contexts["2"]
 
 
@@ -184,7 +174,7 @@ async def test_without_snapshots_the_calls_are_executed_again() -> None:
 
     parent, child = await leaves(agent, wind)
     assert CALLS == ["wind"] * 4
-    assert [one.turns[0].read[-1].content for one in (parent, child)] == ["2", "2"]  # type: ignore[union-attr]
+    assert [one.turns[0].read[-1].content for one in (parent, child)] == ["2", "2"]
 
 
 async def test_another_answer_of_a_repeated_call_fails_the_child() -> None:
@@ -250,7 +240,7 @@ async def test_facts_that_tools_change_are_those_of_the_fork() -> None:
     @tool
     async def learn(*, problem: Problem, count: Count) -> str:
         """Learn."""
-        problem.facts["learned"] = True  # type: ignore[index]
+        problem.facts["learned"] = True
         return "Learned."
 
     async def agent(episode: Episode) -> Ending:
@@ -261,7 +251,7 @@ async def test_facts_that_tools_change_are_those_of_the_fork() -> None:
         return Ending.NO_TOOL_CALLS
 
     played = await leaves(agent, learn)
-    assert [one.turns[1].read[-1].content for one in played] == ["True", "True"]  # type: ignore[union-attr]
+    assert [one.turns[1].read[-1].content for one in played] == ["True", "True"]
 
 
 async def test_rewards_of_repeated_calls_count_once() -> None:

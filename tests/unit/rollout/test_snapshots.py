@@ -8,18 +8,8 @@ from agentfly_core.records.trajectory import Ending, Message, Problem, ToolCall
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
+from tests.support.counting import Count
 from tests.support.policies import numbered
-
-
-class Count(Environment):
-    async def reset(self, problem: Problem) -> None:
-        self.count = 0
-
-    async def snapshot(self) -> bytes:
-        return str(self.count).encode()
-
-    async def restore(self, snapshot: bytes) -> None:
-        self.count = int(snapshot)
 
 
 class Pages(Count):
