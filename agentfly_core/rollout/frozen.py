@@ -21,7 +21,7 @@ from agentfly_core.rollout.rules import (
     FrozenSelf,
     ReplySettings,
 )
-from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
+from agentfly_core.rollout.speaker import MakesSpeaker, SampledReply, Speaker
 from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
@@ -129,26 +129,8 @@ class EndpointSpeaker(Speaker):
         params, tools = settings.params, settings.form.tools
         request = ChatRequest(messages, tools, params.temperature, params.max_tokens, params.stop)
         prompt = hashing.digest(request.body())[:16]
-        place = self._place(branch, before, read, settings.form, prompt)
-        if repeated := self._repeated(branch, before, place, prompt, settings.form):
-            return repeated
-        state, seed = await self._state(), hashing.seed(self._stage.spec.seed, *place)
-        with self._stage.timed("generating"):
-            answer = await self._chat.ask(request, seed)
-        reply = Reply(
-            before=before,
-            read=read,
-            given=(),
-            message=answer,
-            sampled=(),
-            temperature=settings.temperature,
-            state=state,
-            prompt=prompt,
-            speaker=self.name,
-            call=branch.call,
-            seed=seed,
-            place=place,
-            form=settings.form.key,
-        )
-        self._add(branch, reply)
-        return reply
+
+        async def ask(seed: int) -> SampledReply:
+            return SampledReply(await self._chat.ask(request, seed))
+
+        return await self._placed(branch, before, read, settings, prompt, ask)

@@ -8,7 +8,7 @@ from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 
@@ -111,9 +111,10 @@ async def collect(
     for an environment. Tasks without environments run separately. Raises SamplerLost (the shard can
     be replayed), PromptTooLong, NoReply, EpisodeBroken, and errors of `watch`.
     """
+    shard = _ShardPlay(spec, sampler, watch, resources)
     failure: BaseException | None = None
     try:
-        played, measured = await _play_all(episode_specs, spec, sampler, watch, resources)
+        measured = await shard.all(episode_specs)
     except BaseExceptionGroup as failures:
         # a lost sampler is retried by replaying the shard; any other error must not be hidden by it
         failure = failures.split(SamplerLost)[1] or failures
@@ -121,65 +122,69 @@ async def collect(
         failure = failure.exceptions[0]
     if failure is not None:
         raise failure
-    played.sort(key=attrgetter("spec.problem.id", "spec.chain"))
+    played = sorted(shard.played, key=attrgetter("spec.problem.id", "spec.chain"))
     trajectories = [one for each in played for one in sorted(each.record, key=attrgetter("agent"))]
     timings = [each.timing for each in played]
     counts = sum((Counter(timing.counts) for timing in timings), Counter[str]())
     return with_branches(played, trajectories), timings, {**measured, **counts}
 
 
-async def _play_all(
-    episode_specs: Sequence[EpisodeSpec],
-    spec: RolloutSpec,
-    sampler: Sampler,
-    watch: Callable[[Trajectory], None],
-    resources: ResourceManager,
-) -> tuple[list[PlayedEpisode], dict[str, float]]:
-    played: list[PlayedEpisode] = []
+@dataclass(frozen=True)
+class _ShardPlay:
+    """The episodes of a shard that have been `played` so far."""
 
-    async def sit(here: Cast, waiting: Iterator[EpisodeSpec]) -> None:
-        for episode_spec in waiting:
-            rules = spec.of(episode_spec.problem)
-            try:
-                episode = await play(episode_spec, rules, here, resources)
-            except (SamplerLost, PromptTooLong, NoReply):
-                raise
-            except (Exception, SystemExit) as error:
-                # errors of agents are handled in `play`; this one would hit every episode
-                raise EpisodeBroken.by(error, episode_spec, rules) from error
-            played.append(episode)
-            watch(episode.record[0])
-        # the sampler must not wait for a seat without further episodes
-        here.close()
+    spec: RolloutSpec
+    sampler: Sampler
+    watch: Callable[[Trajectory], None]
+    resources: ResourceManager
+    played: list[PlayedEpisode] = field(default_factory=list)
 
-    async def play_group(specs: Sequence[EpisodeSpec]) -> None:
-        rows = _rows(specs, spec)
+    async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
+        """Play all episodes and their forks; returns metrics of the resources."""
+        rows, numbers = _rows(episode_specs, self.spec), Counter[tuple[str, int]]()
+        await self._warm(rows)
+        specs = list(episode_specs)
+        while specs:
+            done = len(self.played)
+            for some in _groups(specs):
+                await self._group(some)
+            assert len(self.played) == done + len(specs), "an episode was cancelled from within"
+            specs = forked(self.played[done:], numbers)
+        # before the second warming, which belongs to the next shard
+        measured = self.resources.metrics()
+        await self._warm(rows)
+        return measured
+
+    async def _warm(self, rows: Sequence[_Row]) -> None:
+        for row in rows:
+            await self.resources.warm(row.kinds, row.seats, LEASE_SECONDS)
+
+    async def _group(self, specs: Sequence[EpisodeSpec]) -> None:
+        rows = _rows(specs, self.spec)
         async with (
-            cast(sampler, spec.frozen, sum(row.seats for row in rows)) as here,
+            cast(self.sampler, self.spec.frozen, sum(row.seats for row in rows)) as here,
             TaskGroup() as group,
         ):
             for row in rows:
                 waiting = iter(row.episodes)
                 for _ in range(row.seats):
-                    group.create_task(sit(here, waiting))
+                    group.create_task(self._seat(here, waiting))
 
-    async def warm() -> None:
-        for row in _rows(episode_specs, spec):
-            await resources.warm(row.kinds, row.seats, LEASE_SECONDS)
-
-    await warm()
-    numbers = Counter[tuple[str, int]]()
-    specs = list(episode_specs)
-    while specs:
-        done = len(played)
-        for some in _groups(specs):
-            await play_group(some)
-        assert len(played) == done + len(specs), "an episode was cancelled from within"
-        specs = forked(played[done:], numbers)
-    # before the second warming, which belongs to the next shard
-    measured = resources.metrics()
-    await warm()
-    return played, measured
+    async def _seat(self, here: Cast, waiting: Iterator[EpisodeSpec]) -> None:
+        """Play waiting episodes one after another."""
+        for episode_spec in waiting:
+            rules = self.spec.of(episode_spec.problem)
+            try:
+                episode = await play(episode_spec, rules, here, self.resources)
+            except (SamplerLost, PromptTooLong, NoReply):
+                raise
+            except (Exception, SystemExit) as error:
+                # errors of agents are handled in `play`; this one would hit every episode
+                raise EpisodeBroken.by(error, episode_spec, rules) from error
+            self.played.append(episode)
+            self.watch(episode.record[0])
+        # the sampler must not wait for a seat without further episodes
+        here.close()
 
 
 def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:

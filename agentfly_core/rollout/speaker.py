@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypedDict, TypeVar, Unpack
+from typing import NamedTuple, TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
@@ -30,6 +30,16 @@ from agentfly_core.system.formats.text import fault
 
 R = TypeVar("R")
 STATE_SECONDS = 30.0
+
+
+class SampledReply(NamedTuple):
+    """The content of a new reply, with the fields of `Reply`; a chat service gives no tokens."""
+
+    message: Message
+    given: tuple[int, ...] = ()
+    sampled: tuple[Sampled, ...] = ()
+    opens: bool = False
+    limit: Ending | None = None
 
 
 class Sampling(TypedDict, total=False):
@@ -212,30 +222,51 @@ class Speaker:
             added = template.extend(before.tokens, read, history)
         given = template.open(messages, form.tools) if added is None else added
         prompt = given if added is None else (*timeline.tokens_of(before), *given)
-        name = timeline.digest(prompt)
-        place = self._place(branch, before, read, form, name)
-        if repeated := self._repeated(branch, before, place, name, form):
+
+        async def sample(seed: int) -> SampledReply:
+            conversation = self._conversation(branch, messages, form, seed)
+            sampled = await self._sample(
+                Request(prompt, settings.params, conversation), left, template
+            )
+            message = self.rules.parse(sampled, settings.params.stop, form)
+            limit = self._limit(sampled, len(prompt), left)
+            return SampledReply(message, given, sampled, added is None, limit)
+
+        return await self._placed(branch, before, read, settings, timeline.digest(prompt), sample)
+
+    async def _placed(
+        self,
+        branch: EpisodeBranch,
+        before: Reply | None,
+        read: tuple[Message | Observation, ...],
+        settings: ReplySettings,
+        prompt: str,
+        sample: Callable[[int], Awaitable[SampledReply]],
+    ) -> Reply:
+        """A reply that `sample` draws with the seed of its place, unless a fork repeats it."""
+        form = settings.form
+        place = self._place(branch, before, read, form, prompt)
+        if repeated := self._repeated(branch, before, place, prompt, form):
             return repeated
         state, seed = await self._state(), hashing.seed(self._stage.spec.seed, *place)
-        conversation = self._conversation(branch, messages, form, seed)
-        request = Request(prompt, settings.params, conversation)
-        sampled = await self._sample(request, left, template)
+        with self._stage.timed("generating"):
+            drawn = await sample(seed)
         reply = Reply(
             before=before,
             read=read,
-            given=given,
-            message=self.rules.parse(sampled, settings.params.stop, form),
-            sampled=sampled,
+            given=drawn.given,
+            message=drawn.message,
+            sampled=drawn.sampled,
             temperature=settings.temperature,
             state=state,
-            prompt=name,
+            prompt=prompt,
             speaker=self.name,
             call=branch.call,
             seed=seed,
             place=place,
             form=form.key,
-            opens=added is None,
-            limit=self._limit(sampled, len(prompt), left),
+            opens=drawn.opens,
+            limit=drawn.limit,
         )
         self._add(branch, reply)
         return reply
@@ -289,10 +320,7 @@ class Speaker:
             raise self.rules.too_long(request.conversation, tokens, is_main)
         length = min(request.params.max_tokens, most - tokens, left)
         params = replace(request.params, max_tokens=length)
-        with self._stage.timed("generating"):
-            return await sample_spans(
-                self._stage.session, replace(request, params=params), template
-            )
+        return await sample_spans(self._stage.session, replace(request, params=params), template)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
         """Remaining tokens of this speaker and of the episode."""
