@@ -11,15 +11,15 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from agentfly_core.gateway.warm import Streams, Warmed, forked
+from agentfly_core.rollout.child_process import sweep
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import clip
-from agentfly_core.system.service import owned_environment
+from agentfly_core.system.service import owned_environment, owned_process
 
 MOST_OUTPUT = 65_536
 MOST_SHOWN = 1000
 CHUNK = 65_536
 ENDED_SECONDS = 5.0
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR", "TZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RunningProgram:
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program and its arguments, with names of variables that it inherits beside INHERITED.
+    """A program and its arguments, with names of further variables that it inherits.
 
     With `preload` it is forked from an interpreter that has imported these modules.
     """
@@ -122,8 +122,10 @@ class ProgramCommand:
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
         """Start it in a process group of its own with a line of input, and kill it at the end.
 
-        The next run kills programs of a dead owner. Raises OSError without such a program.
+        The first start kills programs of dead owners. Raises OSError without such a program, and
+        StartAgain if the interpreter of `preload` died.
         """
+        await asyncio.to_thread(sweep)
         # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open
         output, errors = OutputTail(), OutputTail()
         try:
@@ -149,7 +151,7 @@ class ProgramCommand:
         self, streams: Streams, env: Mapping[str, str]
     ) -> tuple[int, Coroutine[Any, Any, int]]:
         """Its process id and its exit code to come."""
-        kept = owned_environment((*INHERITED, *self.inherited), {})
+        kept = owned_environment(("TMPDIR", "TZ", *self.inherited), {})
         python, *words = self.words
         if self.preload:
             script, *arguments = words
@@ -157,12 +159,7 @@ class ProgramCommand:
             program = await forked(warmed, arguments, {**kept, **env}, streams)
             return program.pid, program.code()
         given, output, errors = streams
-        process = await asyncio.create_subprocess_exec(
-            *self.words,
-            stdin=given,
-            stdout=output,
-            stderr=errors,
-            env={**kept, **env},
-            start_new_session=True,
+        process = await owned_process(
+            self.words, {**kept, **env}, stdin=given, stdout=output, stderr=errors
         )
         return process.pid, process.wait()

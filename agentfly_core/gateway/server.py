@@ -73,14 +73,14 @@ class GatewayServer:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         session = self._session(request)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        part = request.match_info.get("part", "")
+        part, transport = request.match_info.get("part", ""), request.transport
 
+        # without the request, which keeps its body
         def connected() -> bool:
-            return request.transport is not None and not request.transport.is_closing()
+            return transport is not None and not transport.is_closing()
 
         call = HttpCall(await _text(request), part, headers, connected)
-        exchange = await session.complete(call)
-        wanted = exchange.request
+        exchange, wanted = await session.complete(call), call.request
         completed = completion(wanted, exchange.replies.result())
         if wanted.stream:
             body, kind = b"".join(events(completed, wanted.include_usage)), "text/event-stream"

@@ -17,8 +17,11 @@ from agentfly_core.rollout.frozen import Cast
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.system.formats import hashing
 
-MOST_CONVERSATIONS = 256
+MOST_CONVERSATIONS = 1000
 MOST_REPLIES = 1000
+MOST_BYTES = 256 * 1024 * 1024
+REPLY_BYTES, TOKEN_BYTES = 4000, 64
+"""Memory of a request for a reply, and of a token that it read or sampled."""
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
@@ -35,6 +38,12 @@ class _Conversation:
     session: GatewaySession
     running: int = 0
     replies: int = 0
+    tokens: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """An estimate of its memory."""
+        return REPLY_BYTES * self.replies + TOKEN_BYTES * self.tokens
 
 
 @dataclass
@@ -43,7 +52,7 @@ class ServedPolicy:
 
     `spec` is `endless`, and `cast` has no episodes of its own. Conversations with equal messages
     before the first reply share an episode, in which echoes keep their tokens. The episodes used
-    last are kept. `lost` completes with the error of a lost sampler.
+    last are kept, up to MOST_BYTES in all. `lost` completes with the error of a lost sampler.
     """
 
     name: str
@@ -71,7 +80,10 @@ class ServedPolicy:
             self.cast.open()
         conversation.running += 1
         try:
-            return await session.complete(call)
+            exchange = await session.complete(call)
+            replies = exchange.replies.result()
+            conversation.tokens += sum(len(one.given) + len(one.tokens) for one in replies)
+            return exchange
         finally:
             conversation.running -= 1
             if not conversation.running:
@@ -86,12 +98,13 @@ class ServedPolicy:
         first = replied.index(True) if True in replied else len(replied)
         key = hashing.digest([echo_key(one) for one in request.messages[:first]])
         kept = self._kept.pop(key, None)
-        # each reply stays in memory, so long conversations start again
+        # the time of a call grows with the replies, so long conversations start again
         if kept is None or kept.session.broken.done() or kept.replies >= MOST_REPLIES:
             kept = _Conversation(GatewaySession(self._episode(), self.speakers))
         kept.replies += request.n
         self._kept[key] = kept
-        if len(self._kept) > MOST_CONVERSATIONS:
+        most = MOST_CONVERSATIONS
+        while len(self._kept) > most or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:
             self._kept.popitem(last=False)
         return kept
 

@@ -87,17 +87,19 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(eq=False)
 class Exchange:
-    """The replies to a request, which its `call` waits for until they are `received`."""
+    """The replies to a request until they are `received`; `connected` is that of its last client.
 
-    request: CompletionRequest
+    It keeps no body: a body has the whole conversation, so bodies grow with the square of turns.
+    """
+
     replies: asyncio.Task[list[Reply]]
-    call: HttpCall
+    connected: Callable[[], bool]
     received: bool = False
 
     @property
     def lost(self) -> bool:
         """Whether the client is gone without its replies."""
-        return not self.received and not self.call.connected()
+        return not self.received and not self.connected()
 
     @property
     def failed(self) -> bool:
@@ -159,11 +161,15 @@ class GatewaySession:
         if exchange is None:
             self.episode.counts.update(f"gateway/overruled/{one}" for one in request.overruled)
             replies = asyncio.create_task(self._replies(speaker, request))
-            exchange = Exchange(request, replies, call)
+            exchange = Exchange(replies, call.connected)
             same.append(exchange)
-        exchange.call = call
-        # a client that leaves must not cancel replies: its retry gets them
-        await asyncio.shield(exchange.replies)
+        exchange.connected = call.connected
+        try:
+            # a client that leaves must not cancel replies: its retry gets them
+            await asyncio.shield(exchange.replies)
+        finally:
+            # the traceback of an error keeps the whole request
+            same[:] = [one for one in same if not one.failed]
         return exchange
 
     def reward(self, body: str) -> None:
@@ -253,6 +259,5 @@ def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:
     """The earlier exchange of which a request is a repetition: one without its client, or the last
     one of a marked retry.
     """
-    whole = [one for one in same if not one.failed]
-    lost = [one for one in whole if one.lost]
-    return lost[0] if lost else whole[-1] if is_retry and whole else None
+    lost = [one for one in same if one.lost]
+    return lost[0] if lost else same[-1] if is_retry and same else None

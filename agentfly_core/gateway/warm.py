@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.gateway import fork_server
+from agentfly_core.rollout.rules import StartAgain
 
 START_SECONDS = 300.0
 Streams = tuple[int, int, int]
@@ -58,7 +59,10 @@ class Forked:
 
 
 class WarmInterpreter:
-    """A process that forks programs, until this process ends; raises OSError at its start."""
+    """A process that forks programs, until this process ends.
+
+    Raises OSError at its start, and StartAgain if it dies.
+    """
 
     def __init__(self, warmed: Warmed) -> None:
         # packets keep the bounds of messages
@@ -75,8 +79,10 @@ class WarmInterpreter:
                 start_new_session=True,
             )
         self._link.settimeout(START_SECONDS)
-        if (answer := self._link.recv(fork_server.LARGEST)) != b"ready":
-            fault = answer.decode(errors="replace") or "it ended"
+        if not (answer := self._link.recv(fork_server.LARGEST)):
+            raise self._died()
+        if answer != b"ready":
+            fault = answer.decode(errors="replace")
             raise OSError(f"preload={[*warmed.modules]} failed in {warmed.python}: {fault}")
 
     @property
@@ -85,17 +91,26 @@ class WarmInterpreter:
         return self._process.poll() is None
 
     def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
-        """Fork a program with these streams, the leader of its session; raises OSError."""
+        """Fork a program with these streams, the leader of its session; raises OSError, and
+        StartAgain if this process has died.
+        """
         order = {"arguments": [*arguments], "environment": dict(env), "folder": os.getcwd()}
         reading, writing = os.pipe()
         try:
-            socket.send_fds(self._link, [json.dumps(order).encode()], [*streams, writing])
+            with suppress(ConnectionError):  # it has died, and the pipe ends
+                socket.send_fds(self._link, [json.dumps(order).encode()], [*streams, writing])
         finally:
             os.close(writing)
         if not (pid := os.read(reading, fork_server.PID_BYTES)):
             os.close(reading)
-            raise OSError("The warm interpreter of programs ended.")
+            raise self._died()
         return Forked(int(pid), reading)
+
+    def _died(self) -> StartAgain:
+        # the next episode must find it dead, which it may not be yet when its socket is closed
+        self._process.kill()
+        code = self._process.wait()
+        return StartAgain(f"The interpreter that preloads modules ended with exit code {code}.")
 
 
 _turn = threading.Lock()
@@ -113,7 +128,7 @@ def warm(warmed: Warmed) -> WarmInterpreter:
 async def forked(
     warmed: Warmed, arguments: Sequence[str], env: Mapping[str, str], streams: Streams
 ) -> Forked:
-    """Fork a program from a warm interpreter; raises OSError."""
+    """Fork a program from a warm interpreter; raises OSError, and StartAgain if it died."""
 
     def fork() -> Forked:
         return warm(warmed).fork(arguments, env, streams)

@@ -23,19 +23,10 @@ from agentfly_core.system.service import (
     end_users,
     orphans_killed,
     owned_environment,
+    owned_process,
     private_folder,
 )
 
-INHERITED = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "JAVA_HOME",
-)
 LONGEST_LINE = 16 * 1024 * 1024
 LOG = "stderr.log"
 LOG_TAIL = 500
@@ -61,9 +52,9 @@ class Child:
             async def close(self) -> None:
                 await self.engine.end()
 
-    It inherits the environment variables in INHERITED and `env`. `folder` is its private TMPDIR
-    with its stderr, from start to end. When this process dies, its stdin ends; leftovers are ended
-    when the next run starts.
+    It gets the variables `env` and those that child processes inherit. `folder` is its private
+    TMPDIR with its stderr, from start to end. When this process dies, its stdin ends; leftovers are
+    ended when the next run starts.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -78,17 +69,11 @@ class Child:
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()
         await asyncio.to_thread(write_json, self.folder / "child.owner", owner)
-        env = owned_environment(INHERITED, {**self._env, "TMPDIR": str(self.folder)})
+        own = {**self._env, "TMPDIR": str(self.folder)}
+        env = owned_environment(("PYTHONPATH", "JAVA_HOME"), own)
         with (self.folder / LOG).open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=log,
-                env=env,
-                # a session of its own, since a kill must also end the program's children
-                start_new_session=True,
-                limit=LONGEST_LINE,
+            self._process = await owned_process(
+                self._command, env, stdin=PIPE, stdout=PIPE, stderr=log, limit=LONGEST_LINE
             )
 
     @property

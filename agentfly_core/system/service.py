@@ -1,5 +1,6 @@
 """Warm child services (vLLM, the learner's workers) under a supervisor that restarts them."""
 
+import asyncio
 import glob
 import json
 import logging
@@ -10,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -23,6 +26,7 @@ from agentfly_core.system.module_search import for_children
 from agentfly_core.system.process import Owner
 from agentfly_core.system.supervisor import FIRST_START, GRACE, ChildState, clean
 
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
@@ -112,11 +116,22 @@ class Service:
 
 
 def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process: `env`, the inherited variables, and a mark by which a
-    later run ends it once this process is dead.
+    """The environment of a child process: `env`, variables that it inherits, INHERITED and those of
+    `inherited`, and a mark by which a later run ends it once this process is dead.
     """
-    kept = {name: os.environ[name] for name in inherited if name in os.environ}
+    names = (*INHERITED, *inherited)
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, **env, OWNER: json.dumps(Owner.current().to_json())}
+
+
+async def owned_process(command: Sequence[str], env: Mapping[str, str], **streams: Any) -> Process:
+    """Start a process with the environment `env`, an `owned_environment`.
+
+    It leads a session, since a kill must also end its descendants. `streams` are arguments of
+    `asyncio.create_subprocess_exec`. Raises OSError.
+    """
+    start = asyncio.create_subprocess_exec
+    return await start(*command, env=env, start_new_session=True, **streams)
 
 
 def new_address(kind: str) -> Path:

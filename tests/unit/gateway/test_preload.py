@@ -3,8 +3,9 @@
 import asyncio
 import json
 import signal
+import subprocess
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,9 +15,22 @@ import pytest
 
 from agentfly_core.agents.program import ProgramAgent
 from agentfly_core.gateway.process import MOST_OUTPUT, ProgramCommand, ProgramEnd
+from agentfly_core.gateway.warm import Forked, WarmInterpreter
+from agentfly_core.records.trajectory import Ending
+from agentfly_core.rollout.child_process import sweep
+from agentfly_core.system.supervisor import die_with_parent
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 from tests.support.waiting import until
 
 PRELOAD = ("fractions",)
+INTERPRETER = "import psutil; print(psutil.Process().parent().ppid())"
 
 
 def command(folder: Path, lines: str, *arguments: str, **settings: Any) -> ProgramCommand:
@@ -100,15 +114,87 @@ async def test_a_forked_program_is_killed_with_its_descendants(tmp_path):
 
 
 async def test_a_dead_interpreter_is_replaced(tmp_path):
-    warm = command(tmp_path, "import os; print(os.getppid())")
-    watcher = await ended(
-        command(tmp_path, "import os, psutil; print(psutil.Process().parent().ppid())")
+    warm = command(tmp_path, INTERPRETER)
+    dead = psutil.Process(int((await ended(warm)).answer or ""))
+    assert "fork_server.py" in " ".join(dead.cmdline())
+    assert (await ended(warm)).answer == str(dead.pid)
+    dead.kill()
+    dead.wait()
+    new = psutil.Process(int((await ended(warm)).answer or ""))
+    assert "fork_server.py" in " ".join(new.cmdline())
+    assert new != dead
+
+
+async def test_a_dying_interpreter_leaves_its_programs_running(tmp_path):
+    go, lines = tmp_path / "go", INTERPRETER
+    waiting = f"""
+        import os, time
+        while not os.path.exists({str(go)!r}):
+            time.sleep(0.01)
+    """
+    warm = command(tmp_path, dedent(waiting) + dedent(lines))
+    async with AsyncExitStack() as stack:
+        programs = [await stack.enter_async_context(warm.started("", {})) for _ in range(3)]
+        watcher = psutil.Process(programs[0].pid).parent()
+        interpreter = watcher and watcher.parent()
+        assert interpreter
+        interpreter.kill()
+        interpreter.wait()
+        go.touch()
+        ends = [await program.wait() for program in programs]
+        new = await ended(warm)
+    assert [end.code for end in (*ends, new)] == [0] * 4
+    assert new.answer != str(interpreter.pid)
+
+
+@pytest.mark.parametrize(("deaths", "ending"), [(1, Ending.NO_TOOL_CALLS), (2, Ending.FAILED)])
+async def test_a_program_whose_interpreter_dies_is_played_again(
+    tmp_path, monkeypatch, deaths, ending
+):
+    """It dies after it was found alive, before it forks."""
+    fork, killed = WarmInterpreter.fork, []
+
+    def dying(warm: WarmInterpreter, *order: Any) -> Forked:
+        if len(killed) < deaths:
+            (process,) = (one for one in psutil.Process().children() if script in one.cmdline())
+            killed.append(process)
+            process.kill()
+        return fork(warm, *order)
+
+    monkeypatch.setattr(WarmInterpreter, "fork", dying)
+    words = command(tmp_path, "print(99)").words
+    script = words[1]
+    spec = rollout_spec(agent=ProgramAgent(words, preload=PRELOAD))
+    (trajectory, *_), *_ = await play_all(episode_specs(ADD), spec, scripted(saying("99")))
+    assert (trajectory.ending, len(killed)) == (ending, deaths)
+    assert trajectory.answer == "99" or "ended with exit code -9" in (trajectory.error or "")
+
+
+def test_programs_of_a_killed_owner_end_at_the_next_start(tmp_path):
+    warm = command(tmp_path, "import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    lines = f"""
+        import asyncio
+        from agentfly_core.gateway.process import ProgramCommand
+
+        async def main():
+            async with ProgramCommand({warm.words!r}, (), {PRELOAD!r}).started("", {{}}) as program:
+                print(program.pid, flush=True)
+                await program.wait()
+
+        asyncio.run(main())
+    """
+    owner = subprocess.Popen(
+        [sys.executable, "-c", dedent(lines)], stdout=subprocess.PIPE, preexec_fn=die_with_parent
     )
-    interpreter = psutil.Process(int(watcher.answer or ""))
-    assert "fork_server.py" in " ".join(interpreter.cmdline())
-    interpreter.kill()
-    interpreter.wait()
-    assert (await ended(warm)).code == 0
+    assert owner.stdout is not None
+    program = psutil.Process(int(owner.stdout.readline()))
+    sweep.__wrapped__()
+    assert _runs(program.pid), "its owner is alive"
+    owner.kill()
+    owner.wait()
+    sweep.cache_clear()
+    asyncio.run(ended(command(tmp_path, "")))
+    assert not _runs(program.pid)
 
 
 async def test_a_module_that_fails_is_named(tmp_path):

@@ -1,6 +1,8 @@
 """A policy that is served to any client, with conversations as episodes."""
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -68,7 +70,9 @@ async def served(session: SamplerSession, key: str = KEY) -> AsyncIterator[Async
     """A client of a policy that this session samples."""
     (episode,) = episode_specs(Problem("served", ""))
     here = Cast([session], {}, {})
-    policy = ServedPolicy("run:mine", endless(rollout_spec()), here, episode, SPEAKERS)
+    policy = ServedPolicy(
+        "run:mine", endless(rollout_spec(max_model_len=200_000)), here, episode, SPEAKERS
+    )
     async with (
         served_policy(policy, KEY, 0) as url,
         AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client,
@@ -89,8 +93,9 @@ async def test_an_echo_keeps_the_tokens_that_the_policy_sampled():
     assert session.open_branches == 0
 
 
-async def test_forgotten_conversations_are_read_as_plain_text(monkeypatch):
-    monkeypatch.setattr(serving, "MOST_CONVERSATIONS", 1)
+@pytest.mark.parametrize(("bound", "most"), [("MOST_CONVERSATIONS", 1), ("MOST_BYTES", 8500)])
+async def test_forgotten_conversations_are_read_as_plain_text(monkeypatch, bound, most):
+    monkeypatch.setattr(serving, bound, most)
     session = Batches()
     async with served(session) as client:
         for question in ("1+1?", "2+2?"):
@@ -98,6 +103,39 @@ async def test_forgotten_conversations_are_read_as_plain_text(monkeypatch):
         echo = {"role": "assistant", "content": "99"}
         await ask(client, [user("1+1?"), echo, user("Sure?")])
     assert decode(session.prompts[-1]) == "^u1+1?$^a99$^uSure?$^a"
+
+
+@pytest.mark.parametrize(
+    ("bound", "most"),
+    [
+        # a letter takes 9 bytes: 8 of its token and 1 of the message
+        pytest.param(serving.MOST_BYTES, 4 * 10 * 10_000 * 11, id="no body"),
+        pytest.param(400_000, 400_000, id="bounded"),
+    ],
+)
+async def test_memory_grows_with_new_messages_up_to_a_bound(monkeypatch, bound, most):
+    monkeypatch.setattr(serving, "MOST_BYTES", bound)
+    session, text = Batches(), "x" * 10_000
+    async with served(session) as client:
+
+        async def converse(name: str) -> None:
+            messages = [user(name)]
+            for _ in range(10):
+                messages.append(user(text))
+                reply = (await ask(client, messages)).choices[0].message
+                messages.append({"role": "assistant", "content": reply.content})
+
+        await converse("first")
+        session.prompts.clear()
+        tracemalloc.start()
+        try:
+            for number in range(4):
+                await converse(str(number))
+            session.prompts.clear()
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < most
+        finally:
+            tracemalloc.stop()
 
 
 async def test_a_conversation_that_begins_anew_has_other_draws(monkeypatch):
