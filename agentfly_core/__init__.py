@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.tool import StepResult as StepResult
     from agentfly_core.authoring.tool import ToolError as ToolError
     from agentfly_core.authoring.tool import tool as tool
+    from agentfly_core.experiment.experiment import Experiment as Experiment
     from agentfly_core.pipeline.loop.library import evaluate as evaluate
     from agentfly_core.pipeline.loop.library import load_experiment as load_experiment
     from agentfly_core.pipeline.loop.library import play as play
     from agentfly_core.pipeline.loop.library import prepare as prepare
     from agentfly_core.pipeline.loop.library import train as train
+    from agentfly_core.pipeline.produce import produce as produce
     from agentfly_core.records.dataset import BadRow as BadRow
     from agentfly_core.records.generated_dataset import generated as generated
     from agentfly_core.records.messages import call_text as call_text
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from agentfly_core.rollout.rules import StartAgain as StartAgain
     from agentfly_core.rollout.speaker import Context as Context
     from agentfly_core.rollout.speaker import Speaker as Speaker
+    from agentfly_core.store.artifact import ArtifactKey as ArtifactKey
     from agentfly_core.system.formats.hashing import digest as digest
     from agentfly_core.system.module_search import require_package as require_package
 
@@ -56,7 +59,9 @@ _HOMES = {
         "authoring.environment": "Environment ServiceFailure",
         "authoring.reward": "reward",
         "authoring.tool": "StepResult ToolError tool",
+        "experiment.experiment": "Experiment",
         "pipeline.loop.library": "evaluate load_experiment play prepare train",
+        "pipeline.produce": "produce",
         "records.dataset": "BadRow",
         "records.generated_dataset": "generated",
         "records.messages": "call_text reply_text",
@@ -67,6 +72,7 @@ _HOMES = {
         "rollout.rules": "EpisodeOver StartAgain",
         "rollout.speaker": "Context Speaker",
         "rollout.history.timeline": "Reply",
+        "store.artifact": "ArtifactKey",
         "system.formats.hashing": "digest",
         "system.module_search": "require_package",
     }.items()

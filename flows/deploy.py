@@ -13,6 +13,8 @@ from flows.local.state_dirs import settle
 from flows.nights.deployment_schedule import create_schedule
 from flows.nights.events import create_automations
 
+SET_FOLDER = "prefect.deployments.steps.set_working_directory"
+
 
 def main() -> int:
     """Deploy to the chosen Prefect server, or else to the one of this project."""
@@ -66,7 +68,8 @@ def make_pool() -> None:
 
 
 def deploy() -> None:
-    """Create the deployments of prefect.yaml, the schedule of nights and the automations.
+    """Create the deployments of prefect.yaml and of experiments, the schedule of nights and the
+    automations.
 
     A schedule that was switched on stays on. Exits where Prefect refuses the file.
     """
@@ -81,6 +84,31 @@ def deploy() -> None:
             raise SystemExit(f"`prefect deploy --all` failed on {path}.") from None
     create_schedule()
     create_automations()
+    deploy_own_flows()
+
+
+def deploy_own_flows() -> None:
+    """Create a deployment EXPERIMENT/FLOW for each of the `flows` of the experiments in conf/."""
+    from prefect.client.orchestration import get_client
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.own_flows import own_flow
+
+    folder = str(Path.cwd())
+    with get_client(sync_client=True) as client:
+        for experiment, flow in loading.flows():
+            client.create_deployment(
+                client.create_flow_from_name(experiment),
+                flow,
+                description=f"The flow {flow} of {loading.CONF}/{experiment}.yaml",
+                parameters={"experiment": experiment, "flow": flow},
+                parameter_openapi_schema=parameter_schema(own_flow).model_dump(),
+                enforce_parameter_schema=True,
+                entrypoint="flows.own_flows:own_flow",
+                path=folder,
+                pull_steps=[{SET_FOLDER: {"directory": folder}}],
+                work_pool_name=POOL,
+            )
 
 
 if __name__ == "__main__":

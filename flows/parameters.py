@@ -26,6 +26,7 @@ RUN = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 ExperimentName = Annotated[
     str, _field("An experiment of the folder conf/", enum=list(loading.names()))
 ]
+FlowOfExperiment = Annotated[str, _field("A flow that the experiment names in `flows`")]
 RunName = Annotated[
     str, _field("Empty: a name for these settings; the same settings continue the run", pattern=RUN)
 ]

@@ -4,12 +4,14 @@ It imports no Prefect: the command line uses it before Prefect's environment is 
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from time import time
 
+from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.models.type_names import DataFrame
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import NONE_BEFORE, Run, StagesBefore, links_of, opened
@@ -19,6 +21,7 @@ from agentfly_core.runs.summary import Evaluation
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
 from agentfly_core.tracking import sync as syncs
 from agentfly_core.tracking.background import Background
@@ -128,6 +131,35 @@ def report_stage(
         mlflow.finish("FINISHED", _now())
 
     Background(place, send, "the same command").finish()
+
+
+def report_rows(
+    experiment: str,
+    settings: Mapping[str, JSON],
+    site: Site,
+    flow: str,
+    page: str,
+    frame: DataFrame,
+) -> None:
+    """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
+    number of its row, from 1.
+
+    The flow run with this `page` has one MLflow run, also when it is retried. Prints what MLflow
+    lacks.
+    """
+    place, now = mlflow_place(site), _now()
+
+    def send() -> None:
+        mlflow = MlflowRun(place, experiment, flow, hashing.digest([flow, page]), now)
+        mlflow.settings(settings, site.model_dump(mode="json"))
+        mlflow.tags({"agentfly.stage": flow, FLOW_RUN: page})
+        mlflow.table(flow, 0, frame)
+        for number, row in enumerate(frame.to_dict("records"), 1):
+            numbers = {name: value for name, value in row.items() if isinstance(value, float | int)}
+            mlflow.points({f"{flow}/{name}": float(v) for name, v in numbers.items()}, number, now)
+        mlflow.finish("FINISHED", _now())
+
+    Background(place, send, "another run of the flow").finish()
 
 
 def _now() -> int:

@@ -1,11 +1,12 @@
 """Pages of runs and nights: links between a flow run in Prefect and its run in MLflow, reports."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
@@ -62,6 +63,12 @@ def show_page(what: str, experiment: str, text: str, description: str) -> None:
             key=artifact_key(what, experiment),
             description=f"{description} of {storable(experiment)}",
         )
+
+
+def show_rows(what: str, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Publish rows as a table of this flow run; never raises."""
+    with logged(f"Prefect did not take the rows of {what}"):
+        create_table_artifact([{**row} for row in rows], key=artifact_key(what, experiment))
 
 
 def artifact_key(what: str, experiment: str) -> str:

@@ -17,6 +17,7 @@ from agentfly_core.config.parts import (
     AlgorithmPart,
     Curriculum,
     Data,
+    FlowPart,
     Nano,
     OwnSettings,
     PoolSettings,
@@ -45,6 +46,7 @@ from agentfly_core.system.formats import hashing
 
 T = TypeVar("T")
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
+FlowName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 
 class Adapter(Section):
@@ -181,6 +183,11 @@ class Settings(Section):
     rewards: dict[str, RewardPart]
     environments: dict[str, PoolSettings] = Field(default_factory=dict)
     tasks: dict[TaskName, TaskSettings] = Field(default_factory=dict)
+    flows: dict[FlowName, FlowPart] = Field(
+        default_factory=dict,
+        json_schema_extra=RESUMABLE,
+        exclude_if=lambda flows: not flows,
+    )
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
     algorithm: Annotated[AlgorithmPart, BY_NAME] = AlgorithmPart(use="grpo")
@@ -395,5 +402,5 @@ class Settings(Section):
 
     @property
     def digest(self) -> str:
-        """The identity of the experiment."""
-        return hashing.digest(self.model_dump(mode="json"))
+        """The identity of the experiment. No run depends on `flows`, which do not count."""
+        return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

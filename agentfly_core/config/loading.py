@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +67,24 @@ class Difference:
 def names(folder: Path = CONF) -> list[str]:
     """The experiments in a folder of experiment files."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def flows() -> list[tuple[str, str]]:
+    """The `flows` of all experiments in conf/: `[("tptu", "evaluate_plans")]`.
+
+    A file that cannot be read has none; the commands that use it print the reason.
+    """
+    paths = sorted(CONF.glob("*.yaml"))
+    return [(path.stem, flow) for path in paths for flow in _flows(path, path.stat().st_mtime_ns)]
+
+
+@cache  # `agentfly up` looks every few seconds
+def _flows(path: Path, changed_ns: int) -> tuple[str, ...]:
+    try:
+        named = strict_yaml.settings(path).get("flows")
+    except ValueError:
+        return ()
+    return tuple(named) if isinstance(named, dict) else ()
 
 
 def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:

@@ -130,6 +130,12 @@ class ToolPart(ShortForm, Part):
         return full(self) if self.model_extra else self.use  # a setting may be null
 
 
+class FlowPart(ToolPart):
+    """A function that makes rows of a table from the experiment and its settings: `{use:
+    "my_flows:robustness", episodes: 50}`.
+    """
+
+
 class RewardPart(ShortForm):
     """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`; a number is
     short for its weight.

@@ -61,6 +61,9 @@ def check(settings: Settings) -> dict[str, Task]:
         )
     for part in whole.parts:
         part.ready()
+    for flow, one in settings.flows.items():
+        with at(f"flows.{flow}"):
+            check_settings(load(one.use), one.settings, ["experiment"])
     _require_warm_start(settings.model, settings.warm_start)
     training = {name: task.settings.data.train for name, task in tasks.items()}
     quotas = settings.quotas(settings.rollout.problems)

@@ -184,10 +184,10 @@ class Deployments:
 
 
 def deployable() -> list[object]:
-    """Inputs of the deployments: time of prefect.yaml, names of experiments and sites."""
+    """Inputs of the deployments: time of prefect.yaml, names of experiments, their flows, sites."""
     path = Path("prefect.yaml")
     changed = path.stat().st_mtime_ns if path.is_file() else None
-    return [changed, loading.names(), loading.names(loading.CONF / "site")]
+    return [changed, loading.names(), loading.flows(), loading.names(loading.CONF / "site")]
 
 
 def deploy(log: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import httpx
 import psutil
@@ -27,6 +28,20 @@ from tests.support.project import PROGRAMS, Project
 from tests.support.servers import client
 from tests.support.waiting import until
 
+OWN_FLOW = """
+flows:
+  openings:
+    use: my_flows:openings
+    episodes: 2
+"""
+OWN_MODULE = """
+from agentfly_core import play
+
+def openings(experiment, episodes):
+    played = play(experiment, "oracle", episodes, "test")
+    pairs = zip(played.episodes, played.scores)
+    return [{"prompt": one.problem.prompt, "reward": score.reward} for one, score in pairs]
+"""
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
@@ -39,7 +54,8 @@ class Orchestrator:
         self.http = client(api)
 
     def deployment(self, name: str) -> dict:
-        return self.http.get(f"/deployments/name/{name}/{name}").json()
+        full = name if "/" in name else f"{name}/{name}"
+        return self.http.get(f"/deployments/name/{full}").json()
 
     def trigger(self, name: str, **parameters: object) -> httpx.Response:
         url = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
@@ -91,6 +107,9 @@ def orchestrator(tmp_path_factory, prefect_api, service_address):
     locks = str(tmp_path_factory.mktemp("locks"))
     env = {"PREFECT_API_URL": prefect_api, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
     project = Project.clone(tmp_path_factory.mktemp("project"), **env)
+    with (project.root / "conf/tiny.yaml").open("a") as experiment:
+        experiment.write(OWN_FLOW)
+    (project.root / "my_flows.py").write_text(OWN_MODULE)
     project.run(sys.executable, "-m", "flows.deploy")
     worker = ["env", "-C", str(project.root), PROGRAMS / "agentfly"]
     worker += ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"]
@@ -118,6 +137,37 @@ def test_the_form_lists_experiments_and_names_mistakes(orchestrator):
         "'quickstrat' is not one of ['tiny']"
         in orchestrator.trigger("train", experiment="quickstrat").text
     )
+
+
+def test_a_flow_of_an_experiment_is_deployed_and_its_rows_shown(orchestrator, tmp_path):
+    deployment = orchestrator.deployment("tiny/openings")
+    assert deployment["parameters"] == {"experiment": "tiny", "flow": "openings"}
+    triggered = orchestrator.started("tiny/openings", overrides=["flows.openings.episodes=3"])
+    refused = orchestrator.started("tiny/openings", flow="ends")
+    orchestrator.wait(triggered, "Completed")
+    assert orchestrator.http.get(f"/flow_runs/{triggered}").json()["name"] == "tiny openings"
+    wanted = {"flow_runs": {"id": {"any_": [triggered]}}}
+    (artifact,) = orchestrator.http.post("/artifacts/filter", json=wanted).json()
+    rows = json.loads(artifact["data"])
+    assert artifact["key"] == "openings-tiny"
+    assert [row["reward"] for row in rows] == [1.0, 1.0, 1.0]
+
+    mlflow = MlflowClient(f"sqlite:///{orchestrator.project.root}/.agentfly/mlflow.db")
+    (run,) = [
+        one
+        for one in mlflow.search_runs([mlflow.get_experiment_by_name("tiny").experiment_id])
+        if one.data.tags.get("agentfly.stage") == "openings"
+    ]
+    assert run.data.tags["agentfly.prefect_flow_run"].endswith(f"/runs/flow-run/{triggered}")
+    assert run.data.params["flows.openings.episodes"] == "3"
+    points = mlflow.get_metric_history(run.info.run_id, "openings/reward")
+    assert [(point.step, point.value) for point in points] == [(1, 1.0), (2, 1.0), (3, 1.0)]
+    path = mlflow.download_artifacts(run.info.run_id, "openings/step-000000.json", str(tmp_path))
+    table = json.loads(Path(path).read_text())
+    assert table["data"] == [[row["prompt"], row["reward"]] for row in rows]
+
+    orchestrator.wait(refused, "Failed")
+    assert "has no flow 'ends', only openings." in orchestrator.state(refused)["message"]
 
 
 def test_no_deployment_has_a_concurrency_limit(orchestrator):

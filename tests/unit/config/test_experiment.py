@@ -1,6 +1,7 @@
 """Experiment files: values, their origins, and refusals."""
 
 import json
+import os
 
 import pytest
 
@@ -164,6 +165,42 @@ def test_a_missing_required_key_is_named(tmp_path):
 def test_another_value_is_another_experiment(tiny):
     assert loading.read(tiny).settings.digest == loading.read(tiny, ["seed=0"]).settings.digest
     assert loading.read(tiny).settings.digest != loading.read(tiny, ["seed=1"]).settings.digest
+
+
+def test_flows_do_not_change_the_identity_of_an_experiment(tiny):
+    own = loading.read(tiny, ["flows={rows: 'builtins:dict'}"]).settings
+    plain = loading.read(tiny).settings
+    assert own.flows["rows"].use == "builtins:dict"
+    assert own.digest == plain.digest
+    (difference,) = loading.differences(plain.model_dump(mode="json"), own.model_dump(mode="json"))
+    assert (difference.key, difference.resumable) == ("flows.rows", True)
+
+
+def test_a_flow_takes_the_experiment_and_its_settings(tmp_path, monkeypatch):
+    (tmp_path / "mine_rows.py").write_text("def rows(experiment, episodes: int = 8): ...")
+    (tmp_path / "other_rows.py").write_text("def rows(episodes): ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+
+    def check(flow):
+        checks.check(loading.read(str(tmp_path / "tiny.yaml"), [f"flows.rows={flow}"]).settings)
+
+    check("{use: 'mine_rows:rows', episodes: 2}")
+    with pytest.raises(ValueError, match=r"^flows\.rows: rows: episodes: .*\(got 'few'\)"):
+        check("{use: 'mine_rows:rows', episodes: few}")
+    with pytest.raises(ValueError, match=r"^flows\.rows: rows has no parameter 'experiment'"):
+        check("other_rows:rows")
+
+
+def test_flows_of_all_experiments_are_listed_after_each_edit(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "CONF", tmp_path)
+    (tmp_path / "broken.yaml").write_text("flows: {")
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    assert loading.flows() == []
+    path.write_text(TINY + "flows: {rows: 'mine:rows', more: 'mine:more'}\n")
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    assert loading.flows() == [("tiny", "rows"), ("tiny", "more")]
 
 
 def test_a_difference_reports_whether_a_run_may_continue(tiny):

@@ -1,0 +1,44 @@
+"""A flow for the functions in the `flows` of experiments."""
+
+from typing import Any
+
+import pandas as pd
+from prefect import flow
+from prefect.runtime import flow_run
+
+from agentfly_core.config.import_path import construct, load
+from flows.flow_run import devices, experiment_of_flow
+from flows.local.prefect_server import flow_run_page
+from flows.local.state_dirs import settle
+from flows.parameters import ExperimentName, FlowOfExperiment, Overrides, SiteName, StoreUri
+from flows.reporting import report_rows
+from flows.run_pages import show_rows
+
+
+@flow(name="own-flow", flow_run_name="{experiment} {flow}")
+def own_flow(
+    experiment: ExperimentName,
+    flow: FlowOfExperiment,
+    overrides: Overrides = [],  # noqa: B006
+    site: SiteName = "local",
+    store: StoreUri = "",
+) -> list[dict[str, Any]]:
+    """Run a function of an experiment, and show its rows in Prefect and MLflow; returns the rows.
+
+    Raises ValueError for a flow that the experiment does not have.
+    """
+    loaded = experiment_of_flow(experiment, overrides, site, store)
+    if flow not in (flows := loaded.settings.flows):
+        listed = ", ".join(flows) or "none"
+        raise ValueError(f"The experiment {experiment} has no flow {flow!r}, only {listed}.")
+    # functions that need GPUs hold them, such as `evaluate`
+    with devices(loaded.site, (), f"the flow {flow} of {experiment}"):
+        part = flows[flow]
+        made = construct(load(part.use), part.settings, {"experiment": loaded})
+    frame: Any = pd.DataFrame(made)
+    page = flow_run_page(settle().api, str(flow_run.id))
+    settings = loaded.settings.model_dump(mode="json")
+    report_rows(loaded.name, settings, loaded.site, flow, page, frame)
+    rows: list[dict[str, Any]] = frame.to_dict("records")
+    show_rows(flow, experiment, rows)
+    return rows
