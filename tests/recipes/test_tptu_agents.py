@@ -4,19 +4,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from agentfly_core.authoring.tool import Tool
+from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.environments.database import Database
+from agentfly_core.pipeline.loop.library import load_experiment
+from agentfly_core.recipes.tptu import evaluation
 from agentfly_core.recipes.tptu import tools as distractors
-from agentfly_core.recipes.tptu.agents import OneStep, Sequential
-from agentfly_core.recipes.tptu.evaluation import evaluate_plans
+from agentfly_core.recipes.tptu.agents import FINISH, OneStep, Sequential
 from agentfly_core.recipes.tptu.rewards import planning, sql_accuracy
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rollout.episode import RolloutSpec
-from agentfly_core.testing import Simulated, problems_of, rollout_spec, scores_of_policy
+from agentfly_core.testing import (
+    Simulated,
+    problems_of,
+    rollout_spec,
+    scores_of_policy,
+    trajectory,
+    turn,
+)
 from agentfly_core.tools.python import python
 from agentfly_core.tools.sql import sql
 from benchmarks.office_skills import SKILLS, TABLES
@@ -140,12 +150,48 @@ async def test_an_unknown_tool_gets_an_error() -> None:
     assert scores["planning/calls"] == 3.0 and scores["planning/over_use"] == 1.0
 
 
+async def test_a_tool_without_parameters_is_called_without_arguments() -> None:
+    @tool
+    async def clock() -> str:
+        """Read the time."""
+        return "12:30"
+
+    plan = '[{"tool": "clock", "subtask": "time", "inputs": [], "depends_on": []}]'
+    policy = Simulated([lambda visible: plan if len(visible.texts) < 3 else visible.texts[-1]])
+    [problem] = problems(1, "one")
+    timed = replace(problem, facts={**problem.facts, "answer": f"Results:\n1. 12:30\n{FINISH}"})
+    spec = rules(OneStep(), clock)
+    [scores] = (await scores_of_policy(policy, [timed], spec, [exact])).values()
+    assert scores["exact"] == 1.0
+
+
+def test_the_table_counts_unscored_episodes_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def played(experiment: object, policy: str, episodes: int, split: str) -> SimpleNamespace:
+        names = ["a", "a", "b", "c"][:episodes]  # a team of two speakers, and two episodes
+        scored = Scored("t", {"planning": 1.0, "planning/calls": 3.0}, (), 1.0)
+        others = [replace(scored, rewards={"planning": 0.0, "planning/calls": 2.0})]
+        others += [replace(scored, rewards={}, reward=Unscored("too late"))]
+        return SimpleNamespace(
+            episodes=[trajectory(turn([1], {2: 0.0}), episode=name) for name in names],
+            scores=[scored, scored, *others][:episodes],
+        )
+
+    monkeypatch.setattr(evaluation, "play", played)
+    experiment: Any = None
+    assert evaluation.evaluate_plans(experiment, ["base"], 4) == [
+        {"policy": "base", "episodes": 3, "unscored": 1, "planning": 0.5, "planning/calls": 2.5}
+    ]
+
+
 @pytest.mark.long
 def test_the_table_of_policies_has_their_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     sizes = ["data.train=16", "data.validation=1", "data.test=4"]
-    [row] = evaluate_plans("tptu", *sizes, episodes=4, store=str(tmp_path))
+    experiment = load_experiment("tptu", *sizes, store=str(tmp_path))
+    [row] = evaluation.evaluate_plans(experiment, episodes=4)
     assert (row["policy"], row["episodes"], row["planning"]) == ("oracle", 4, 1.0)
     assert (row["planning/calls"], row["planning/over_use"]) == (1.0, 0.0)

@@ -6,9 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from agentfly_core.recipes.tptu.dataset import PARTS, calculated, held_out, results, script
+from agentfly_core.recipes.tptu.agents import OneStep
+from agentfly_core.recipes.tptu.dataset import KINDS, PARTS, calculated, held_out, results, script
+from agentfly_core.recipes.tptu.demonstrations import planner
+from agentfly_core.recipes.tptu.plans import written
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.testing import problems_of
+from agentfly_core.testing import play, problems_of, rollout_spec
 
 SEED = 901
 SPLITS = problems_of(
@@ -90,3 +93,15 @@ def test_a_database_follows_from_its_seed_and_entities() -> None:
     assert script(4, entities) == script(4, entities) != script(5, entities)
     with pytest.raises(sqlite3.Error):
         results(script(4, entities), ["SELECT * FROM salaries"])
+
+
+async def test_every_mistake_changes_the_plan() -> None:
+    rules = rollout_spec(agent=OneStep(execute=False), max_tokens=10_000, max_model_len=100_000)
+    problems = {one.facts["kind"]: one for one in PROBLEMS}
+    assert problems.keys() == {*KINDS}
+    for problem in problems.values():
+        gold, plans = written(problem.facts["plan"]), set[str]()
+        for seed in range(20):
+            episode = await play(planner([problem], seed, 1.0), problem=problem, spec=rules)
+            plans.add(episode.turns[0].reply.content)
+        assert gold not in plans and len(plans) > 2

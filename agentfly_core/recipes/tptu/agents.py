@@ -23,9 +23,9 @@ class OneStep:
     """TPTU-OA: a plan of all sub-tasks, the execution of each, then the answer.
 
     The planner is the main speaker. The speaker `worker` writes the input of each sub-task's tool.
-    A tool gets it as its first argument. A reply that is no plan ends the episode. `notes`
-    describes the data to both. Without `execute` the plan is the answer. Without `instructions` the
-    planner reads the question alone.
+    A tool gets it as its first argument, if it has any. A reply that is no plan ends the episode.
+    `notes` describes the data to both. Without `execute` the plan is the answer. Without
+    `instructions` the planner reads the question alone.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", execute: bool = True) -> None:
@@ -97,8 +97,8 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
     reply = await worker.context().reply(Message("user", task))
     text, arguments = filled(reply.content.strip(), values), dict[str, str]()
     if step.tool in tools:  # an error answers the call of another one
-        properties: Any = tools[step.tool].parameters["properties"]
-        arguments = {next(iter(properties)): text}
+        parameters: Any = tools[step.tool].parameters["properties"]
+        arguments = dict.fromkeys([*parameters][:1], text)
     # above the last line, SQL answers with names of columns
     (observation,) = await worker.call(ToolCall(step.tool, arguments))
     return (observation.content.splitlines() or [""])[-1]

@@ -12,15 +12,18 @@ MISTAKES = ("swap", "leave out", "repeat", "take another tool")
 
 
 def planner(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Reply with the gold plan; a share `spoilt` has one of MISTAKES in its sub-questions."""
+    """Reply with the gold plan; a share `spoilt` has one of MISTAKES in its sub-questions.
+
+    A plan of one sub-task takes another tool instead of a swap.
+    """
     return replying(seed, spoilt, _plan, MISTAKES)
 
 
 def _plan(draw: random.Random, conversation: Conversation, mistake: str) -> str:
     plan = list(conversation.problem.facts["plan"])
     place = draw.randrange(len(plan) - 1) if len(plan) > 1 else 0
-    if mistake == "swap":
-        other = (place + 1) % max(1, len(plan) - 1)
+    if mistake == "swap" and len(plan) > 1:
+        other = (place + 1) % max(2, len(plan) - 1)
         plan[place], plan[other] = plan[other], plan[place]
     elif mistake == "leave out":
         del plan[place]

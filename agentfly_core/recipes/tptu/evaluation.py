@@ -3,31 +3,27 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from agentfly_core import load_experiment, play
+from agentfly_core import Experiment, Unscored, play
 
 
 def evaluate_plans(
-    experiment: str,
-    *overrides: str,
-    policies: Sequence[str] = ("oracle",),
-    episodes: int = 50,
-    store: str = "",
+    experiment: Experiment, policies: Sequence[str] = ("oracle",), episodes: int = 50
 ) -> list[dict[str, str | float]]:
     """Play policies on the first test problems; returns the averages of all scores:
 
-        [{"policy": "oracle", "episodes": 50, "planning": 1.0, "planning/format": 1.0, ...}]
+        [{"policy": "oracle", "episodes": 50, "unscored": 0, "planning": 1.0, ...}]
 
-    `policies` are as `--policy` of `agentfly play`. Raises ValueError for a missing policy.
+    Averages are over scored episodes. `policies` are as `--policy` of `agentfly play`. Raises
+    ValueError for a missing policy.
     """
-    loaded = load_experiment(experiment, *overrides, store=store)
     rows = list[dict[str, str | float]]()
     for policy in policies:
-        played = play(loaded, policy, episodes, "test")
+        played = play(experiment, policy, episodes, "test")
         pairs = zip(played.episodes, played.scores, strict=True)
-        scored = {one.episode: score.rewards for one, score in pairs}  # equal for all speakers
-        names = sorted({name for rewards in scored.values() for name in rewards})
-        means = {
-            name: fmean(rewards.get(name, 0.0) for rewards in scored.values()) for name in names
-        }
-        rows.append({"policy": policy, "episodes": len(scored), **means})
+        by_episode = {one.episode: score for one, score in pairs}  # equal for all speakers
+        scored = [s.rewards for s in by_episode.values() if not isinstance(s.reward, Unscored)]
+        names = sorted({name for rewards in scored for name in rewards})
+        means = {name: fmean(r[name] for r in scored if name in r) for name in names}
+        counts = {"episodes": len(by_episode), "unscored": len(by_episode) - len(scored)}
+        rows.append({"policy": policy, **counts, **means})
     return rows
