@@ -129,9 +129,9 @@ class WordPolicy(Enum):
 
 Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
 """Models with weights outside of a run."""
-ModelReference = Model | RunPolicy | LastPolicy
+ModelReference = Model | RunPolicy | LastPolicy | EndpointPolicy
 SpeakerReference = RunPolicy | EndpointPolicy
-Reference = ModelReference | EndpointPolicy | PolicyFile | ScriptPolicy | WordPolicy
+Reference = ModelReference | PolicyFile | ScriptPolicy | WordPolicy
 
 
 def reference(text: str, runs: Sequence[str]) -> Reference:
@@ -177,15 +177,16 @@ def model_reference(text: str) -> ModelReference:
             return NanoModel(name)
         case "package", ":":
             return PackagedModel(name)
+        case "endpoint", ":":
+            return EndpointPolicy(name)
     if Path(text).is_dir():
         return LocalModel(text)
     if hub := HUB.fullmatch(text):
         return HubModel(hub[1], hub[2] or "")
     raise ValueError(
         f"Got {text!r}, expected a folder in {Path.cwd()}, nano, nano:NAME, package:NAME, "
-        "run:NAME, run:NAME@STEP, or an id of the Hugging Face hub such as "
-        "Qwen/Qwen2.5-3B-Instruct@main. A chat service cannot be trained; `agentfly evaluate "
-        "EXPERIMENT --policy endpoint:NAME` plays it."
+        "run:NAME, run:NAME@STEP, with `update: none` endpoint:NAME of the site, or an id of the "
+        "Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
     )
 
 

@@ -33,7 +33,7 @@ from agentfly_core.experiment.task import Task, import_tasks, template_of, toget
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import report
 from agentfly_core.models import model_config
-from agentfly_core.models.known import require
+from agentfly_core.models.known import require, require_weights
 from agentfly_core.models.type_names import PreTrainedConfig, PreTrainedTokenizerBase
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
@@ -103,14 +103,15 @@ def check_beginning(settings: Settings) -> None:
             "warmup_steps."
         )
     check_inputs(settings)
-    if update.weights:
+    if update.weights or settings.warm_start:
         check_trainable(settings.model, update.share_prefixes)
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError for a model on this machine that can be sampled but not trained."""
-    if (config := _config_at_hand(model)) is not None:
-        with at("model"):
+    """Raise ValueError for a model that can be sampled but not trained, as far as it is here."""
+    with at("model"):
+        require_weights(model_reference(model))
+        if (config := _config_at_hand(model)) is not None:
             model_config.require_trainable(config, share_prefixes)
 
 
@@ -192,9 +193,10 @@ def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool
 
 def check_place(settings: Settings, place: Site) -> None:
     """Raise ValueError for an experiment that a site cannot run."""
-    for role, who in settings.agent.speakers.items():
+    frozen = {f"agent.frozen.{role}": who for role, who in settings.agent.speakers.items()}
+    for key, who in {"model": model_reference(settings.model), **frozen}.items():
         if isinstance(who, EndpointPolicy):
-            with at(f"agent.frozen.{role}"):
+            with at(key):
                 place.endpoint(who.name)
     if settings.rollout.max_staleness and place.shares_gpus:
         raise ValueError(

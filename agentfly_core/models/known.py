@@ -3,7 +3,13 @@
 import importlib.util
 from pathlib import Path
 
-from agentfly_core.config.reference import HubModel, LocalModel, ModelReference, PackagedModel
+from agentfly_core.config.reference import (
+    EndpointPolicy,
+    HubModel,
+    LocalModel,
+    ModelReference,
+    PackagedModel,
+)
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.system.formats.text import did_you_mean, nearest
 
@@ -34,6 +40,15 @@ def require(model: ModelReference) -> None:
             _require_files(Path(folder))
         case HubModel(name, ""):
             _refuse_mistyped(name)
+
+
+def require_weights(model: ModelReference) -> None:
+    """Raise ValueError for a chat service, which cannot be trained."""
+    if isinstance(model, EndpointPolicy):
+        raise ValueError(
+            f"got {model}. A chat service cannot be trained: set update=none and warm_start=null, "
+            f"or let `agentfly evaluate EXPERIMENT --policy {model}` play it."
+        )
 
 
 def _refuse_mistyped(name: str) -> None:

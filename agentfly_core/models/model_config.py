@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.config.reference import (
+    EndpointPolicy,
     HubModel,
     LastPolicy,
     LocalModel,
@@ -47,7 +48,7 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
     """Parse a reference to a model with weights of its own; raises ValueError for others."""
     model = model_reference(reference)
-    if isinstance(model, OwnNano | RunPolicy | LastPolicy):
+    if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
         raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
     return model
 

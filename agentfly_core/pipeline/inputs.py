@@ -41,8 +41,7 @@ from agentfly_core.pipeline.workers.samplers import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.runs.versioning import read_pointer
-from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
-from agentfly_core.store.store import Store
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.system.files import write_json
 
 QUARANTINE = Path("quarantine")
@@ -64,14 +63,20 @@ def dataset(experiment: Experiment) -> Artifact:
 def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
     """Make or find the model that training starts from; with a parent, the parent's policy itself.
 
-    Raises ValueError for a missing model and for an adapter of another shape, and GateClosed if the
-    demonstrations for `nano` fail.
+    The tokens of a chat service are bytes. Raises ValueError for a missing model or service and for
+    an adapter of another shape, and GateClosed if the demonstrations for `nano` fail.
     """
     settings, store = experiment.settings, experiment.store
     if parent:
         require_same_shape(store, parent.policy, settings.adapter)
         return store.resolve(parent.policy)
-    data = dataset(experiment) if isinstance(model_reference(settings.model), OwnNano) else None
+    reference = model_reference(settings.model)
+    if isinstance(reference, EndpointPolicy):
+        from agentfly_core.models import nano  # takes seconds
+
+        tokens = nano.byte_tokenizer()
+        return _endpoint(experiment, reference.name, tokens, "bytes")
+    data = dataset(experiment) if isinstance(reference, OwnNano) else None
     target = StageKeys(settings).base_model(data)
     assert target is not None
 
@@ -114,23 +119,27 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
         return tokenizer_of(store, parent.policy), parent.policy.digest
-    if isinstance(model_reference(settings.model), OwnNano):
+    if isinstance(model_reference(settings.model), OwnNano | EndpointPolicy):
         model = base_model(experiment)
         return tokenizer_of(store, model), model.digest
     return model_config.tokenizer(settings.model), StageKeys(settings).model().key
 
 
 def _endpoint(
-    store: Store, target: ArtifactKey, name: str, tokenizer: PreTrainedTokenizerBase
+    experiment: Experiment, name: str, tokenizer: PreTrainedTokenizerBase, source: str
 ) -> Artifact:
-    """Publish a chat service as a policy, with the tokenizer of an experiment's model."""
+    """Publish a chat service as a policy, with a tokenizer and the digest of its source.
+
+    Raises ValueError for a chat service that the site lacks.
+    """
+    target = keys.endpoint(name, experiment.site.endpoint(name), source)
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer.save_pretrained(folder)
         write_json(folder / ENDPOINT_FILE, {"name": name})
         return {}
 
-    return produce(store, target, make)
+    return produce(experiment.store, target, make)
 
 
 def policy_named(
@@ -154,9 +163,7 @@ def policy_named(
                 )
             return read_pointer(Path(path))
         case EndpointPolicy(name):
-            service = experiment.site.endpoint(name)
-            tokens, source = tokenizer(experiment)
-            return _endpoint(store, keys.endpoint(name, service, source), name, tokens)
+            return _endpoint(experiment, name, *tokenizer(experiment))
         case WordPolicy.BASE:
             parent = experiment.parent
             return parent.policy if parent else model(experiment)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.config.reference import model_reference
 from agentfly_core.experiment.run_layout import PlayLayout, rollouts
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import ToolCall, Trajectory
@@ -109,8 +108,3 @@ def test_an_endpoint_missing_in_the_site_is_refused(
 ) -> None:
     assert main(["play", "atlas.yaml", "--policy", "endpoint:sage"]) == 2
     assert "The site 'local' has no endpoint 'sage'." in capsys.readouterr().err
-
-
-def test_an_endpoint_cannot_be_trained() -> None:
-    with pytest.raises(ValueError, match=r"endpoint:sage'.* cannot be trained"):
-        model_reference("endpoint:sage")
