@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isfunction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -121,7 +122,9 @@ class Data(Part):
 
 
 class ToolPart(ShortForm, Part):
-    """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`."""
+    """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`. A plain
+    function with settings makes several tools.
+    """
 
     SHORT: ClassVar[str] = "use"
 
@@ -255,22 +258,24 @@ class OwnSettings:
 
     def completed(self) -> dict[str, JSON]:
         """Settings with the defaults of the class; raises ValueError for unknown settings."""
-        where = ".".join(self.keys)
+        where, makes_tools = ".".join(self.keys), "tools" in self.keys[-2:]
         with at(where):
             loaded = load(self.path)
             maker: Maker = getattr(loaded, "made_of", loaded)  # of a decorated class
-            own = list(parameters_of(maker)) if isinstance(maker, type) else []
+            # a plain function with settings makes tools
+            takes = isinstance(maker, type) or (makes_tools and isfunction(maker))
+            own = list(parameters_of(maker)) if takes else []
             if clash := [key for key in own if key in self.taken]:
                 raise ValueError(
                     f"{self.path} has a setting {clash[0]!r}, a key of this section: rename it."
                 )
         for key in self.settings:
             if key not in own:
-                only = "" if isinstance(maker, type) else " Only a class has settings."
+                only = "" if takes else " Only a class has settings."
                 hint = did_you_mean(key, [*own, *self.taken])
                 raise ValueError(f"{where}.{key}: there is no such key.{hint}{only}")
         with at(where):
-            return with_defaults(maker, self.settings) if isinstance(maker, type) else {}
+            return with_defaults(maker, self.settings) if takes else {}
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,7 +59,7 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
     tasks = {}
     for name, own in settings.each.items():
         with nullcontext() if name == SINGLE else at(f"tasks.{name}"):
-            agent, tools = agent_of(own.agent), tuple(map(tool_of, own.tools))
+            agent, tools = agent_of(own.agent), tuple(chain.from_iterable(map(tools_of, own.tools)))
             rewards = {key: reward_of(key, part) for key, part in own.rewards.items()}
             limits = limits_of(own.environments)
             refuse_misfits(tools, list(rewards.values()), limits)
@@ -163,11 +164,18 @@ def remember_of(path: str) -> Remember:
         return remember
 
 
-def tool_of(part: ToolPart) -> Tool:
-    """Load a tool with its settings; raises ValueError for other objects."""
+def tools_of(part: ToolPart) -> tuple[Tool, ...]:
+    """Load a tool with its settings, or call a plain function with its settings, which returns
+    tools; raises ValueError for other objects.
+    """
     with at("tools"):
+        if part.settings and inspect.isfunction(make := load(part.use)):
+            made = tuple(construct(make, part.settings))
+            if others := [one for one in made if not isinstance(one, Tool)]:
+                raise ValueError(f"{part.use} returned {others[0]!r:.100}, expected tools.")
+            return made
         tool = _named(part.use, Tool)
-        return tool.with_settings(**part.model_extra) if part.model_extra else tool
+        return (tool.with_settings(**part.settings) if part.settings else tool,)
 
 
 def reward_of(key: str, part: RewardPart) -> Reward:

@@ -1,0 +1,67 @@
+"""Actions of the optimizer on a set of functions."""
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from agentfly_core import ToolError
+from agentfly_core.recipes.forge.function_sets import Function, Functions, call, named
+
+TERMINATE = "TERMINATE"
+
+
+class _Action(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Add(_Action):
+    """`{"action": "add", "function": {...}}`."""
+
+    action: Literal["add"]
+    function: Function
+
+
+class Revise(_Action):
+    """`{"action": "revise", "function": {...}}`: it replaces the function of the same name."""
+
+    action: Literal["revise"]
+    function: Function
+
+
+class Remove(_Action):
+    """`{"action": "remove", "name": "double"}`."""
+
+    action: Literal["remove"]
+    name: str
+
+
+Action = Annotated[Add | Revise | Remove, Field(discriminator="action")]
+ACTION: TypeAdapter[Action] = TypeAdapter(Action)
+SCHEMA = json.dumps(ACTION.json_schema())
+
+
+def parsed(text: str) -> Action:
+    """The action in a reply, whose text around the object is ignored; raises ValueError."""
+    begin, end = text.find("{"), text.rfind("}")
+    return ACTION.validate_json(text[begin : end + 1])
+
+
+async def applied(action: Action, before: Functions) -> Functions:
+    """The functions after an action.
+
+    Raises ValueError for a new function that exists, an old one that does not, and code that does
+    not define its function.
+    """
+    name = action.name if isinstance(action, Remove) else action.function.name
+    exists = named(before, name) is not None
+    if exists == isinstance(action, Add):
+        raise ValueError(f"There is {'already a' if exists else 'no'} function {name}.")
+    others = tuple(one for one in before if one.name != name)
+    if isinstance(action, Remove):
+        return others
+    try:
+        await call(action.function, None)
+    except ToolError as error:
+        raise ValueError(str(error)) from None
+    return (*others, action.function)

@@ -1,0 +1,89 @@
+"""The agent: it solves problems with functions, and proposes changes of them."""
+
+from agentfly_core import Ending, Episode, Message, Speaker
+from agentfly_core.recipes.forge.actions import SCHEMA, TERMINATE, applied, parsed
+from agentfly_core.recipes.forge.function_sets import FUNCTIONS, Functions, tools_of
+from agentfly_core.recipes.forge.state import State
+
+SOLVE = "Answer the question with its value alone. Call a function if one helps.{functions}"
+OPTIMIZE = f"""\
+You improve the functions of an agent that answers questions. Each reply is one action as JSON of
+this schema, or {TERMINATE}:
+{SCHEMA}
+The code is Python and defines the function. It runs without a network."""
+NEXT = f"Done. Reply with the next action, or {TERMINATE}."
+
+
+class Forge:
+    """Plays problems of four roles, `facts["role"]`, with the memory of the run.
+
+    `train` and `validation` problems are solved with the functions on trial, `test` problems with
+    the best ones. The problem of the role `optimize` is the optimizer's conversation: up to
+    `max_actions` actions, each in up to `trials` replies. After `patience` rejected trials it
+    proposes nothing more.
+    """
+
+    def __init__(self, max_actions: int = 3, trials: int = 3, patience: int = 5) -> None:
+        self.max_actions, self.trials, self.patience = max_actions, trials, patience
+
+    async def __call__(self, episode: Episode) -> Ending:
+        state, role = State.read(episode.memory), episode.problem.facts["role"]
+        proposing = state.trying is None and not state.finished
+        if role == "optimize" and proposing:
+            await self.propose(episode, state)
+        elif role == "test":
+            await solve(episode, state.best)
+        elif role != "optimize" and state.trying is not None:
+            await solve(episode, state.trying)
+        else:  # it is not the turn of this problem
+            episode.answer("")
+        return Ending.NO_TOOL_CALLS
+
+    async def propose(self, episode: Episode, state: State) -> None:
+        """Answer with the best functions after some actions, or with TERMINATE."""
+        changed = state.best
+        if state.rejected < self.patience:
+            optimizer = episode.speaker("optimizer", system=OPTIMIZE)
+            text = request(state)
+            for _ in range(self.max_actions):
+                after = await self.action(optimizer, text, changed)
+                if after is None:
+                    break
+                changed, text = after, NEXT
+        unchanged = changed == state.best
+        episode.answer(TERMINATE if unchanged else FUNCTIONS.dump_json(changed).decode())
+
+    async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
+        """The functions after the optimizer's next action; None if it ends or has no valid one."""
+        for _ in range(self.trials):
+            reply = await optimizer.reply(Message("user", text))
+            if TERMINATE in reply.content:
+                return None
+            try:
+                return await applied(parsed(reply.content), before)
+            except ValueError as error:
+                text = f"This action is refused: {error}"
+        return None
+
+
+async def solve(episode: Episode, functions: Functions) -> None:
+    """Answer the problem with these functions as tools."""
+    listed = "".join(f"\n- {one.name}: {one.description}" for one in functions)
+    system = SOLVE.format(functions=listed)
+    solver = episode.speaker("solver", system=system, tools=tools_of(functions))
+    reply = await solver.reply(Message("user", episode.problem.prompt))
+    while reply.calls:
+        reply = await solver.reply(*await solver.call(*reply.calls))
+    episode.answer(reply.content.strip())
+
+
+def request(state: State) -> str:
+    """What the optimizer reads first: functions, rejected ones and results of training problems."""
+    lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
+    for trial in state.failures:
+        rejected = FUNCTIONS.dump_json(trial.functions).decode()
+        lines += [f"Rejected, {trial.train:.0%} of the training answers were right:", rejected]
+    lines.append(f"Training answers after {len(state.trials)} trials:")
+    for one in state.results:
+        lines.append(f"{'right' if one.right else 'wrong'}: {one.problem} -> {one.answer}")
+    return "\n".join(lines)

@@ -1,0 +1,116 @@
+"""Functions that a model has written: their form, their tools, and sets of them in files."""
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from agentfly_core import ToolError, digest, tool
+from agentfly_core.sandbox import Limits, run
+
+TYPES = {"integer": int, "number": float, "string": str, "boolean": bool}
+LIMITS = Limits(wall=5.0, cpu=4, processes=8)
+"""Limits of a call."""
+_ID = r"^[A-Za-z_][A-Za-z0-9_]{0,40}$"
+_PROGRAM = """
+import json
+with open("given.json") as file:
+    name, code, arguments = json.load(file)
+own = {"__name__": "functions"}
+exec(compile(code, f"{name}.py", "exec"), own)
+if not callable(own.get(name)):
+    raise NameError(f"the code defines no function {name}")
+result = own[name](**arguments) if arguments is not None else None
+with open("result.json", "w") as file:
+    json.dump(result, file, default=str)
+"""
+
+
+class Function(BaseModel):
+    """A function with the types of its arguments:
+
+    {"name": "double", "description": "Twice a number.", "arguments": {"n": "integer"},
+     "code": "def double(n):\\n    return 2 * n"}
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=_ID)]
+    description: Annotated[str, Field(min_length=1, max_length=500)]
+    arguments: dict[
+        Annotated[str, Field(pattern=_ID)], Literal["integer", "number", "string", "boolean"]
+    ]
+    code: Annotated[str, Field(max_length=20_000)]
+
+
+Functions = tuple[Function, ...]
+FUNCTIONS: TypeAdapter[Functions] = TypeAdapter(Functions)
+
+
+def digest_of(made: Functions) -> str:
+    """The digest of a set of functions."""
+    return digest(FUNCTIONS.dump_python(made, mode="json"))
+
+
+def write(made: Functions, folder: Path) -> str:
+    """Write `folder/DIGEST.json`; returns the digest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = digest_of(made)
+    (folder / f"{name}.json").write_bytes(FUNCTIONS.dump_json(made, indent=1))
+    return name
+
+
+def functions(digest: str, folder: str = "functions") -> list[Any]:
+    """The tools of the set `folder/DIGEST.json`, for `tools` of an experiment.
+
+    Raises ValueError for a missing file and for a file with another digest.
+    """
+    path = Path(folder, f"{digest}.json")
+    if not path.is_file():
+        raise ValueError(f"There is no {path.absolute()}: run the flow `forge`, or copy the file.")
+    made = FUNCTIONS.validate_json(path.read_bytes())
+    if (own := digest_of(made)) != digest:
+        raise ValueError(f"{path} has the digest {own}: it was changed.")
+    return tools_of(made)
+
+
+def tools_of(made: Functions) -> list[Any]:
+    """A tool for each function, which calls it in a sandbox."""
+    return [_tool(one) for one in made]
+
+
+def _tool(function: Function) -> Any:
+    async def called(**arguments: Any) -> str:
+        return await call(function, arguments)
+
+    own: Any = called  # its signature is the function's
+    own.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=TYPES[kind])
+            for name, kind in function.arguments.items()
+        ],
+        return_annotation=str,
+    )
+    return tool(name=function.name, description=function.description, timeout=60.0)(own)
+
+
+async def call(function: Function, arguments: dict[str, Any] | None) -> str:
+    """The result of a call in a new sandbox, a text or JSON; None only defines the function.
+
+    Raises ToolError with the end of the traceback.
+    """
+    given = json.dumps([function.name, function.code, arguments])
+    done = await run(_PROGRAM, {"given.json": given}, limits=LIMITS, collect=["result.json"])
+    if (result := done.files.get("result.json")) is None:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        raise ToolError(f"{function.name} failed ({done.status.value}). {last}".strip())
+    value = json.loads(result)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def named(made: Sequence[Function], name: str) -> Function | None:
+    """The function of a name."""
+    return next((one for one in made if one.name == name), None)

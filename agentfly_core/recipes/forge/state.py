@@ -1,0 +1,148 @@
+"""The memory of a run: the best functions, the ones on trial, and what became of all trials."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from agentfly_core import Scored, Trajectory, Unscored
+from agentfly_core.recipes.forge.actions import TERMINATE
+from agentfly_core.recipes.forge.function_sets import FUNCTIONS, Functions
+
+FILE = "forge.json"
+FAILURES = 5
+"""The number of rejected sets that the optimizer reads."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Result(_Part):
+    """A training problem, the answer to it, and whether the answer was right."""
+
+    problem: str
+    answer: str
+    right: bool
+
+
+class Trial(_Part):
+    """Functions with their shares of right answers to training and validation problems."""
+
+    functions: Functions
+    train: float
+    validation: float
+    accepted: bool
+
+
+class State(_Part):
+    """The best trial, its training results, and the functions that the next step tries.
+
+    `trying` is None while the optimizer is to propose. `trials` has all of them in order.
+    """
+
+    best: Functions = ()
+    results: tuple[Result, ...] = ()
+    trying: Functions | None = ()
+    trials: tuple[Trial, ...] = ()
+    finished: bool = False
+
+    @classmethod
+    def read(cls, folder: Path) -> "State":
+        """The state in a memory; a new one in an empty folder."""
+        file = folder / FILE
+        return cls.model_validate_json(file.read_bytes()) if file.exists() else cls()
+
+    @property
+    def rejected(self) -> int:
+        """The number of trials since the last accepted one."""
+        accepted = [trial.accepted for trial in self.trials]
+        return accepted[::-1].index(True) if True in accepted else len(accepted)
+
+    @property
+    def failures(self) -> list[Trial]:
+        """The rejected trials since the best one, the worst first."""
+        last = self.trials[len(self.trials) - self.rejected :]
+        return sorted(last, key=lambda trial: trial.train)[-FAILURES:]
+
+
+def remember(
+    before: Path,
+    trajectories: Sequence[Trajectory],
+    scores: Sequence[Scored],
+    seed: int,
+    folder: Path,
+) -> None:
+    """Judge the functions that were tried, or keep the proposed ones for the next step.
+
+    A trial is accepted if its share of right answers to validation problems is above the best one.
+    Otherwise the next proposal starts from the best functions (roll-back).
+    """
+    _remember(before, trajectories, scores, folder, lambda new, best: new > best)
+
+
+def remember_all(
+    before: Path,
+    trajectories: Sequence[Trajectory],
+    scores: Sequence[Scored],
+    seed: int,
+    folder: Path,
+) -> None:
+    """The same without roll-back: each trial is accepted."""
+    _remember(before, trajectories, scores, folder, lambda new, best: True)
+
+
+def _remember(
+    before: Path,
+    trajectories: Sequence[Trajectory],
+    scores: Sequence[Scored],
+    folder: Path,
+    accepts: Callable[[float, float], bool],
+) -> None:
+    state = State.read(before)
+    pairs = [*zip(trajectories, scores, strict=True)]
+    if state.finished:
+        new = state
+    elif state.trying is None:
+        new = _proposed(state, trajectories)
+    else:
+        new = _judged(state, state.trying, pairs, accepts)
+    (folder / FILE).write_text(new.model_dump_json(indent=1))
+
+
+def _proposed(state: State, trajectories: Sequence[Trajectory]) -> State:
+    answers = [
+        one.answered
+        for one in trajectories
+        if one.problem.facts["role"] == "optimize" and one.answered
+    ]
+    if not answers or answers[0] == TERMINATE:
+        return state.model_copy(update={"finished": True})
+    return state.model_copy(update={"trying": FUNCTIONS.validate_json(answers[0])})
+
+
+def _judged(
+    state: State,
+    tried: Functions,
+    pairs: Sequence[tuple[Trajectory, Scored]],
+    accepts: Callable[[float, float], bool],
+) -> State:
+    results: dict[str, dict[str, Result]] = {"train": {}, "validation": {}}
+    for one, score in pairs:
+        role = one.problem.facts["role"]
+        if role in results and (one.answered is not None or one.episode not in results[role]):
+            # an unscored answer shows no gain, so it counts as wrong
+            right = not isinstance(score.reward, Unscored) and score.reward >= 1
+            result = Result(problem=one.problem.prompt, answer=one.answered or "", right=right)
+            results[role][one.episode] = result
+    train, validation = (_share([*results[role].values()]) for role in ("train", "validation"))
+    best = max((one.validation for one in state.trials if one.accepted), default=-1.0)
+    accepted = accepts(validation, best)
+    trial = Trial(functions=tried, train=train, validation=validation, accepted=accepted)
+    new = {"best": tried, "results": tuple(results["train"].values())} if accepted else {}
+    changed = {"trying": None, "trials": (*state.trials, trial), **new}
+    return state.model_copy(update=changed)
+
+
+def _share(results: Sequence[Result]) -> float:
+    return sum(result.right for result in results) / max(1, len(results))
