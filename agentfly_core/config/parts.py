@@ -258,12 +258,12 @@ class OwnSettings:
 
     def completed(self) -> dict[str, JSON]:
         """Settings with the defaults of the class; raises ValueError for unknown settings."""
-        where, makes_tools = ".".join(self.keys), "tools" in self.keys[-2:]
+        where, makes_tools = ".".join(self.keys), self.settings and "tools" in self.keys[-2:]
         with at(where):
             loaded = load(self.path)
             maker: Maker = getattr(loaded, "made_of", loaded)  # of a decorated class
             # a plain function with settings makes tools
-            takes = isinstance(maker, type) or (makes_tools and isfunction(maker))
+            takes = isinstance(maker, type) or (makes_tools and isfunction(loaded))
             own = list(parameters_of(maker)) if takes else []
             if clash := [key for key in own if key in self.taken]:
                 raise ValueError(

@@ -15,6 +15,7 @@ from agentfly_core.recipes.forge import function_sets
 from agentfly_core.recipes.forge.actions import applied, parsed
 from agentfly_core.recipes.forge.evaluation import forge
 from agentfly_core.recipes.forge.function_sets import Function, call, functions, tools_of, write
+from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import ToolCall
 from agentfly_core.sandbox import Limits
 from agentfly_core.testing import play
@@ -143,3 +144,22 @@ def test_the_flow_leaves_a_set_that_can_be_used(
     assert (row["functions"], row["accepted"]) == (0, 1)
     assert functions(str(row["digest"]), str(tmp_path / "functions")) == []
     assert train(experiment)["steps"] == 4
+
+
+@pytest.mark.long
+def test_solver_and_optimizer_are_trained_in_an_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    sizes = ["data.train=5", "data.validation=1", "data.test=2", "rollout.problems=5", "steps=2"]
+    nano = ["model=nano:calculator", "agent.max_tokens=8", "agent.max_model_len=2048"]
+    experiment = load_experiment("forge", *sizes, *nano, "update={}", store=str(tmp_path))
+    run = train(experiment)["run"]
+    files = tmp_path.glob(f"runs/{run}/steps/*/rollout-*/{EPISODES}")
+    trained = {
+        one.speaker
+        for file in files
+        for one in read_trajectories(file)
+        if any(one.trains(turn) for turn in one.turns)
+    }
+    assert trained == {"solver", "optimizer"}

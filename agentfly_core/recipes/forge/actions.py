@@ -36,18 +36,18 @@ class Remove(_Action):
     name: str
 
 
-Action = Annotated[Add | Revise | Remove, Field(discriminator="action")]
-ACTION: TypeAdapter[Action] = TypeAdapter(Action)
+FunctionAction = Annotated[Add | Revise | Remove, Field(discriminator="action")]
+ACTION: TypeAdapter[FunctionAction] = TypeAdapter(FunctionAction)
 SCHEMA = json.dumps(ACTION.json_schema())
 
 
-def parsed(text: str) -> Action:
+def parsed(text: str) -> FunctionAction:
     """The action in a reply, whose text around the object is ignored; raises ValueError."""
     begin, end = text.find("{"), text.rfind("}")
     return ACTION.validate_json(text[begin : end + 1])
 
 
-async def applied(action: Action, before: Functions) -> Functions:
+async def applied(action: FunctionAction, before: Functions) -> Functions:
     """The functions after an action.
 
     Raises ValueError for a new function that exists, an old one that does not, and code that does

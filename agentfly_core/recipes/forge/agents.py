@@ -57,11 +57,11 @@ class Forge:
         """The functions after the optimizer's next action; None if it ends or has no valid one."""
         for _ in range(self.trials):
             reply = await optimizer.reply(Message("user", text))
-            if TERMINATE in reply.content:
-                return None
             try:
                 return await applied(parsed(reply.content), before)
             except ValueError as error:
+                if TERMINATE in reply.content:
+                    return None
                 text = f"This action is refused: {error}"
         return None
 
@@ -78,7 +78,7 @@ async def solve(episode: Episode, functions: Functions) -> None:
 
 
 def request(state: State) -> str:
-    """What the optimizer reads first: functions, rejected ones and results of training problems."""
+    """The first text for the optimizer: functions, rejected ones, and training answers."""
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:
         rejected = FUNCTIONS.dump_json(trial.functions).decode()

@@ -1,4 +1,4 @@
-"""Questions of five kinds, which a model without functions rarely answers, and their roles."""
+"""Questions of five kinds, most of them hard without a function, and their roles."""
 
 import random
 from collections.abc import Callable, Sequence

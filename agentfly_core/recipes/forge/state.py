@@ -1,4 +1,4 @@
-"""The memory of a run: the best functions, the ones on trial, and what became of all trials."""
+"""The memory of a run: the best functions, those on trial, and the results of all trials."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Result(_Part):
+class TrainingAnswer(_Part):
     """A training problem, the answer to it, and whether the answer was right."""
 
     problem: str
@@ -36,13 +36,13 @@ class Trial(_Part):
 
 
 class State(_Part):
-    """The best trial, its training results, and the functions that the next step tries.
+    """The best functions, their training answers, and the functions on trial in the next step.
 
     `trying` is None while the optimizer is to propose. `trials` has all of them in order.
     """
 
     best: Functions = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[TrainingAnswer, ...] = ()
     trying: Functions | None = ()
     trials: tuple[Trial, ...] = ()
     finished: bool = False
@@ -127,13 +127,15 @@ def _judged(
     pairs: Sequence[tuple[Trajectory, Scored]],
     accepts: Callable[[float, float], bool],
 ) -> State:
-    results: dict[str, dict[str, Result]] = {"train": {}, "validation": {}}
+    results: dict[str, dict[str, TrainingAnswer]] = {"train": {}, "validation": {}}
     for one, score in pairs:
         role = one.problem.facts["role"]
         if role in results and (one.answered is not None or one.episode not in results[role]):
             # an unscored answer shows no gain, so it counts as wrong
             right = not isinstance(score.reward, Unscored) and score.reward >= 1
-            result = Result(problem=one.problem.prompt, answer=one.answered or "", right=right)
+            result = TrainingAnswer(
+                problem=one.problem.prompt, answer=one.answered or "", right=right
+            )
             results[role][one.episode] = result
     train, validation = (_share([*results[role].values()]) for role in ("train", "validation"))
     best = max((one.validation for one in state.trials if one.accepted), default=-1.0)
@@ -144,5 +146,5 @@ def _judged(
     return state.model_copy(update=changed)
 
 
-def _share(results: Sequence[Result]) -> float:
+def _share(results: Sequence[TrainingAnswer]) -> float:
     return sum(result.right for result in results) / max(1, len(results))
