@@ -1,4 +1,4 @@
-"""The agent that runs Python blocks of replies until one has none (CodeAct, arXiv 2402.01030)."""
+"""The agent that runs Python blocks until a reply has none (CodeAct, arXiv 2402.01030)."""
 
 import re
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ async def code_block(episode: Episode) -> Ending:
 
     The experiment needs `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output, a
     tool named python, such as `agentfly_core.tools.python:python`, and `template.show_tools:
-    false`. Without a warm start `agent.system` must explain the form. Raises ValueError without the
-    tool.
+    false`. Without a warm start, `agent.system` must explain this form. Raises ValueError if the
+    experiment has no such tool.
     """
     if "python" not in (schema.name for schema in episode.rules.schemas):
         raise ValueError(

@@ -14,15 +14,16 @@ ASK = (
 
 
 class Folding:
-    """Tool loop beyond `agent.max_model_len`, as in
+    """A tool loop that may need more tokens than `agent.max_model_len`, for example
 
         What do pages 1 to 6 add up to?   -> read_page(1), ..., read_page(3), 64 of them so far
         Sum up what you have found out.   -> Pages 1 to 3 add up to 64.
         What do pages 1 to 6 add up to?
         Pages 1 to 3 add up to 64.        -> read_page(4), ...
 
-    Above `budget` tokens after a tool's answer, the model reads `ask` and replies with a summary,
-    which is trained. `budget`, an answer and a reply must fit into `agent.max_model_len`.
+    If the context has more than `budget` tokens after a tool's answer, the model reads `ask` and
+    replies with a summary, which is trained. The sum of `budget`, a tool's answer and a reply must
+    fit into `agent.max_model_len`.
     """
 
     def __init__(self, budget: int, ask: str = ASK) -> None:
@@ -45,6 +46,6 @@ class Folding:
                 read = (*before, Message("user", f"{question.content}\n{summary}"))
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """The model's summary for the next context."""
+        """Ask the model for the summary that begins the next context."""
         summed_up = await context.reply(*read, Message("user", self.ask))
         return without_thoughts(summed_up.content).strip()

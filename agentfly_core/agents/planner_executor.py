@@ -11,11 +11,12 @@ ANSWER = "Answer:"
 
 
 class PlannerExecutor:
-    """The planner replies with a step, such as "Multiply 17 by 5.", until it replies "Answer: 97".
+    """A planner replies with steps, such as "Multiply 17 by 5.", and finally with "Answer: 97".
 
-    The executor reads only this step in a fresh context, calls its tools and replies "85", which
-    the planner reads. Cut replies do not count as answers. Both are trained. `planner` and
-    `executor` are their system messages; `agent.max_turns` holds for each.
+    The executor reads each step in a fresh context, calls its tools and replies, for example "85".
+    The planner reads this reply. Replies that a token limit cut do not count as answers. Both
+    speakers are trained. `planner` and `executor` are their system messages; `agent.max_turns`
+    limits each of them.
     """
 
     def __init__(self, planner: str = "", executor: str = "") -> None:
@@ -36,7 +37,7 @@ class PlannerExecutor:
             read = (Message("user", await self.carried_out(executor, text)),)
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
-        """Have the executor carry out a step with its tools; returns its last reply."""
+        """Let the executor carry out a step with its tools, and return its last reply."""
         context = executor.context()
         reply = await context.reply(Message("user", step))
         while reply.calls:

@@ -37,12 +37,12 @@ class React:
         Action Input: 41+58
         Observation:
 
-    and then, after the tool's answer, `Final Answer: 99`. Other replies get an error. Cut replies
-    do not count as answers.
+    and then, after the tool's answer, `Final Answer: 99`. Replies of another form get an error
+    message. Replies that a token limit cut do not count as answers.
 
     The experiment needs `Observation:` in `agent.stop`, so that the model cannot invent answers,
-    and `template.show_tools: false`. With `instructions` the system message explains form and
-    tools; a warm-started model needs no explanation.
+    and `template.show_tools: false`. With `instructions` the system message explains the form and
+    the tools, which a warm-started model does not need.
     """
 
     def __init__(self, instructions: bool = True) -> None:
@@ -76,7 +76,10 @@ def instructions(tools: Sequence[ToolSchema]) -> str:
 
 
 def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
-    """The call in a reply; its input is a JSON object, or the text of the tool's only argument."""
+    """Parse the call in a reply.
+
+    Its input is a JSON object, or the text of the tool's only argument.
+    """
     match = _ACTION.search(text)
     if match is None:
         fault = f"expected lines with 'Action:' and 'Action Input:', or with '{ANSWER}'"

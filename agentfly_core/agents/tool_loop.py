@@ -1,4 +1,4 @@
-"""The default agent: calls tools until a reply without calls."""
+"""The default agent, which executes tool calls until a reply has none."""
 
 from collections.abc import Sequence
 

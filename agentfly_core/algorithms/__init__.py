@@ -1,4 +1,7 @@
-"""Ready-made algorithms, one a module, and their short names in experiments: `algorithm: grpo`."""
+"""Ready-made algorithms, one per module, and their short names in experiments:
+
+`algorithm: grpo`.
+"""
 
 NAMES = {
     "cispo": "agentfly_core.algorithms.cispo:CISPO",

@@ -1,4 +1,4 @@
-"""CISPO (MiniMax-M1, arXiv 2506.13585): GRPO's advantages, clipped importance weights."""
+"""CISPO (MiniMax-M1, arXiv 2506.13585): GRPO's advantages with clipped importance weights."""
 
 from dataclasses import dataclass
 

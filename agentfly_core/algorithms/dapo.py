@@ -15,8 +15,10 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 
 class Overlong(Section):
-    """A soft penalty on length (eq. 13): 0 up to `longest - buffer` tokens, `-factor` from
-    `longest`: with 100, 20 and 1 a trajectory of 90 tokens loses 0.5.
+    """A soft penalty on length (eq.
+
+    13): 0 up to `longest - buffer` tokens, `-factor` from `longest` on. With 100, 20 and 1, a
+    trajectory of 90 tokens loses 0.5.
     """
 
     longest: Positive
@@ -32,12 +34,14 @@ class Overlong(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DAPO(GRPO):
-    """GRPO with a higher upper bound, an optional penalty on length, and dynamic sampling.
+    """GRPO with a higher upper clip bound, an optional penalty on length, and dynamic sampling.
 
-    Groups of equal rewards are replaced by further problems in `rollout.refills`, by default 2.
+    A group with equal rewards is replaced by a further problem, in up to `rollout.refills` rounds
+    (by default 2).
     """
 
-    refills: ClassVar[int] = 2  # the paper samples until the step is full, at any price
+    # the paper continues to sample until the step is full, without a limit
+    refills: ClassVar[int] = 2
 
     policy_loss: PolicyLoss = Clip(low=0.2, high=0.28)
     overlong: Overlong | None = None

@@ -1,4 +1,6 @@
-"""Group reward-decoupled normalisation: each reward on its own scale (GDPO, arXiv 2601.05242)."""
+"""Group reward-decoupled normalisation: each reward is normalised by itself (GDPO, arXiv
+2601.05242).
+"""
 
 from dataclasses import dataclass
 
@@ -12,16 +14,17 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GDPO(PolicyGradient):
-    """Rewards standardised by group as in GRPO, weighted, summed, and whitened over batch or task.
+    """Each reward is standardised by group as in GRPO. The weighted sum is whitened by task.
 
-    Rarely varying rewards keep their effect. A group of equal rewards has A = 0 before the
+    Rewards that vary little keep their effect. A group with equal rewards has A = 0 before the
     whitening. Raises ValueError for a penalty in the reward.
     """
 
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
             raise ValueError(
-                f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss."
+                "algorithm.kl: GDPO normalises each reward by itself, so a penalty cannot be "
+                f"subtracted; got use: {self.kl.use}, expected loss."
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -1,4 +1,6 @@
-"""Group-in-group policy optimisation: replies to one state compared, too (GiGPO, 2505.10978)."""
+"""Group-in-group policy optimisation: also compare replies to the same state (GiGPO,
+2505.10978).
+"""
 
 import math
 from collections import defaultdict
@@ -18,18 +20,19 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GiGPO(PolicyGradient):
-    """A = A_episode + weight A_turn: differences from the mean reward of the group, and from the
-    mean return of the state.
+    """A = A_episode + weight A_turn.
 
-    A turn's return is the sum of gamma^(j - k) r_j over turns j >= k. A state (`state_key`) that
-    occurs once for a problem, step and speaker, all instances included, gives A_turn = 0.
+    A_episode is the difference from the mean reward of the group, and A_turn the difference from
+    the mean return of turns with the same state (`state_key`). The return of turn k is the sum of
+    gamma^(j - k) r_j over turns j >= k. A state that occurs only once among the group's
+    trajectories gives A_turn = 0.
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Adds the share of turns with a recurring state; at 0, every A_turn is 0."""
+        """Add the share of turns whose state recurs. If it is 0, every A_turn is 0."""
         alike = [len(turns) for turns in _alike(outcomes)]
         # nan is left out of the metrics: without turns the share is unknown
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
@@ -38,7 +41,7 @@ class GiGPO(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         turns = max((len(states) for states in outcomes.states), default=0)
         width = max(turns, 1)
-        # the discounted return of each turn, float64 [trajectories, most turns]
+        # discounted return of each turn, float64 [trajectories, most turns]
         returns = torch.zeros(len(outcomes.states), width, dtype=torch.float64)
         layout = sequences(batch, len(outcomes.rewards))
         returns.scatter_add_(1, layout.turns.clamp(min=0), outcomes.token_rewards)
@@ -52,7 +55,7 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """The turns of each group in each state, as (trajectory, turn)."""
+    """Return the turns of each group with the same state, as (trajectory, turn)."""
     groups = defaultdict(list)
     for number, group in enumerate(outcomes.groups):
         for i in group:

@@ -1,4 +1,4 @@
-"""Group sequence policy optimisation (arXiv 2507.18071): ratios of whole replies."""
+"""Group sequence policy optimisation (arXiv 2507.18071): ratios of whole trajectories."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 @dataclass(frozen=True, kw_only=True)
 class GSPO(GRPO):
-    """GRPO with the loss `gspo`, every trajectory counting the same."""
+    """GRPO with the loss `gspo`. All trajectories count equally."""
 
     policy_loss: losses.PolicyLoss = losses.GSPO()
     aggregation: Aggregation = SeqMeanTokenMean()

@@ -11,7 +11,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class MaxRL(PolicyGradient):
-    """A = (R - mean) / (mean + 1e-6) over a group; 0 where the mean is 0.
+    """A = (R - mean) / (mean + 1e-6) over a group; 0 if the mean is 0.
 
     Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError for a penalty in the reward.
     """

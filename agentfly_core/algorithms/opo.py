@@ -1,4 +1,4 @@
-"""On-policy optimisation with the baseline of least variance (OPO, arXiv 2505.23585)."""
+"""On-policy optimisation with the minimum-variance baseline (OPO, arXiv 2505.23585)."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,13 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class OPO(PolicyGradient):
-    """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for equal rewards.
+    """A = R - sum(len R) / sum(len) over a group, where len counts sampled tokens;
 
-    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The clipped ratio has the gradient
-    of the paper's -A log p in the first optimizer step, and allows several.
+    0 for equal rewards.
+
+    Example: two trajectories with 30 and 10 tokens and rewards 1 and 0 have A = 0.25 and -0.75. In
+    the first optimizer step the clipped ratio has the gradient of the paper's -A log p; unlike it,
+    it allows several steps.
     """
 
     policy_loss: PolicyLoss = Clip()

@@ -16,10 +16,11 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(PolicyGradient):
-    """Generalised advantages of a learned value, whitened over the batch.
+    """Generalised advantage estimation with a learned value function, whitened over the batch.
 
-    The critic is a `head` on the policy's last layer, or a `model` that starts as a copy; it learns
-    `critic_rate` times as fast, by `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`.
+    The critic is a `head` on the policy's last layer, or a `model` that starts as a copy of the
+    policy. Its learning rate is `critic_rate` times the policy's. Its loss is `0.5 max((V - R)^2,
+    (clip(V, V_old +- value_clip) - R)^2)`.
     """
 
     gae: GAE = TokenGAE()
@@ -30,7 +31,7 @@ class PPO(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """A critic for the advantages, which learns from every row."""
+        """It needs a critic, which learns from every row."""
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(
             needs, compares_group=False, signals_before_advantages=True, trains_all_rows=True
@@ -48,7 +49,7 @@ class PPO(PolicyGradient):
         policy = super().loss(outputs, batch)
         values, old, right = outputs.values, batch.old_values, batch.returns
         near = old + (values - old).clamp(-self.value_clip, self.value_clip)
-        # the larger error, so clipping never hides a value that became worse
+        # the larger error, so that clipping does not hide a value that became worse
         error = 0.5 * torch.maximum((values - right).square(), (near - right).square())
         total = policy.total + self.value_weight * (batch.weight * error).sum()
         return replace(

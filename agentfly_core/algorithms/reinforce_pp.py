@@ -1,4 +1,4 @@
-"""REINFORCE++ (arXiv 2501.03262): token returns, whitened over the batch; no groups needed."""
+"""REINFORCE++ (arXiv 2501.03262): returns of tokens, whitened over the batch, without groups."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class ReinforcePP(PolicyGradient):
     """G_t = r_t + gamma G_(t+1) over a trajectory's sampled tokens, then whitened.
 
-    With gamma 0.5 a reward of 1 on the last of three tokens gives returns 0.25, 0.5, 1.
+    With gamma 0.5, a reward of 1 on the last of three tokens gives the returns 0.25, 0.5, 1.
     """
 
     gamma: Share = 1.0

@@ -13,7 +13,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class ReinforcePPBaseline(PolicyGradient):
     """A = R - mean over a group, then whitened over the batch's sampled tokens.
 
-    A group of equal rewards has A = 0 before the whitening.
+    A group with equal rewards has A = 0 before the whitening.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -14,10 +14,10 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """A = R - R of the problem's greedy episode, which is not trained.
+    """A = R - R_greedy, the reward of the problem's greedy episode, which is not trained.
 
-    Problems with an unscored greedy episode are skipped; raises ValueError if all are. The clipped
-    ratio has the gradient of the paper's -A log p in the first optimizer step.
+    Problems whose greedy episode is unscored are skipped; raises ValueError if all are. In the
+    first optimizer step the clipped ratio has the gradient of the paper's -A log p.
     """
 
     policy_loss: PolicyLoss = Clip()
@@ -28,7 +28,7 @@ class ReMax(PolicyGradient):
         return replace(super().needs, compares_group=False, greedy_episode=True)
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Adds the share of trajectories without a baseline."""
+        """Add the share of trajectories without a baseline."""
         missing = outcomes.baselines.isnan().double()
         return {
             **super().measures(outcomes, batch),
@@ -39,7 +39,7 @@ class ReMax(PolicyGradient):
         better = outcomes.rewards - outcomes.baselines
         if len(better) and bool(better.isnan().all()):
             raise ValueError(
-                "No greedy episode of these problems has a score; ReMax compares with one of each."
+                "No greedy episode of these problems has a score; ReMax needs one for each problem."
             )
-        # an advantage of 0 trains nothing, which skips problems without a baseline
+        # an advantage of 0 trains nothing, so problems without a baseline are skipped
         return Advantages.of(spread(better.nan_to_num(0.0), batch))

@@ -1,4 +1,6 @@
-"""Rejection-sampling fine-tuning: imitate own successes (RAFT 2304.06767, RFT 2308.01825)."""
+"""Rejection-sampling fine-tuning: imitate the policy's own successes (RAFT 2304.06767, RFT
+2308.01825).
+"""
 
 from dataclasses import dataclass
 
@@ -14,19 +16,19 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """SFT on trajectories with a reward of at least `threshold`, from the `best` first episodes of
-    each problem.
+    """SFT on the successes of each problem: its `best` episodes with the highest rewards, if the
+    reward is at least `threshold`.
     """
 
     threshold: float = 1.0
     best: Positive = 4
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """1 for the tokens of kept trajectories, else 0."""
+        """Return 1 for the tokens of selected trajectories, else 0."""
         kept = torch.zeros_like(outcomes.rewards)
         for group in outcomes.groups:
             good = [i for i in group if reaches(float(outcomes.rewards[i]), self.threshold)]
-            # a stable sort: of equal rewards the first episodes are kept
+            # a stable sort: of episodes with equal rewards, the first are selected
             good.sort(key=lambda i: -float(outcomes.rewards[i]))
             episodes = outcomes.episodes[good]
             best = list(dict.fromkeys(episodes.tolist()))[: self.best]

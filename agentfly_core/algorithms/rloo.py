@@ -1,4 +1,4 @@
-"""REINFORCE with the others of the group as baseline: leave one out (arXiv 2402.14740)."""
+"""REINFORCE leave-one-out: the other episodes of the group are the baseline (arXiv 2402.14740)."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,9 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class RLOO(PolicyGradient):
     """A = R - mean of the other episodes of the group = (R - mean) G / (G - 1).
 
-    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. A trajectory is one action, the sum over its
-    tokens. The clipped ratio has the gradient of the paper's -A log p in the first optimizer step.
+    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. A trajectory counts as one action: its loss is
+    the sum over its tokens. In the first optimizer step the clipped ratio has the gradient of the
+    paper's -A log p.
     """
 
     aggregation: Aggregation = SeqMeanTokenSum()

@@ -9,7 +9,7 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 @dataclass(frozen=True, kw_only=True)
 class SAPO(GRPO):
-    """GRPO with the loss `sapo`, every trajectory counting the same."""
+    """GRPO with the loss `sapo`. All trajectories count equally."""
 
     policy_loss: losses.PolicyLoss = losses.SAPO()
     aggregation: Aggregation = SeqMeanTokenMean()

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning, masked: only the tokens of replies are learned."""
+"""Supervised fine-tuning with a mask: only the tokens of replies are learned."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class SFT:
-    """The mean of -log p over the replies' tokens of demonstrations; no settings: `SFT()`."""
+    """The mean of -log p over the reply tokens of demonstrations. `SFT()` has no settings."""
 
     refills: ClassVar[int] = 0
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return itself: nothing adapts."""
+        """Return itself, because nothing is adapted."""
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         return {}
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """1 for every sampled token."""
+        """Return 1 for every sampled token."""
         return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """The mean over the learned tokens of the optimizer step."""
+        """Return equal weights for all learned tokens of the optimizer step."""
         # at least 1: a step without learned tokens must not divide 0 by 0
         return batch.advantages / batch.advantages.sum().clamp(min=1)
 

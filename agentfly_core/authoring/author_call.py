@@ -1,4 +1,4 @@
-"""Calls of authors' functions with a time limit, on the event loop or in a thread of their own."""
+"""Call authors' functions with a time limit, on the event loop or in a separate thread."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Overdue(Exception):
 class AuthorCall:
     """A running call: `AuthorCall("The tool 'search'", 30.0)`.
 
-    Its clock stops while other calls block the event loop. It ends with its thread, or with its
-    task and all tasks that the task started.
+    Its clock pauses while other calls block the event loop. The call ends when its thread ends, or
+    when its task and all tasks started by it have ended.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
         self._table, self._seconds, self._open = call_table.table, seconds, 0
         longest = LONGEST if seconds == math.inf else seconds
-        # the table of the begin is kept: `renew` may replace the module's while the call runs
+        # the table is stored here, because `renew` may replace the module's table during the call
         self._row = self._table.begin(what, episode_played.get(), longest, in_thread)
         self._begun, self._held_before, self._held = time.monotonic(), self._table.held, 0.0
         self.cancelled = False
@@ -46,7 +46,7 @@ class AuthorCall:
     @property
     def left(self) -> float:
         """Seconds left."""
-        # the time for which the loop was held since this call began, without this call's own part
+        # the time for which other calls have held the loop since this call began
         others = self._table.held - self._held_before - self._held
         return self._seconds - (time.monotonic() - self._begun - others)
 
@@ -56,7 +56,7 @@ class AuthorCall:
             raise Overdue(f"no result within {self._seconds:g} s")
 
     async def wait(self, ended: asyncio.Future[R]) -> None:
-        """Wait for the end of the call; raises Overdue."""
+        """Wait for the call's result; raises Overdue after the time limit."""
         while not ended.done():
             self.require_time()
             await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
@@ -96,13 +96,13 @@ def is_cancelled() -> bool:
 
 
 class Steps(Coroutine[Any, Any, R]):
-    """The `coroutine` of a call's task; the table shows when it holds the event loop."""
+    """Wrap the `coroutine` of a call's task, and record when it holds the event loop."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R], call: AuthorCall) -> None:
         self.coroutine, self._call = coroutine, call
 
     def send(self, value: Any) -> Any:
-        """Continue."""
+        """Resume the coroutine with a value."""
         self._call.hold()
         try:
             return self.coroutine.send(value)
@@ -110,7 +110,7 @@ class Steps(Coroutine[Any, Any, R]):
             self._call.release()
 
     def throw(self, *error: Any) -> Any:
-        """Continue with an error, such as CancelledError."""
+        """Resume the coroutine with an error, such as CancelledError."""
         self._call.hold()
         try:
             return self.coroutine.throw(*error)
@@ -126,7 +126,7 @@ class Steps(Coroutine[Any, Any, R]):
 
 
 async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: str) -> R:
-    """Await `function()` in a task of its own; raises Overdue and errors of the function.
+    """Await `function()` in its own task; raises Overdue and the function's errors.
 
     After a timeout or a cancellation the task may continue; its result is ignored.
     """
@@ -141,7 +141,8 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
         # before the task is cancelled, so that cleanup code can see it
         call.cancelled = True
         task.cancel()
-        # authors' cleanup gets a moment; code that ignores cancellation must not block the episode
+        # authors' cleanup code gets a short time; code that ignores cancellation must not block the
+        # episode
         await asyncio.wait([task], timeout=GRACE)
         raise
     finally:
@@ -153,9 +154,9 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
 
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
-    """The result of `function()` in a thread of its own; raises Overdue and its errors."""
-    # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
-    # for hung ones.
+    """Call `function()` in its own thread; raises Overdue and the function's errors."""
+    # `asyncio.to_thread` has too few threads for a shard of slow tools, and closing the loop would
+    # wait for threads that hang.
     call, loop = AuthorCall(what, seconds, in_thread=True), asyncio.get_running_loop()
     ended: asyncio.Future[Callable[[], R]] = loop.create_future()
 
@@ -167,15 +168,16 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     def run() -> None:
         try:
             outcome = _giving(function())
-        except BaseException as error:  # no Ctrl-C comes to this thread: the function raised it
+        except BaseException as error:  # the function raised it: Ctrl-C never comes here
             outcome = _raising(error)
-        # by the thread itself: the loop may be blocked, and a watcher must not blame an ended call
+        # recorded by the thread itself: the loop may be blocked, and a call that has ended must not
+        # be blamed for that
         call.strike()
         with suppress(RuntimeError):  # the loop was closed meanwhile
             mailbox(loop).post(lambda: settle(outcome))
 
     call.begin()
-    # a daemon, since a hung call must not keep the process alive
+    # a daemon thread, because a hung call must not keep the process alive
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     try:
         await call.wait(ended)
@@ -185,7 +187,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
 
 
 def harmless(error: BaseException) -> Exception:
-    """An error as an Exception: an author's code cannot end the program (`sys.exit`)."""
+    """Convert an error to an Exception, so that an author's `sys.exit` cannot end the program."""
     if isinstance(error, Exception):
         return error
     text = f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
@@ -193,16 +195,16 @@ def harmless(error: BaseException) -> Exception:
 
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
-    """The outcome of a function: a function with the same result or error."""
-    # asyncio re-raises SystemExit and KeyboardInterrupt of a task out of the loop, which would end
-    # all other episodes; the error travels as a result instead
+    """Await a function, and return a function that returns its result or raises its error."""
+    # If a task raises SystemExit or KeyboardInterrupt, asyncio raises it out of the loop, which
+    # would end all other episodes. So the error is returned as a result.
     try:
         result = await function()
         call.require_time()
         return _giving(result)
     except (asyncio.CancelledError, GeneratorExit):
         raise
-    except BaseException as error:  # raised again by the caller
+    except BaseException as error:  # the caller raises it again
         return _raising(error)
 
 
@@ -222,7 +224,7 @@ def _of_its_call(
     work: Coroutine[Any, Any, R] | Generator[Any, None, R],
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[R]:
-    """A task factory: the tasks that a call starts belong to it."""
+    """A task factory that counts the tasks a call starts as parts of this call."""
     call = context.get(_call) if context else _call.get()
     if call is None or not isinstance(work, Coroutine):
         return asyncio.Task(work, loop=loop, context=context)

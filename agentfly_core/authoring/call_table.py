@@ -1,7 +1,7 @@
 """The running calls of authors' functions, in memory that survives the death of its process.
 
-A call is recorded before its function runs. Another process can read the calls of a dead or stuck
-process, also if a thread held Python's interpreter.
+A call is recorded before its function runs. Another process can read the calls of a process that
+died or hangs, even while one of its threads holds Python's global lock.
 """
 
 import mmap
@@ -26,10 +26,10 @@ Bytes = bytes | mmap.mmap
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A call under way: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, True)`.
+    """A running call: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, True)`.
 
-    `since` is on the monotonic clock. A call is overdue after more than
-    `longest` seconds without a pause. `episode` is empty for calls outside of one.
+    `since` is a time on the monotonic clock. A call is overdue if it has run for more than
+    `longest` seconds without a pause. `episode` is empty for calls that belong to no episode.
     """
 
     what: str
@@ -47,8 +47,8 @@ class CallRecord:
 class CallTable:
     """The calls of this process, in `memory`.
 
-    `held` counts the seconds for which they held the event loop. `given_up` contains the rows of
-    calls that still run although their caller does not wait any more.
+    `held` is the number of seconds for which calls have held the event loop. `given_up` contains
+    the rows of calls that still run although their callers have stopped waiting.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -58,22 +58,22 @@ class CallTable:
         self.given_up = set[int]()
 
     def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
-        """Record a call; returns its row."""
+        """Record a call, and return its row in the table."""
         row = self._free.pop() if self._free else self._new_row()
-        # the text first: a reader that sees its length must find all of it
+        # the text is written before its length, so that a reader never finds a part of it
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
         place = row * ROW + CALL.size
         self._memory[place : place + len(text)] = text
-        # a plain memory map, since the reader is another process, and this one may hang or crash
+        # a plain memory map: the reader is another process, and this process may hang or crash
         CALL.pack_into(self._memory, row * ROW, len(text), time.monotonic(), longest, in_thread)
         return row
 
     def strike(self, row: int) -> None:
-        """Record the end of a call; callable from any thread."""
+        """Record the end of a call; any thread may call this."""
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 
     def free(self, row: int) -> None:
-        """Reuse a row for other calls."""
+        """Release a row, so that another call can use it."""
         self.strike(row)
         self.given_up.discard(row)
         self._free.append(row)
@@ -84,9 +84,9 @@ class CallTable:
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 
     def release(self) -> float:
-        """Record that the call pauses; returns the seconds for which it held the loop."""
+        """Record that the call has paused, and return the seconds for which it held the loop."""
         now = time.monotonic()
-        # row 0 is the head itself, so it stands for no call
+        # row 0 is the header, so the number 0 means no call
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
         self.held += now - self._since
         return now - self._since
@@ -102,7 +102,7 @@ class CallTable:
         return self._last
 
     def beat(self) -> None:
-        """Show that the threads of this process run."""
+        """Record a heartbeat, which shows that the threads of this process run."""
         struct.pack_into("=d", self._memory, 0, time.monotonic())
 
     @property
@@ -112,7 +112,7 @@ class CallTable:
 
 
 def heartbeat(table: Bytes) -> float:
-    """Time of the last heartbeat of a process on the monotonic clock; 0 before the first."""
+    """Return the time of a process's last heartbeat on the monotonic clock, 0 before the first."""
     seconds: float = HEAD.unpack_from(table, 0)[0]
     return seconds
 
@@ -125,7 +125,7 @@ def holder(table: Bytes) -> CallRecord | None:
 
 
 def calls(table: Bytes) -> Sequence[CallRecord]:
-    """All recorded calls, including waiting ones."""
+    """All recorded calls, including those that wait for something."""
     last: int = HEAD.unpack_from(table, 0)[3]
     return [call for row in range(1, last + 1) if (call := _call(table, row))]
 
@@ -150,7 +150,10 @@ table = CallTable(mmap.mmap(-1, SIZE))
 
 
 def renew(memory: mmap.mmap | None = None) -> None:
-    """Replace the table for later calls; calls that began before still write into the old table."""
-    # a module variable, since each call looks it up when it begins
+    """Use a new table for later calls.
+
+    Calls that have already begun still write into the old one.
+    """
+    # a module variable, because each call looks up the table when it begins
     global table
     table = CallTable(memory or mmap.mmap(-1, SIZE))

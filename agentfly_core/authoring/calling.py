@@ -1,4 +1,4 @@
-"""Decorated author functions, and calls with time limits that cannot block the event loop."""
+"""Parts made by decorators, and calls of authors' functions with time limits."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ ReadyCheck = Callable[[], object]
 
 
 def nothing_needed() -> None:
-    """The `ready` of a part without requirements."""
+    """The default of `ready`: the part has no requirements."""
 
 
 class PartOptions(TypedDict, total=False):
@@ -44,13 +44,13 @@ class PartOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuthorPart(ABC):
-    """An author's Tool or Reward, still callable as its function.
+    """An author's Tool or Reward. Calling it calls the original function.
 
-    It is `made_of` a function, a method, an object with `__call__`, or a class of such objects with
-    `settings`. `timeout` is the limit of a call in seconds. A ServiceFailure is retried `retries`
-    times. `ready` raises an error if this machine lacks a requirement. With `process` the part runs
-    in a process that can be killed. `declared` is the part as its module defines it, without
-    settings of an experiment.
+    `made_of` is a function, a method, an object with `__call__`, or a class of such objects, whose
+    parameters are `settings`. `timeout` is the limit of a call in seconds. A call that raises
+    ServiceFailure is retried `retries` times. `ready` raises an error if this machine lacks a
+    requirement. With `process` the part runs in its own process, which can be killed. `declared` is
+    the part as its module defines it, before an experiment adds settings.
     """
 
     kind: ClassVar[str]
@@ -72,7 +72,7 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def function(self) -> AuthorFunction:
-        """The function, or one object of the class; raises ValueError for a missing setting."""
+        """The function, or an object of the class. Raises ValueError for a missing setting."""
         made_of = self.made_of
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
@@ -92,19 +92,19 @@ class AuthorPart(ABC):
 
     @property
     def what(self) -> str:
-        """Its name in errors: "The tool 'search'"."""
+        """Its name in error messages: "The tool 'search'"."""
         return f"The {self.kind} {self.name!r}"
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """Its parameters; raises ValueError for parameters that cannot be provided."""
+        """The parameters by kind. Raises ValueError for parameters that cannot be provided."""
         signature = read(self.function)
         self.check(signature)
         if not self.process:
             return signature
         module, _, name = self._path.partition(":")
         importable = name.isidentifier() and module != "__main__"
-        # another object at this path would run other code in the other process
+        # the other process imports this path; another object there would run other code
         if not importable or load(self._path) is not (self.declared or self):
             raise ValueError(
                 f"{self.what} has process=True but cannot be imported by another process as "
@@ -113,22 +113,25 @@ class AuthorPart(ABC):
         if kinds := [kind.__name__ for kind in signature.environments.values()]:
             raise ValueError(
                 f"{self.what} needs {', '.join(kinds)} and has process=True, but environments "
-                "cannot leave this process: drop one of the two."
+                "cannot be passed to another process. Remove one of the two."
             )
         return signature
 
     @abstractmethod
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for parameters or results that this kind of part does not allow."""
+        """Raise ValueError for parameters or results that a tool or a reward does not allow."""
 
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """Call `function` in this process, with the part's limit and name; raises as `call`."""
+        """Call `function` in this process, with the part's time limit and name.
+
+        Raises the same errors as `call`.
+        """
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
-        """Call the part in a process of its own; raises as `process_calls.ask`."""
+        """Call the part in its own process. Raises the same errors as `process_calls.ask`."""
         part = process_calls.Named(self._path, self.settings)
         return await process_calls.ask(part, question, self.timeout)
 
@@ -146,9 +149,10 @@ async def call(
 ) -> R:
     """Call `function()` with lent objects, named `what` ("The tool 'search'") in errors.
 
-    Asynchronous functions run on the running event loop, others in a thread of their own. Raises
-    Overdue after `seconds` of the call's own time, and marks lent environments as spoilt, because
-    the call may still run. Any other error is raised as an Exception, also SystemExit.
+    Asynchronous functions run on the running event loop, others in their own thread. After
+    `seconds` of the call's own time it raises Overdue and marks lent environments as spoilt,
+    because the function may still be running. Any other error is raised as an Exception, even
+    SystemExit.
     """
     try:
         if _is_asynchronous(function):
@@ -164,9 +168,9 @@ async def call(
 
 
 async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
-    """A new environment, with copies of mutable settings; raises as `call`."""
+    """Make an environment, with copies of mutable settings. Raises the same errors as `call`."""
 
-    # copied, or its instances would share mutable defaults
+    # copied, because instances must not share mutable defaults
     shared = {
         key: parameter.default
         for key, parameter in inspect.signature(kind).parameters.items()
@@ -182,7 +186,7 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
 def _is_asynchronous(
     function: Callable[[], Awaitable[R] | R],
 ) -> TypeGuard[Callable[[], Awaitable[R]]]:
-    """Whether a function, or the object with `__call__` in a partial one, is an `async def`."""
+    """Whether a call of this function, partial or object with `__call__` must be awaited."""
     wrapped = getattr(function, "func", function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(wrapped, "__call__", None)  # noqa: B004
@@ -195,5 +199,5 @@ def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:
 
 
 async def awaited(result: Awaitable[R]) -> R:
-    """Await any awaitable in a coroutine, because event loops accept only coroutines as tasks."""
+    """Wrap any awaitable in a coroutine, because event loops accept only coroutines as tasks."""
     return await result

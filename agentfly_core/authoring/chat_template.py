@@ -1,4 +1,4 @@
-"""Conversations, and the chat template interface that encodes them and parses replies."""
+"""The interface of chat templates, which encode conversations and parse replies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,9 +45,9 @@ class Conversation:
             speaker="tool_loop",
         )
 
-    The next reply is number `turn`, from 0, of the problem's episode `chain`; concurrent replies
-    have the same number. `seed` differs for replies to the same prompt. `speaker` is the agent or
-    one of `Episode.speaker`.
+    `chain` numbers the problem's episodes, and `turn` the replies of an episode from 0; concurrent
+    replies have the same `turn`. `seed` differs between replies to the same prompt. `speaker` is
+    the agent's name or that of a speaker made by `Episode.speaker`.
     """
 
     problem: Problem
@@ -60,16 +60,16 @@ class Conversation:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """(problem, chain, turn): with the seed the order of requests in a batch."""
+        """(problem, chain, turn): batches sort their requests by it, then by seed."""
         return self.problem.id, self.chain, self.turn
 
 
 class ChatTemplate(Protocol):
     """The chat format of one family of models.
 
-    `open` of a conversation equals `open` of its beginning, followed by replies and `extend`, for
-    replies in the tokenizer's own encoding. Text of users and tools is encoded without special
-    tokens.
+    If the tokenizer would encode the replies the same way, then `open` of a whole conversation
+    equals `open` of its beginning followed by the replies and their `extend`. Text of users and
+    tools never becomes special tokens.
     """
 
     @property
@@ -79,7 +79,7 @@ class ChatTemplate(Protocol):
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """The whole prompt, up to and including the header of the reply to come."""
+        """Encode the whole prompt, up to and including the header of the next reply."""
 
     def extend(
         self,
@@ -87,17 +87,18 @@ class ChatTemplate(Protocol):
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...] | None:
-        """The tokens between `reply`, the last message of the conversation `before`, and the next.
+        """Encode the messages `read` after `reply`, which is the last message of `before`.
 
-        They begin with the end-of-turn token iff `reply` was cut; that token is not trained. None
-        if the template now renders `before` differently; a new context starts then.
+        The tokens go up to the header of the next reply. They begin with the end-of-turn token if
+        `reply` was cut before it; that token is not trained. Returns None if the template renders
+        `before` differently after these messages; then a new context starts.
         """
 
     def fit(self, text: str, tokens: int) -> str:
-        """An observation's text, shortened in the middle to at most `tokens` tokens."""
+        """Shorten an observation's text in the middle to at most `tokens` tokens."""
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """The assistant's text without markup, and its calls, unreadable ones as BadCall.
+        """Parse a reply to its text without markup and its calls. Unreadable calls become BadCall.
 
-        The text ends before the first `stop` string, given for a reply that ended at one.
+        Pass `stop` for a reply that a stop string ended: the text then ends before that string.
         """

@@ -28,9 +28,9 @@ class Environment:
 
     Use `Child` for a separate process (docs/how-to/environments.md).
 
-    `spoilt` instances may have a running call, and are closed after the episode. `max_uses` limits
-    the episodes of an instance, 1 for kinds without reset. `agentfly config` prints `notice`.
-    `reset_text` is the last result of `reset`.
+    A `spoilt` instance may still have a running call; it is closed after the episode. `max_uses`
+    limits the episodes of an instance; set it to 1 if the class cannot be reset. `agentfly config`
+    prints `notice`. `reset_text` is the last result of `reset`.
     """
 
     max_uses: ClassVar[int | None] = None
@@ -45,10 +45,10 @@ class Environment:
     async def reset(self, problem: Problem) -> str | None:
         """Forget the previous episode and set up this problem.
 
-        Returns None, or text for the model: an observation after the problem.
+        Returns None, or a text that the model reads as an observation after the problem.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must say how it is set up for a problem: define reset()."
+            f"{type(self).__name__} must define reset(), which sets it up for a problem."
         )
 
     async def healthy(self) -> bool:
@@ -58,17 +58,20 @@ class Environment:
     def state_key(self) -> str:
         """The name of the state, for algorithms that compare replies to a state (GiGPO).
 
-        It must not depend on the path, such as counters or time. Empty: the newly read text is
-        used.
+        It must depend on the state only, not on the path to it (no counters, no times). If it is
+        empty, the text that the model has newly read is used as the name.
         """
         return ""
 
     async def snapshot(self) -> bytes:
-        """The state, for `restore`; raises NotImplementedError if states cannot be restored."""
+        """Save the state for `restore`. Raises NotImplementedError if states cannot be restored."""
         raise self._no_going_back()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore a snapshot of an instance with the same problem; raises as `snapshot`."""
+        """Restore a snapshot of an instance with the same problem.
+
+        Raises the same errors as `snapshot`.
+        """
         raise self._no_going_back()
 
     def _no_going_back(self) -> NotImplementedError:
@@ -78,10 +81,10 @@ class Environment:
         )
 
     async def close(self) -> None:
-        """Free what `start` took; called once."""
+        """Free all resources of `start`; called once."""
 
 
 def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
-    """Kinds of environments in the order in which every episode leases them."""
-    # by name, which is the same in all processes
+    """Sort environment classes in the order in which every episode leases them."""
+    # sorted by name, because names are the same in all processes
     return tuple(sorted(kinds, key=attrgetter("__module__", "__qualname__")))

@@ -1,7 +1,7 @@
-"""The one event loop of a process for agents, tools, environments and rewards.
+"""The process's event loop for agents, tools, environments and rewards.
 
-It runs in its own thread until the process ends. It is replaced when code holds it for too long,
-that is, runs too long without an `await` that pauses.
+It runs in its own thread until the process ends. Code "holds" the loop while it runs without an
+`await` that pauses. If code holds the loop for too long, a new loop replaces it.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ LONGEST = 60.0
 """Seconds for which code without a limit of its own may hold the loop."""
 END_SECONDS = 30.0
 ADVICE = (
-    "`await` whatever takes time, with an async client or `asyncio.to_thread`; or use a plain "
-    "`def` for a tool or reward, which runs in a thread, or process=True"
+    "`await` slow work, with an async client or `asyncio.to_thread`; or use a plain `def` for a "
+    "tool or reward, which runs in a thread, or process=True"
 )
 
 
@@ -60,7 +60,7 @@ class _Loop:
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
         silent = time.monotonic() - self.answered > LONGEST
-        # silence alone is ambiguous: a call may hold the loop within its own limit
+        # a loop that does not answer is not enough: a call may hold it within its own time limit
         if (holder and holder.overdue) or (silent and not holder):
             raise LoopHeld(holder)
 
@@ -74,20 +74,20 @@ _interrupted = threading.Event()
 
 
 def interrupt() -> None:
-    """Cancel the running work; its `run` raises Interrupted."""
+    """Cancel the running work, so that its `run` raises Interrupted."""
     _interrupted.set()
 
 
 def forget_interrupt() -> None:
-    """Clear an interrupt that came after the end of its work; it must not cancel later work."""
+    """Clear an interrupt that came after its work had ended, so that it cancels no later work."""
     _interrupted.clear()
 
 
 def run(work: Coroutine[Any, Any, R]) -> R:
     """Run `work` on the loop, in this thread's context, and return its result.
 
-    Raises Interrupted after `interrupt`, when the cancelled work has ended. Raises LoopHeld if code
-    holds the loop; then all work on that loop is lost.
+    Raises Interrupted after `interrupt`, once the cancelled work has ended. Raises LoopHeld if code
+    holds the loop for too long; all work on that loop is then lost.
     """
     here, tasks = _current(), list[asyncio.Task[R]]()
     try:
@@ -96,16 +96,16 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     except LoopHeld:
         _give_up(here)
         raise
-    except BaseException:  # also for Ctrl-C and a cancelled flow run
+    except BaseException:  # also after Ctrl-C and for a cancelled flow run
         _waited(here, _end(tasks))
         raise
 
 
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
-    """Call `work`, and repeat it after each call that held the event loop of `run`.
+    """Call `work`, and call it again after an author's function has held the event loop of `run`.
 
-    `work` gets the calls to skip. Raises LoopHeld for code outside of calls, and for a call that
-    `work` did not skip.
+    `work` gets the calls that it must skip. Raises LoopHeld if the code was not in such a call, or
+    if `work` did not skip it.
     """
     held = dict[tuple[str, str], str]()
     while True:
@@ -128,14 +128,14 @@ def _give_up(here: _Loop) -> None:
     """Use a new loop for later work; the old loop stops when the code that holds it returns."""
     with _turn:
         _loops.clear()
-        # calls of the old loop still write to the old table when they end
+        # calls on the old loop still write to the old table when they end
         call_table.renew()
-    # a loop that is held cannot be stopped from outside; it ends itself if it ever runs again
+    # a held loop cannot be stopped from outside; it stops itself if it runs again
     here.loop.call_soon_threadsafe(here.loop.stop)
 
 
 def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
-    here.answered = time.monotonic()  # the loop was not checked since the previous work
+    here.answered = time.monotonic()  # nobody has checked the loop since the previous work ended
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
     # polled, because the held loop cannot report on itself
     while not concurrent.futures.wait([future], TICK).done:

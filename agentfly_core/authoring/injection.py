@@ -1,4 +1,4 @@
-"""Dependency injection by annotation: which parameters we fill in, and which the caller passes."""
+"""Dependency injection by annotation: which parameters are filled in, and which are passed."""
 
 import functools
 import inspect
@@ -25,7 +25,9 @@ checked.
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Lent objects and parameters of a function.
+    """The parameters of a function:
+
+    `lent` ones are filled in, `arguments` are passed by the caller.
 
     `async def lookup(key: str, *, shop: Shop)` has
     `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
@@ -36,33 +38,33 @@ class Signature:
 
     @property
     def environments(self) -> dict[str, type[Environment]]:
-        """The environments among what is lent, by parameter."""
+        """The environment classes among the lent parameters, by parameter name."""
         return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
 
 
 class Asking(Protocol):
-    """A tool or reward, which gets environments by its parameters."""
+    """The interface of tools and rewards: their parameters ask for environments."""
 
     @property
     def signature(self) -> Signature:
-        """Its parameters."""
+        """The parameters by kind."""
 
 
 def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
-    """The kinds of environment that tools and rewards ask for, in the order of leasing."""
+    """Return the environment classes that tools and rewards ask for, in the order of leasing."""
     return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
 def read(function: AuthorFunction) -> Signature:
-    """The signature of a function, method or object with `__call__`, its annotations evaluated.
+    """Read the signature of a function, method or object with `__call__`, and evaluate annotations.
 
-    Keyword arguments of a `functools.partial` are bound and left out. Raises ValueError for missing
+    Keyword arguments that a `functools.partial` binds are left out. Raises ValueError for missing
     annotations, for annotations that cannot be evaluated, and for `*args`, `**kwargs` and
     positional-only parameters.
     """
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
-    except Exception as error:  # an annotation in quotes is an author's code
+    except Exception as error:  # an author's annotation in quotes may raise any error
         raise ValueError(
             f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
             f"{error}. Define or import that type at the top of the module, outside `if "
@@ -95,7 +97,7 @@ def read(function: AuthorFunction) -> Signature:
 
 
 def name(function: AuthorFunction) -> str:
-    """The name of a function, of a partial's function, or of a class in lower case."""
+    """Return the name of a function or a partial's function; that of a class in lower case."""
     function = unbound(function)
     if isinstance(function, type):
         return function.__name__.lower()
@@ -104,7 +106,7 @@ def name(function: AuthorFunction) -> str:
 
 
 def unbound(function: AuthorFunction) -> AuthorFunction:
-    """The function of a `functools.partial`; any other function itself."""
+    """Return the function of a `functools.partial`, and any other function unchanged."""
     return function.func if isinstance(function, functools.partial) else function
 
 
@@ -130,19 +132,21 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 
 
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
-    """Raise ValueError for a return annotation other than a score, or a list if it `compares`."""
+    """Raise ValueError if the return annotation is neither a score nor, for a reward that
+    `compares`, a list.
+    """
     annotation = inspect.signature(function, eval_str=True).return_annotation
     if not (_is_list(annotation) if compares else _is_score(annotation)):
         expected = "a list of numbers or Scores" if compares else "a number or a Score"
         written = annotation.__name__ if isinstance(annotation, type) else annotation
         raise ValueError(
-            f"{what} is annotated to return {written}, expected {expected}: return one, and "
+            f"{what} is annotated to return {written}, expected {expected}: return that, and "
             "annotate it, such as `-> float`."
         )
 
 
 def _is_score(annotation: Any) -> bool:
-    """Whether a value of this type can be a score; True for types that cannot be judged."""
+    """Whether a value of this type can be a score. True for types that cannot be decided."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (Union, types.UnionType):
         return any(map(_is_score, arguments))

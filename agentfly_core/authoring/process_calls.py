@@ -1,4 +1,4 @@
-"""Calling tools and rewards in child processes, which are killed at their time limit."""
+"""Call tools and rewards in child processes, which are killed at their time limit."""
 
 import asyncio
 import functools
@@ -21,7 +21,7 @@ from agentfly_core.system.guarded import GuardedProcess
 
 PROGRAM = "agentfly_core.authoring.process_worker"
 START_SECONDS = 120.0
-# the cores of a container, not of its machine
+# the number of cores of this container, not of the whole machine
 AT_ONCE = len(os.sched_getaffinity(0))
 
 R = TypeVar("R")
@@ -29,12 +29,15 @@ R = TypeVar("R")
 
 @functools.cache
 def adapter(kind: type[R]) -> TypeAdapter[R]:
-    """The pydantic adapter that reads a type from JSON. Cached: building it takes some ms."""
+    """The pydantic adapter that reads a type from JSON.
+
+    It is cached, because building it takes milliseconds.
+    """
     return TypeAdapter(kind)
 
 
 class Caller(Protocol):
-    """Calls an author's function with bound arguments; `lent` are the environments among them."""
+    """An author's function with its arguments bound. `lent` are the environments among them."""
 
     async def __call__(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
@@ -42,7 +45,7 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """Reply of a process: the result as `answer`, or the message of a ServiceFailure as `lost`."""
+    """The reply of a process: `answer` is the result, `lost` the message of a ServiceFailure."""
 
     answer: JSON
     lost: str
@@ -66,14 +69,14 @@ class Named:
 
 
 async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
-    """Call a tool or reward in another process; `seconds` begin after its import.
+    """Call a tool or reward in another process. The time limit `seconds` starts after its import.
 
-    At most one process per core works at a time. Raises Overdue after `seconds`, and kills the
-    process with its descendants. Also raises Died and ServiceFailure.
+    At most one process per core works at a time. After `seconds` the process and its descendants
+    are killed, and Overdue is raised. Also raises Died and ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)
     try:
-        # without a limit: the wait for a seat does not count, and `ask` has the limit of the call
+        # no limit here: the wait for a free process does not count, and `ask` has the call's limit
         return await in_thread(asking, math.inf, part.path)
     except asyncio.CancelledError:
         asking.cancel()
@@ -101,7 +104,7 @@ class _Asking:
             finally:  # `cancel` must not kill a process that serves another call
                 with self._turn:
                     self._process = None
-            self._refuse_cancelled()  # killed after its answer: do not reuse this process
+            self._refuse_cancelled()  # the process was killed after its answer, so it is not reused
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
         return answer["answer"]
@@ -118,14 +121,14 @@ class _Asking:
 
 
 class _Process(GuardedProcess):
-    """A process that answers each line of JSON with one line."""
+    """A child process that answers each line of JSON with one line."""
 
     def __init__(self) -> None:
         super().__init__(PROGRAM, {})
         self._loaded: set[str] = set()
 
     def know(self, part: Named) -> None:
-        """Import a part with its settings, once per process; raises ServiceFailure."""
+        """Let the process import a part with its settings, once. Raises ServiceFailure."""
         if part.text in self._loaded:
             return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
@@ -142,7 +145,7 @@ class _Process(GuardedProcess):
     def ask(self, question: str, seconds: float) -> Answer:
         """Send a question, and return its answer. Raises Overdue after `seconds`, and Died."""
         try:
-            # sending has the limit, too: a hung process leaves the socket full
+            # sending has the time limit, too: if the process hangs, the socket stays full
             self.lines.socket.settimeout(seconds)
             self.lines.send(question.encode())
             answer: Answer = json.loads(self.lines.receive(seconds))
@@ -162,7 +165,7 @@ _idle: list[_Process] = []
 
 @contextmanager
 def _process() -> Iterator[_Process]:
-    """Yield an idle or new process; waits while AT_ONCE processes work."""
+    """Yield an idle or a new process. Waits while AT_ONCE processes are working."""
     with _seats:
         try:
             while not (process := _idle.pop()).alive:

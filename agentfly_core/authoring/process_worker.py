@@ -1,6 +1,6 @@
 """The program of processes that run tools and rewards with `process=True`.
 
-It reads requests and writes answers in lines of JSON, see `process_calls`.
+It reads requests and writes answers as lines of JSON, see `process_calls`.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def main(descriptor: int) -> None:
         setup = json.loads(text)
         loaded, settings = load(setup["use"]), setup["settings"]
         loaded = loaded.with_settings(**settings) if settings else loaded
-        _ = loaded.function  # creates the object of a class outside of the call's time limit
+        _ = loaded.function  # creates the object of a class before the call's time limit starts
         return loaded
 
     with asyncio.Runner() as runner, line.makefile("rb") as questions:

@@ -1,4 +1,4 @@
-"""Rewards: decorated functions that score an episode. A missing score is never zero."""
+"""Rewards: decorated functions that score an episode. A missing score is never counted as zero."""
 
 import asyncio
 import functools
@@ -42,9 +42,9 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 class Reward(calling.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `calling.AuthorPart`.
 
-    Retries wait `backoff` seconds, doubling up to LONGEST_WAIT. At most `concurrency` calls run at
-    once, None: no limit. `examples` returns Examples of a problem, which `agentfly prepare` scores,
-    and raises ValueError for a problem without a solution.
+    The first retry waits `backoff` seconds, and each further one twice as long, up to LONGEST_WAIT.
+    At most `concurrency` calls run at once; None means no limit. `examples` returns Examples of a
+    problem, which `agentfly prepare` scores; it raises ValueError for a problem without a solution.
     """
 
     kind: ClassVar[str] = "reward"
@@ -55,7 +55,7 @@ class Reward(calling.AuthorPart):
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Environment]]:
-        """The environments that it must see before their lease ends, by parameter."""
+        """The environments that this reward reads during the episode, by parameter name."""
         return self.signature.environments
 
     @functools.cached_property
@@ -64,7 +64,10 @@ class Reward(calling.AuthorPart):
         return Group in self.signature.lent.values()
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
-        """The score, or Unscored with the error of the function; raises only ServiceFailure."""
+        """Return the score, or Unscored with the error of the function.
+
+        Raises ServiceFailure only.
+        """
         (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result
 
@@ -74,12 +77,12 @@ class Reward(calling.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> Grade:
-        """The score of a stored trajectory of an episode, or Unscored with the reason."""
+        """Score a stored trajectory of an episode, or return Unscored with the reason."""
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
         if self.needs:
             return Unscored(
-                f"{self.name}: it needs an environment and was not observed during the episode"
+                f"{self.name}: it needs an environment, and it was not computed during the episode"
             )
         (result,) = await self.of_records([trajectory], held, episode)
         return result
@@ -90,9 +93,9 @@ class Reward(calling.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> list[Grade]:
-        """Scores of one stored trajectory, or of a group if the reward compares episodes.
+        """Score one stored trajectory, or a group if the reward compares episodes.
 
-        `episode` has all trajectories of an episode for a reward of its Team.
+        A reward with a Team parameter gets all trajectories in `episode`.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -105,7 +108,7 @@ class Reward(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Answer a question of `score` with process=True, in the other process."""
+        """Score in the other process, for a reward with process=True."""
         work = process_calls.adapter(_Question).validate_python(question)
         grades = await self._grades(work.group, {Team: work.team}, caller)
         return {"grades": [asdict(one) for one in grades]}
@@ -126,7 +129,7 @@ class Reward(calling.AuthorPart):
         async with self._seats or nullcontext():
             if self.process:
                 try:
-                    # only the needed objects, since a team may be large as JSON
+                    # only the objects that the reward reads, because a team may be large as JSON
                     needed = {k: v for k, v in lent.items() if k in self.signature.lent.values()}
                     team = needed.get(Team, Team(()))
                     assert isinstance(team, Team)
@@ -170,11 +173,12 @@ class Reward(calling.AuthorPart):
 
     @property
     def _seats(self) -> asyncio.Semaphore | None:
-        """The seats on the running event loop; None without a limit."""
+        """The semaphore for `concurrency` on the running event loop; None without a limit."""
         if self.concurrency is None:
             return None
         loop = asyncio.get_running_loop()
-        # by loop: a semaphore of asyncio works on one loop only, and a held loop is replaced
+        # one semaphore per loop: an asyncio semaphore works on one loop only, and a held loop is
+        # replaced
         return self._seats_by_loop.setdefault(loop, asyncio.Semaphore(self.concurrency))
 
     @functools.cached_property
@@ -205,8 +209,8 @@ class Reward(calling.AuthorPart):
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:
             raise ValueError(
-                f"{self.what} asks for a Group and {', '.join(single)}: a reward that compares "
-                "episodes is lent their Group and the Problem; make two rewards of it."
+                f"{self.what} asks for a Group and {', '.join(single)}. A reward that compares "
+                "episodes can have only a Group and a Problem; split it into two rewards."
             )
 
 
@@ -225,11 +229,12 @@ def reward(**options: Unpack[RewardOptions]) -> Callable[[AuthorFunction], Rewar
 def reward(
     function: AuthorFunction | None = None, /, **options: Unpack[RewardOptions]
 ) -> Reward | Callable[[AuthorFunction], Reward]:
-    """Make a reward of a function that returns a number or Score, or of a class; see Reward.
+    """Make a reward from a class or a function that returns a number or Score; see Reward.
 
-    Parameters are lent by annotation: Trajectory, Team, Problem, environments. A Team has the
-    trajectories of all speakers. With an environment it runs during the episode, otherwise on the
-    record. With a Group it returns a list for the episodes of a problem.
+    Annotated parameters are filled in: Trajectory, Team, Problem, environments. A Team has the
+    trajectories of all speakers. A reward with an environment runs at the end of the episode,
+    others read the record later. A reward with a Group returns a list with one score for each
+    episode of a problem.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -241,7 +246,7 @@ def reward(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question to a reward in another process: score a group, or a member of a team."""
+    """A request to a reward in another process: score a group, or a trajectory of a team."""
 
     group: Group
     team: Team

@@ -36,24 +36,24 @@ async def score(
     among: Sequence[Trajectory] = (),
     held: HeldCalls = NONE_HELD,
 ) -> list[Scored]:
-    """Score trajectories; the scores have their order. `rewards` maps rewards to weights.
+    """Score trajectories; returns scores in the same order. `rewards` maps rewards to weights.
 
-    The rewards of an episode with several speakers read the trajectory with the answer, see
-    `speakers.answering`; `main` is the agent's own speaker. Scores that were observed during the
-    episode are reused. `Scored.rewards` contains unweighted rewards by `name`, `name/part` and
-    `name/speaker/role`; for an instance by `name/speaker/role/number`.
+    If an episode has several speakers, rewards read the trajectory with the answer, see
+    `speakers.answering`; `main` is the agent's own speaker. Scores that were computed during the
+    episode are reused. The keys of `Scored.rewards` are `name`, `name/part`, `name/speaker/role`
+    and, for a second instance of a role, `name/speaker/role/number`; the values are not weighted.
 
     An episode is Unscored if it FAILED, if a reward is missing, or if `by_speaker` contains a
-    speaker that does not occur in `among`, by default `trajectories`. Raises ValueError for two
+    speaker without a trajectory in `among` (by default `trajectories`). Raises ValueError for two
     rewards with the same name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
         raise ValueError(
-            f"Two rewards have the same name: {sorted(names)}; give one of them another, "
+            f"Two rewards have the same name: {sorted(names)}; give one of them another name, "
             "`@reward(name=...)`."
         )
-    # as many as the largest `concurrency`, which a lower number would silently limit
+    # as many tasks as the largest `concurrency`, because fewer would silently lower it
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
     speakers = list(dict.fromkeys(one.agent for one in among or trajectories))
     episodes = by_episode(trajectories)
@@ -77,8 +77,9 @@ def score_here(
     main: str,
     among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
-    """Call `score` on the event loop of this process. If a reward holds the loop for too long, its
-    episode is Unscored.
+    """Call `score` on this process's event loop.
+
+    If a reward holds it for too long, its episode is Unscored.
     """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 
@@ -86,9 +87,9 @@ def score_here(
 async def _compared(
     answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: HeldCalls
 ) -> list[Trajectory]:
-    """Add the scores of a reward that compares episodes to `observed` of each episode."""
+    """Compute a reward that compares episodes, and add its scores to `observed` of each episode."""
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    # by chain: the order of a group must not depend on the order of shards
+    # sorted by chain: the order of a group must not depend on the order of shards
     for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
         one = answered[number]
         if one.ending is not Ending.FAILED:
@@ -127,7 +128,7 @@ async def _scored(
             if isinstance(score, Score) and (unknown := _unknown(score, speakers)):
                 roles = dict.fromkeys(instance(agent)[0] for agent in speakers)
                 score = Unscored(
-                    f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "
+                    f"{reward.name}: by_speaker names {unknown[0]!r}, but the speakers of these "
                     f"episodes are {', '.join(roles)}"
                 )
             scores[reward.name] = weight, score
@@ -137,7 +138,10 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """Scores of one trajectory; only the trajectory that `answered` keeps turn rewards."""
+    """Combine the scores of one trajectory.
+
+    Only the trajectory that `answered` gets turn rewards.
+    """
     own = dict(scores)
     for name, (weight, score) in scores.items():
         if isinstance(score, Score):
@@ -148,7 +152,7 @@ def _held(
 
 
 def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
-    """The names of `by_speaker` that are neither roles nor instances of these speakers."""
+    """The names in `by_speaker` that are neither roles nor instances of these speakers."""
     pairs = {instance(agent) for agent in speakers}
     names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}
     return [name for name in score.by_speaker if name not in names]
@@ -198,5 +202,5 @@ def _sum(values: Sequence[float]) -> float:
     try:
         # the exact sum does not depend on the order of the rewards
         return math.fsum(values)
-    except (OverflowError, ValueError):  # infinite values, also of both signs
+    except (OverflowError, ValueError):  # the values are infinite, perhaps with both signs
         return math.nan

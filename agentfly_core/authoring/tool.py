@@ -40,7 +40,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class ToolError(Exception):
-    """Raised by a tool that the model used wrongly; the message is what the model reads."""
+    """Raised by a tool that the model used wrongly. The model reads the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,10 @@ class StepResult:
 class Tool(calling.AuthorPart):
     """A function that a model can call, made by `@tool`; see also `calling.AuthorPart`.
 
-    The model reads text results unchanged and others as JSON, at most `max_chars` bytes of UTF-8.
-    Pictures and values without a text form are a ServiceFailure. `parallel` tools of a reply run
-    concurrently. A successful call of an `ends_episode` tool ends the episode with its answer.
+    The model reads text results unchanged and other results as JSON, shortened to `max_chars` bytes
+    of UTF-8. Pictures and values without a text form raise ServiceFailure. Calls of `parallel`
+    tools in one reply run concurrently. A successful call of an `ends_episode` tool ends the
+    episode, and the tool's result is the answer.
     """
 
     kind: ClassVar[str] = "tool"
@@ -78,35 +79,41 @@ class Tool(calling.AuthorPart):
         super().__post_init__()
         if not NAME.fullmatch(self.name):
             raise ValueError(
-                f"{self.what} has a name that models and services refuse; use 1 to 64 of the "
+                f"{self.what} has a name that models and services refuse; use 1 to 64 characters: "
                 "letters a-z and A-Z, digits, _ and -, `@tool(name=...)`."
             )
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
         if instance is None:
             return self
-        # a tool of a method is bound to its instance, as functions are
+        # a tool made from a method is bound to its instance, as methods are
         return replace(self, made_of=self.made_of.__get__(instance, owner))
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
-        """The schema for the model; raises ValueError for a signature without a JSON schema."""
+        """The schema that the model reads.
+
+        Raises ValueError for a signature without a JSON schema.
+        """
         description = self.description
         if description is None:
             description = documentation(self.function).summary
         return ToolSchema(self.name, description, self._arguments.schema)
 
     def untold(self) -> list[str]:
-        """A sentence for each undocumented part; see `tool_schema.untold`."""
+        """Return a sentence for each missing description; see `tool_schema.untold`."""
         return untold(self.function, self.signature, self._arguments.schema)
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
-        """The environments and the Problem that it gets, by parameter."""
+        """The environments and the Problem that the tool gets, by parameter name."""
         return self.signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """What the model reads next; raises ServiceFailure, nothing that the call could cause."""
+        """Call the tool, and return the observation that the model reads.
+
+        Wrong calls become observations, too. Raises ServiceFailure only.
+        """
         if not self.process:
             return await self._answer(call, lent, self.call)
         problem = lent[Problem] if self.needs else None
@@ -121,7 +128,7 @@ class Tool(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """What `answer` asks another process, in that process."""
+        """Call the tool in the other process, for a tool with process=True."""
         request = process_calls.adapter(_Question).validate_python(question)
         lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}
         return asdict(await self._answer(request.call, lent, caller))
@@ -149,36 +156,36 @@ class Tool(calling.AuthorPart):
             raise
         except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
-        except (Exception, SystemExit) as error:  # a crash must spare the model no bad reward
+        except (Exception, SystemExit) as error:  # a crash must not avoid a bad reward
             self._tell(error, lent)
             return self._error(fault(error))
 
     def _tell(self, error: BaseException, lent: Mapping[type[Lent], Lent]) -> None:
-        """Log an error for the tool's author, once for a line of code."""
+        """Log an error for the tool's author, once for each line of code."""
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
         first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
         what = f"{self.what} broke off" + (f" at {where}" if where else "")
-        warn_once(logger, what, f"{fault(error)}{first}; the model reads that as the answer")
+        warn_once(logger, what, f"{fault(error)}{first}; the model reads this error as the answer")
 
     def _text_of(self, result: object) -> str:
-        """The text of a result; raises ServiceFailure for a value without a text form.
+        """Convert a result to text. Raises ServiceFailure for a value without a text form.
 
-        Raises ToolError, logged for the author, for bytes that are no UTF-8.
+        For bytes that are not UTF-8 it logs a warning for the author and raises ToolError.
         """
         if isinstance(result, str):
             return result
         try:
             if isinstance(result, bytes):
                 return result.decode()
-            # escapes such as \u00fc would cost tokens
+            # without ensure_ascii, because escapes such as \u00fc cost tokens
             return json.dumps(result, ensure_ascii=False, default=self._plain)
         except UnicodeDecodeError as error:
             warn_once(
                 logger,
-                f"{self.what} returned bytes, and they are not UTF-8; the model reads an error. "
-                "Decode them in the tool, `data.decode(errors='replace')`, or return text that "
-                "describes them.",
+                f"{self.what} returned bytes that are not UTF-8; the model reads an error. Decode "
+                "them in the tool, `data.decode(errors='replace')`, or return text that describes "
+                "them.",
             )
             raise ToolError(
                 f"The result, {len(error.object)} bytes, is no text: {error.reason} at byte "
@@ -186,7 +193,7 @@ class Tool(calling.AuthorPart):
             ) from None
 
     def _plain(self, value: Any) -> Any:
-        """JSON of a value of another type; raises ServiceFailure for an iterator."""
+        """Convert a value of another type to JSON. Raises ServiceFailure for an iterator."""
         if isinstance(value, Iterator | AsyncIterator | Awaitable):
             raise self._no_text(
                 value, "return a list of its items, or await it and return the result"
@@ -194,17 +201,23 @@ class Tool(calling.AuthorPart):
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
-        """JSON of a value of an author's type; raises ServiceFailure for one without a text."""
+        """Convert a value of an author's class to JSON.
+
+        Raises ServiceFailure for one without a text form.
+        """
         if hasattr(value, "tolist"):
             return value.tolist()
-        # an address differs from run to run, and is meaningless to the model
+        # the default text contains an address, which differs between runs and means nothing to the
+        # model
         if ADDRESS.search(text := str(value)):
             raise self._no_text(value, "return text, or give its class a __str__")
         return text
 
     def _no_text(self, value: object, advice: str) -> ServiceFailure:
         kind = type(value).__name__
-        return ServiceFailure(f"{self.what} returned a value without text ({kind}): {advice}.")
+        return ServiceFailure(
+            f"{self.what} returned a value without a text form ({kind}): {advice}."
+        )
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
@@ -242,7 +255,8 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[AuthorFunction], Tool]: ..
 def tool(
     function: AuthorFunction | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[AuthorFunction], Tool]:
-    """Make a tool of a function, method, object with `__call__` or class of such objects; see Tool.
+    """Make a tool from a function, method, object with `__call__` or class of such objects; see
+    Tool.
 
     Name, description and schema come from the signature and the docstring (Google, NumPy or Sphinx
     style). Raises ValueError for a tool that both ends the episode and runs in parallel.

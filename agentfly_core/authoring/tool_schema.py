@@ -1,4 +1,4 @@
-"""A tool's arguments: their JSON schema, and validation of a model's calls."""
+"""The JSON schema of a tool's arguments, and the validation of a model's calls."""
 
 import functools
 import inspect
@@ -39,21 +39,24 @@ _FOR_REFERENCES = ("$defs", "discriminator")
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """A docstring: `Documentation("Find a product by key.", {"key": "the product's key"})`."""
+    """The contents of a docstring:
+
+    `Documentation("Find a product by key.", {"key": "the product's key"})`.
+    """
 
     summary: str
     parameters: Mapping[str, str]
 
 
 class BadArguments(ValueError):
-    """Arguments of a model do not fit a tool. The model reads the message."""
+    """A call's arguments do not fit the tool's schema. The model reads the message."""
 
 
 class Arguments:
     """The named arguments of one tool.
 
-    `schema` is a JSON schema of an object, without references. Raises ValueError for a type that
-    has none.
+    `schema` is a JSON schema of an object, without references. Raises ValueError for a type without
+    a JSON schema.
     """
 
     def __init__(
@@ -71,7 +74,10 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """Coerced arguments and copied defaults; raises BadArguments with all mistakes."""
+        """Validate a call's arguments, convert them and add copies of defaults.
+
+        Raises BadArguments, which lists all mistakes.
+        """
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
@@ -89,7 +95,7 @@ class Arguments:
 
 
 def documentation(function: AuthorFunction) -> Documentation:
-    """The docstring of a function or its class, in Google, NumPy or Sphinx style."""
+    """Parse the docstring of a function or its class, in Google, NumPy or Sphinx style."""
     function = unbound(function)
     sources = (
         (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
@@ -107,7 +113,7 @@ def documentation(function: AuthorFunction) -> Documentation:
 
 
 def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, Any]) -> list[str]:
-    """Missing documentation: `["its parameter 'key' has no description: ..."]`."""
+    """List missing descriptions: `["its parameter 'key' has no description: ..."]`."""
     faults = [
         f"its parameter {key!r} has no description: say what it is in `Args` of the docstring, or "
         f"as `Annotated[..., Field(description=...)]`."
@@ -123,7 +129,7 @@ def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, 
 
 
 def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
-    """A TypedDict of the parameters, with their defaults."""
+    """Make a TypedDict of the parameters, with their defaults."""
     fields = {}
     for key, parameter in parameters.items():
         metadata: dict[str, Any] = {"description": described[key]} if key in described else {}
@@ -143,12 +149,15 @@ def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, 
 
 
 def _optional(default: object) -> Any:
-    """A field with a default, which the schema shows as text where JSON cannot hold it."""
+    """Make a field with a default.
+
+    The schema shows the default as text if JSON cannot express it.
+    """
     shown: JsonValue
     try:
         shown = to_jsonable_python(default, fallback=str)
         json.dumps(shown, allow_nan=False)
-    except ValueError:  # NaN, or bytes that are no text
+    except ValueError:  # NaN, or bytes that are not UTF-8
         shown = str(default)
     return Field(default=default, json_schema_extra={"default": shown})
 
@@ -164,9 +173,9 @@ class _Untitled(GenerateJsonSchema):
 
 
 def known_to_pydantic(kind: Any, within: tuple[Any, ...] = ()) -> Any:
-    """The type with TypedDicts of typing_extensions, which pydantic needs before Python 3.12.
+    """Replace TypedDicts by those of typing_extensions, which pydantic needs before Python 3.12.
 
-    Raises ValueError for one that contains itself or one of `within`.
+    Raises ValueError for a type that contains itself or a type of `within`.
     """
     if is_typeddict(kind) and type(kind).__module__ == "typing":
         if kind in within:
@@ -228,6 +237,6 @@ def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
 def holds_itself(name: str) -> ValueError:
     """The error for a recursive type."""
     return ValueError(
-        f"{name} holds itself, and a schema without references cannot say that: take what it holds "
-        "as lists, or as text."
+        f"{name} contains itself, which a schema without references cannot express: use lists or "
+        "text instead."
     )

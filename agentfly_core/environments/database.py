@@ -1,4 +1,4 @@
-"""A SQLite database of an episode in a sandbox."""
+"""A SQLite database that belongs to an episode and runs in a sandbox."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.feedback import feedback
 
 SECONDS = 5.0
-PAGES = 4096  # of 4 KiB each
+PAGES = 4096  # pages of 4 KiB each
 LONGEST = 1_000_000  # bytes of one value
 MOST_FOUND = 500_000  # characters
 STOPPED = "The database is again as it was at first."
@@ -63,7 +63,7 @@ def save():
 class QueryResult:
     """`QueryResult(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more` rows are omitted.
 
-    Values are int, float, str and None; a blob is its Python literal.
+    Values are int, float, str and None; a blob is given as its Python literal.
     """
 
     columns: tuple[str, ...]
@@ -72,12 +72,13 @@ class QueryResult:
 
 
 class Database(Environment):
-    """A database filled by a problem's fact `database`, a script of SQL:
+    """A database that starts with the SQL script in the problem's fact `database`:
 
         {"database": "CREATE TABLE products (name TEXT, price INT); "
                      "INSERT INTO products VALUES ('pens', 3)"}
 
-    Statements run in a sandbox with limits. At most 16 MiB; pragmas are refused.
+    Statements run in a sandbox with limits. The database has at most 16 MiB, and pragmas are
+    refused.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,10 @@ class Database(Environment):
         self._state = ""
 
     async def reset(self, problem: Problem) -> None:
-        """Fill a new database; raises KeyError without the fact, ToolError for a wrong script."""
+        """Fill a new database.
+
+        Raises KeyError if the fact is missing, and ToolError for a wrong script.
+        """
         script: str = problem.facts["database"]
         await self._interpreter.reset(problem)
         self._beginning = f"{_PROGRAM}\ntell(None, lambda: opened.executescript({script!r}))"
@@ -97,7 +101,7 @@ class Database(Environment):
     async def run(self, statement: str, most: int) -> QueryResult:
         """Run a statement for at most 5 seconds, and read at most `most` rows; raises ToolError.
 
-        A statement stopped by force loses all changes.
+        If a statement is killed, the database is reset and all changes are lost.
         """
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):
@@ -106,7 +110,7 @@ class Database(Environment):
         return QueryResult(tuple(columns), tuple(map(tuple, rows)), more)
 
     async def snapshot(self) -> bytes:
-        """The serialized database, with changes of an open transaction."""
+        """Return the serialized database, including the changes of an open transaction."""
         result = await self._interpreter.run("save()", collect=["snapshot"])
         feedback(result, LIMITS)
         return result.files["snapshot"]
@@ -117,7 +121,10 @@ class Database(Environment):
         await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 
     def state_key(self) -> str:
-        """Digest of the database's bytes; rows that were added and deleted change it."""
+        """Return a digest of the database's bytes.
+
+        Adding a row and deleting it again changes the digest.
+        """
         return self._state
 
     async def _do(self, code: str) -> Any:
@@ -125,7 +132,7 @@ class Database(Environment):
         database.
         """
         result = await self._interpreter.run(code)
-        # a script that kills the program must not be repeated forever
+        # a script that kills the program must not be run again and again
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)
             feedback(result, LIMITS, STOPPED)

@@ -1,4 +1,4 @@
-"""A Python interpreter of an episode's own, in a sandbox."""
+"""A Python interpreter in a sandbox, one for each episode."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ LIMITS = Limits()
 
 
 class Interpreter(Environment):
-    """A Python interpreter that keeps its state for one episode; never reused."""
+    """A Python interpreter that keeps its state for one episode and is then discarded."""
 
     max_uses: ClassVar[int | None] = 1
 
     async def reset(self, problem: Problem) -> None:
-        """Find the sandbox; raises Unavailable. The interpreter starts with the first call."""
+        """Choose the sandbox; raises Unavailable. The interpreter starts at the first call."""
         await self.close()
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
     async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code in the episode's state; `collect` names files to return."""
+        """Run code with the state of earlier calls; `collect` names files to return."""
         return await self._session.run(code, collect)
 
     @property
     def alive(self) -> bool:
-        """Whether the next call continues the last one's state."""
+        """Whether the next call continues with the state of the last one."""
         return self._session.alive
 
     async def close(self) -> None:

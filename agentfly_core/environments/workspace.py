@@ -12,7 +12,8 @@ from agentfly_core.system.formats import hashing
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100
 LONGEST_NAME, LONGEST_PART = 1000, 255  # bytes
-LONGEST_RECORD = 8 * MOST_BYTES  # of a command's files in JSON, up to six bytes for one
+# limit for the JSON of a command's files: a byte can take six in JSON
+LONGEST_RECORD = 8 * MOST_BYTES
 LIMITS = Limits()
 _PROGRAM = """
 import json, os, stat, subprocess, sys
@@ -38,15 +39,15 @@ sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
 
 
 class Workspace(Environment):
-    """Files of a problem's fact `files`:
+    """Text files, which start as given in the problem's fact `files`:
 
         {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
 
-    Methods raise ToolError. At most 500 files and 1 MB in all.
+    Methods raise ToolError. There may be at most 500 files with 1 MB in total.
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Create the problem's files; raises ToolError for a name that leads outside."""
+        """Create the problem's files. Raises ToolError for a name that leads out of the folder."""
         self.files: dict[str, str] = {}
         self._before: list[dict[str, str]] = []
         self._become(dict(problem.facts.get("files", {})))
@@ -73,15 +74,15 @@ class Workspace(Environment):
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
-        """Undo the last change, also of a command."""
+        """Undo the last change, also one that a command made."""
         if not self._before:
             raise ToolError("Nothing was changed that could be undone.")
         self.files = self._before.pop()
 
     async def run(self, command: str) -> ExecResult:
-        """Run a shell command in a sandbox with these files, and keep the changed files.
+        """Run a shell command on these files in a sandbox, and store the files that it changed.
 
-        A stopped command changes nothing. Raises Unavailable without a sandbox.
+        A command that is killed changes nothing. Raises Unavailable if no sandbox is available.
         """
         given = {f"work/{name}": text for name, text in self.files.items()}
         given["command.txt"] = command
@@ -90,13 +91,15 @@ class Workspace(Environment):
             raise ToolError(
                 f"The command left more than {MOST_BYTES} bytes: the files are as they were before."
             )
-        # a stopped command left no record, and changes no file
+        # a killed command has written no result, and changes no file
         if kept:
             self._become(json.loads(kept))
         return result
 
     async def snapshot(self) -> bytes:
-        """All files, now and before each change that can be undone."""
+        """Return the files as they are now, and as they were before each change that can be
+        undone.
+        """
         return json.dumps([*self._before, self.files]).encode()
 
     async def restore(self, snapshot: bytes) -> None:

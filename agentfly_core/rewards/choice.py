@@ -1,4 +1,4 @@
-"""Reward of an answer that names one of several options."""
+"""A reward for answers that name one of several options."""
 
 import re
 from collections.abc import Sequence

@@ -84,12 +84,14 @@ def _readable(problem: Problem) -> Examples:
 
 @reward(timeout=120.0, ready=chosen, examples=_readable)
 async def code_tests(trajectory: Trajectory) -> Score:
-    """1 if the program in the answer passes every hidden test, else 0; part `passed`: the share.
+    """1 if the program in the answer passes every hidden test, else 0.
+
+    Part `passed`: the share passed.
 
     The program is the answer's last ``` block, or the whole answer. `problem.facts["function"]` is
-    the function, and `problem.facts["tests"]` lists `{"args": [2, 3], "expected": 5}` in JSON.
-    Tuples count as lists, floats are compared to nine digits. All calls may take
-    `problem.facts["seconds"]`, by default 10.
+    the function's name. `problem.facts["tests"]` is a list of tests such as `{"args": [2, 3],
+    "expected": 5}`, in JSON types. Tuples count as lists, and floats are compared to nine digits.
+    All calls together may take `problem.facts["seconds"]`, by default 10.
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
@@ -101,14 +103,14 @@ async def code_tests(trajectory: Trajectory) -> Score:
     grading = json.dumps([nonce, [test["expected"] for test in tests]])
     files = {"results.jsonl": results or b"", "grading.json": grading}
     verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
-    # without the nonce the results have ended the grading
+    # without the nonce, the program itself ended the grading and wrote the results
     graded = verdict["passed"] if verdict.get("nonce") == nonce else [False] * len(tests)
     passed = [right is True for right in graded]
     return Score(float(all(passed)), parts={"passed": sum(passed) / len(passed)})
 
 
 def program(answer: str) -> str:
-    """The last fenced block of an answer, or the whole answer."""
+    """Return the last fenced block of an answer, or the whole answer."""
     blocks: list[str] = _BLOCK.findall(answer)
     return blocks[-1] if blocks else answer
 

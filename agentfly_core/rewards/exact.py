@@ -1,4 +1,4 @@
-"""Reward of an exact answer."""
+"""A reward for exact answers."""
 
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Trajectory

@@ -1,4 +1,4 @@
-"""Rewards of the text files in an episode's workspace."""
+"""Rewards for the text files in an episode's workspace."""
 
 import json
 import math
@@ -51,7 +51,8 @@ with open("verdict.txt", "w") as file:
 async def expected_files(workspace: Workspace, problem: Problem) -> Score:
     """1 if the workspace has exactly the files of `problem.facts["expected"]`, else 0.
 
-    Line breaks at the end are ignored. The part `wrong` counts wrong, missing and further files.
+    Line breaks at the end of a file are ignored. The part `wrong` is the number of wrong, missing
+    and extra files.
     """
     expected = {name: text.rstrip("\n") for name, text in problem.facts["expected"].items()}
     left = {name: text.rstrip("\n") for name, text in workspace.files.items()}
@@ -61,15 +62,16 @@ async def expected_files(workspace: Workspace, problem: Problem) -> Score:
 
 @reward(timeout=1200.0, ready=chosen)
 async def hidden_check(workspace: Workspace, problem: Problem) -> float:
-    """The value of a problem's check, from 0 to 1, in a fresh sandbox with the workspace's files.
+    """Run the problem's check in a fresh sandbox with the workspace's files; returns 0 to 1.
 
-    `problem.facts["check"]`, as `datasets.harbor` makes it:
+    The check is `problem.facts["check"]`, as `datasets.harbor` makes it:
 
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 
-    These files are in /tests, the workspace's in /app. The script runs in /tests with an empty
-    home, and Python imports nothing from /app. It writes a number to /logs/verifier/reward.txt, or
-    with `by_exit_code` exits with 0 for a 1. Otherwise, and after `seconds`, the value is 0.
+    The check's files are in /tests, and those of the workspace in /app. The script runs in /tests
+    with an empty home, and Python imports nothing from /app. The script writes a number to
+    /logs/verifier/reward.txt. With `by_exit_code`, the value is 1 if the script exits with 0. In
+    all other cases, and after `seconds`, the value is 0.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])

@@ -1,4 +1,4 @@
-"""Reward of readable tool calls."""
+"""A reward for readable tool calls."""
 
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
@@ -6,7 +6,10 @@ from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
 
 @reward
 async def tool_format(trajectory: Trajectory) -> Score:
-    """The share of readable calls, or 0; part `answered`: the share of answers without error."""
+    """The share of calls that are readable, 0 without calls.
+
+    Part `answered`: the share of calls that returned no error.
+    """
     calls = [call for turn in trajectory.turns for call in turn.reply.calls]
     answers = trajectory.observations
     readable = sum(isinstance(call, ToolCall) for call in calls) / max(1, len(calls))

@@ -1,4 +1,4 @@
-"""Right answers of a problem's fact `answer`, and examples for the check of a reward."""
+"""Read right answers from a problem's fact `answer`, and make examples that check a reward."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ _EXPECTED = {
 
 
 def right_answers(problem: Problem) -> list[str]:
-    """Texts of the right answers: `["Lima", "City of Lima"]`, `["72", "72.0"]` of 72.0.
+    """Return the right answers as texts: `["Lima", "City of Lima"]`, or `["72", "72.0"]` for 72.0.
 
     Accepts a text, a number, a list of these, SQuAD's `{"text": [...], "answer_start": [...]}` and
     TriviaQA's `{"value": "Lima", "aliases": [...]}`. Raises ValueError for anything else, and for
@@ -35,7 +35,7 @@ def right_answers(problem: Problem) -> list[str]:
     values = answer if isinstance(answer, list | tuple) else [answer]
     if isinstance(answer, Mapping):
         aliases = answer.get("aliases") or []
-        further = aliases if isinstance(aliases, list | tuple) else [None]  # which is refused
+        further = aliases if isinstance(aliases, list | tuple) else [None]  # a bool is refused
         values = answer["text"] if "text" in answer else [answer.get("value"), *further]
     texts = list[str]()
     for value in _checked(values, problem, "answer"):
@@ -44,7 +44,10 @@ def right_answers(problem: Problem) -> list[str]:
 
 
 def option_texts(problem: Problem) -> list[str]:
-    """The fact `options` as texts; raises ValueError for wrong types and repeated options."""
+    """Return the fact `options` as texts.
+
+    Raises ValueError for wrong types and repeated options.
+    """
     options = _checked(problem.facts.get("options"), problem, "options")
     texts = [option if isinstance(option, str) else number_text(option) for option in options]
     if len({" ".join(text.casefold().split()) for text in texts}) < len(texts):
@@ -53,7 +56,7 @@ def option_texts(problem: Problem) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """A number without exponent and without a zero fraction: "72" of 72.0, "0.00001" of 1e-05."""
+    """Format a number without exponent or zero fraction: "72" for 72.0, "0.00001" for 1e-05."""
     if isinstance(number, int):
         return str(number)
     return str(int(number)) if number.is_integer() else format(Decimal(repr(number)), "f")
@@ -71,7 +74,10 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 
 
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
-    """Stripped texts and finite numbers, at least one; raises ValueError."""
+    """Return the values as stripped texts and finite numbers.
+
+    Raises ValueError if there is none or another type.
+    """
     try:
         return _VALUES.validate_python(values)
     except ValidationError:

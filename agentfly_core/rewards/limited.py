@@ -1,4 +1,7 @@
-"""Computations on model text under kernel limits; answers beyond them are wrong, not unscored."""
+"""Compute on text of the model under kernel limits.
+
+An answer that exceeds them is wrong, not unscored.
+"""
 
 import os
 import resource
@@ -15,9 +18,10 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
-    """Run `work` in a fork of a single-threaded process; None if it raises or exceeds a limit.
+    """Run `work` in a fork of a single-threaded process; returns None if it raises an error or
+    exceeds a limit.
 
-    Raises RuntimeError if the fork was killed from outside or could not begin.
+    Raises RuntimeError if the fork was killed from outside or could not start.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -38,13 +42,13 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
             used = int(sizes.read().split()[0]) * resource.getpagesize()
-        # the fork begins with the address space of its parent
+        # the fork starts with the address space of its parent, so that size is added to the limit
         _limit(resource.RLIMIT_AS, used + MEMORY)
         # an answer that crashes the fork must not leave a core file
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_CPU, seconds)
         code = 0
-        with suppress(Exception):  # whatever an answer makes libraries raise, it is wrong
+        with suppress(Exception):  # an answer for which a library raises any error is wrong
             os.write(write, _RESULT.pack(work()))
     finally:
         # not `sys.exit`, which would run the exit handlers of the parent

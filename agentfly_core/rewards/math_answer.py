@@ -1,7 +1,7 @@
 """Rewards for mathematically right answers.
 
-math-verify reads answers as LaTeX and compares values. Copies are wrong: 41+58 does not answer
-"What is 41+58?".
+math-verify parses answers as LaTeX and compares values. An answer that copies the question is
+wrong: 41+58 does not answer "What is 41+58?".
 """
 
 import logging
@@ -31,7 +31,7 @@ _NUMBER = re.compile(
 _TERM = re.compile(r"[-+]?[\d.]+([A-Za-z])")
 _WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*((?i:no)|[A-Za-z][A-Za-z' -]{2,}?)\s*\}?")
 
-# it warns that its alarms are off, which kernel limits replace
+# it warns that its timeouts are off; kernel limits replace them
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 _READY = partial(require_package, "math-verify==0.9.0", "math")
 
@@ -43,18 +43,21 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
 def math(trajectory: Trajectory) -> float:
-    """1 if the answer states the same as `problem.facts["answer"]` (see `stated`), else 0.
+    """1 if the answer (see `stated`) equals `problem.facts["answer"]`, else 0.
 
-    Integers are 99, 99.0 or 1,234; other numbers fractions, mixed numbers or decimals (to PLACES
-    digits). Words are compared without case, numbers with a base such as 1010_2 in the same base,
-    other text by value. Units are ignored. Copies of the prompt and comparisons of more than 5 s
-    are wrong.
+    Integers may be written as 99, 99.0 or 1,234, and other numbers as fractions, mixed numbers or
+    decimals with PLACES digits. A number with a base, such as 1010_2, must be in the expected base.
+    Words are compared without case, other text by its value. Units are ignored. An answer that
+    copies the prompt or takes more than 5 s to compare is wrong.
     """
     return _judged(trajectory)
 
 
 def _readable(problem: Problem) -> Examples:
-    """No examples, because an answer alone earns nothing; raises ValueError as `_examples`."""
+    """Return no examples, because an answer without a tool call earns nothing.
+
+    Raises ValueError as `_examples` does.
+    """
     for right in _examples(problem).right:
         if not stated(right):
             raise ValueError(f"facts['answer'] states no answer: {right!r:.80}")
@@ -63,9 +66,12 @@ def _readable(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
-    """As `math` with tool use: 0 without a tool's answer, 0.1 if wrong with one, 1 if right.
+    """`math` that requires a tool:
 
-    Errors and the tool that ends the episode do not count. The part `right` is the score of `math`.
+    0 without a tool's answer; with one, 1 if right and 0.1 if wrong.
+
+    Errors and the tool that ends the episode do not count as tool answers. The part `right` is the
+    score of `math`.
     """
     right = _judged(trajectory)
     ended = trajectory.ending is Ending.TERMINAL
@@ -75,10 +81,11 @@ def math_with_tool(trajectory: Trajectory) -> Score:
 
 
 def stated(text: str) -> str:
-    """The answer in a text: `stated("So it is $\\boxed{99}$.")` is "99".
+    """Extract the answer from a text: `stated("So it is $\\boxed{99}$.")` returns "99".
 
-    The content of its last box, else the rest of the line after the last `####`, "answer is" or
-    "answer:", else the whole text; empty for a box that is not closed.
+    This is the content of the last box. Without a box it is the rest of the line after the last
+    `####`, "answer is" or "answer:". Without these it is the whole text. It is empty if the last
+    box is not closed.
     """
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
@@ -89,7 +96,7 @@ def stated(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A text without markup around it: `_bare("**$99$**.")` is "99"."""
+    """Remove markup around a text: `_bare("**$99$**.")` is "99"."""
     bare = text.strip().rstrip(".").strip("$* \n")
     for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
         bare = bare.removeprefix(opening).removesuffix(closing)
@@ -97,7 +104,9 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """The place of the brace that closes the one before `start`; `start` without one."""
+    """Return the index of the brace that closes the one before `start`, or `start` if there is
+    none.
+    """
     depth = 1
     for place in range(start, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
@@ -133,7 +142,7 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
         return other is not None and _in_words(other) == _in_words(words)
     if _is_excluded(answer, right, prompt):
         return False
-    # math-verify takes the s of the term 4s for a unit
+    # math-verify would read the s of the term 4s as a unit
     for text, counterpart in ((right, answer), (answer, right)):
         if (term := _TERM.fullmatch(text)) and term[1] not in counterpart:
             return False
@@ -157,7 +166,9 @@ def _is_excluded(answer: str, right: str, prompt: str) -> bool:
 
 
 def _equal(expected: list[Any], answer: str) -> float:
-    """Whether an answer has the form and value of `expected`, decimals to PLACES digits."""
+    """Whether an answer has the form and value of `expected`; decimals are compared to PLACES
+    digits.
+    """
     from math_verify import verify
 
     parsed = _read(answer)
@@ -168,14 +179,14 @@ def _equal(expected: list[Any], answer: str) -> float:
             break
     number, places = expected[0], PLACES
     if getattr(number, "is_Number", False) and number.is_finite:
-        # more places for numbers below 0.1: PLACES are significant digits
+        # numbers below 0.1 need more decimal places, because PLACES counts significant digits
         size = abs(float(number))
         places += max(0, int(-mathematics.log10(size))) if size else PLACES
     return float(verify(expected, parsed, float_rounding=places, timeout_seconds=None))
 
 
 def _read(text: str) -> list[Any]:
-    """Values of a text by math-verify, and its normal text last."""
+    """Return the values that math-verify reads in a text, followed by the normalised text."""
     from math_verify import LatexExtractionConfig, parse
 
     escaped = re.sub(r"(?<!\\)%", r"\\%", text)
@@ -189,5 +200,5 @@ def _text(parsed: list[Any]) -> str:
 
 
 def _squeezed(text: str) -> str:
-    """A text without spaces and dollar signs except between digits: 1 1/2 is not 11/2."""
+    """Remove spaces and dollar signs, except between digits: 1 1/2 is not 11/2."""
     return re.sub(r"(?<!\d)[\s$]+|[\s$]+(?!\d|\s)", "", text)

@@ -1,4 +1,4 @@
-"""Rewards of short answers as in SQuAD and HotpotQA."""
+"""Rewards for short answers, as in SQuAD and HotpotQA."""
 
 import re
 import string
@@ -16,7 +16,8 @@ _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 
 @reward(examples=_EXAMPLES)
 async def qa_em(trajectory: Trajectory) -> float:
-    """1 if the answer equals a right one up to case, articles, punctuation and spaces, else 0.
+    """1 if the answer equals a right answer except for case, articles, punctuation and spaces, else
+    0.
 
     See arXiv 1606.05250, section 6.1, and `gold.right_answers` for `problem.facts["answer"]`.
     """
@@ -26,9 +27,10 @@ async def qa_em(trajectory: Trajectory) -> float:
 
 @reward(examples=_EXAMPLES)
 async def qa_f1(trajectory: Trajectory) -> float:
-    """The best F1 of words shared with a right answer, compared as by `qa_em`.
+    """The F1 of the words that the answer shares with a right answer; the best right answer counts.
 
-    "Lima in Peru" earns 0.5 if "Peru" is right: 2 * p * r / (p + r) with p = 1/3 and r = 1.
+    Words are compared as in `qa_em`. "Lima in Peru" earns 0.5 if "Peru" is right: 2 * p * r / (p +
+    r) with p = 1/3 and r = 1.
     """
     given = normalised(trajectory.answer or "").split()
     best = 0.0
@@ -40,9 +42,10 @@ async def qa_f1(trajectory: Trajectory) -> float:
 
 
 def normalised(text: str) -> str:
-    """Lower case without punctuation and articles: "riverbank" of "The  River-Bank!".
+    """Convert to lower case without punctuation and articles: "The River-Bank!" gives "riverbank".
 
-    Numbers keep sign and point. Articles or punctuation stay if nothing else remains: "a" of "A.".
+    Numbers keep their sign and decimal point. Articles or punctuation are kept if nothing else
+    would remain: "A." gives "a".
     """
     lower = " ".join(text.lower().replace("\u2212", "-").split())
     bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())

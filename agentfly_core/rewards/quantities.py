@@ -1,4 +1,4 @@
-"""Numbers with units, currencies and bases, mixed numbers and scientific notation."""
+"""Parse numbers with units, currencies and bases, mixed numbers and scientific notation."""
 
 import re
 from decimal import Decimal
@@ -19,7 +19,7 @@ _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _RAISED_NUMBER = re.compile("⁻?[⁰¹²³⁴-⁹]+")
 _TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
-# numbers: with thousands separators, fractions and powers of ten
+# numbers with thousands separators, fractions and powers of ten
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _FRACTION = r"\\[dt]?frac\s*(?:\{\d+\}\s*\{\d+\}|\d\d)"
 _TIMES_TEN = r"\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{[-+]?\d+\}|[-+]?\d+)"
@@ -27,7 +27,7 @@ _NUMBER = (
     rf"[-+]?(?:{_DIGITS}\s*(?:{_FRACTION}|\s\d+\s*/\s*\d+)|\d+\s*/\s*\d+|{_FRACTION}"
     rf"|(?:{_DIGITS}(?:\.\d*)?|\.\d+)(?:{_TIMES_TEN}|[eE][-+]?\d+)?)"
 )
-# units: before or after the number, joined to it, or as words after a space
+# units before or after the number, joined to it, or as words after a space
 _CURRENCY = r"(?:\\?\$|[\u20ac\u00a3\u00a5\u20b9])"
 _DEGREES = r"(?:\^\s*\{?\s*\\circ\s*\}?\s*[CF]?)"
 _JOINED = r"(?:[cmk]m|k?g|mg|m[lL]|ft|in|lbs?|oz|hrs?|min|sec|mph|degrees?)"
@@ -67,16 +67,17 @@ _BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII
 
 
 def plain(text: str) -> str:
-    """A text with ASCII or LaTeX for the minus, times and degree signs and for raised digits."""
+    """Replace Unicode minus, times and degree signs and raised digits by ASCII or LaTeX."""
     raised = _RAISED_NUMBER.sub(lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
     return raised.translate(_SIGNS)
 
 
 def without_unit(text: str) -> str:
-    """The number of a quantity: "5" of "5 cm^2", of "\\$5" and of "5 clips"; "5\\%" of "5 percent".
+    """Return the number of a quantity: "5" for "5 cm^2", "\\$5" and "5 clips".
 
-    Other text is returned as by `plain`. A unit is a degree sign, a currency, or up to four words
-    after a space, but not words such as "million". A single letter needs a space: `4s` is a term.
+    "5 percent" gives "5\\%". Other text is returned as `plain` returns it. A unit is a degree sign, a currency, or up to four
+    words after a space, except words such as "million". A unit of one letter needs a space before
+    it: `4s` is a term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
@@ -105,7 +106,10 @@ def decimal(text: str) -> str:
 
 
 def in_base(text: str) -> tuple[str, int] | None:
-    """The digits and the base of a number with one: `in_base("0101_2")` is `("101", 2)`."""
+    """Return the digits and the base of a number with a base:
+
+    `in_base("0101_2")` is `("101", 2)`.
+    """
     match = _BASE.fullmatch(re.sub(r"[\s$]", "", text))
     if match is None or not 2 <= int(match[2]) <= 16:
         return None

@@ -1,4 +1,4 @@
-"""The reward of reasoning-gym's scorers, for problems of `datasets.reasoning_gym`."""
+"""The reward that uses reasoning-gym's scorers, for problems of `datasets.reasoning_gym`."""
 
 import ast
 import functools
@@ -37,7 +37,7 @@ _ARITHMETIC = (
 
 
 def _examples(problem: Problem) -> Examples:
-    """The entry's answer; none if many answers are right."""
+    """Return the entry's answer as an example, or no example if many answers are right."""
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
     return Examples(right, tuple(text for text in NO_ANSWER if text not in right))
@@ -47,8 +47,9 @@ def _examples(problem: Problem) -> Examples:
 def reasoning_gym(trajectory: Trajectory) -> Score:
     """1 if the scorer of `problem.facts["dataset"]` returns 1, else 0.
 
-    The part `partial` is the scorer's value, for metrics only: scorers reward text that contains
-    the answer. Answers that could run code, or need more than 5 s, are wrong.
+    The part `partial` is the scorer's value. It serves as a metric only, because scorers also
+    reward longer text that contains the answer. Answers that could run code or need more than 5 s
+    are wrong.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
     if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
@@ -60,7 +61,7 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 
 
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
-    """A dataset of reasoning-gym; raises ValueError for an unknown name or configuration."""
+    """Create a dataset of reasoning-gym. Raises ValueError for an unknown name or configuration."""
     _READY()
     from reasoning_gym.factory import create_dataset
 
@@ -84,8 +85,8 @@ def _scorer(dataset: str, config: str) -> Any:
 def runs_code(dataset: str, answer: str) -> bool:
     """Whether a scorer would evaluate more of this answer than arithmetic.
 
-    For OF_GIVEN_NUMBERS only whole numbers are allowed. `parse_expr` also accepts other text than
-    Python.
+    For the datasets in OF_GIVEN_NUMBERS only whole numbers are allowed. `parse_expr` accepts more
+    than Python's syntax.
     """
     if dataset not in EVALUATED | PARSED:
         return False
@@ -100,7 +101,7 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """Names and functions would give numbers outside of the problem, such as x/x."""
+    """Whether an expression uses whole numbers only; names could make other numbers: x/x."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     return not isinstance(node, ast.Name | ast.Call) and _is_arithmetic(node)

@@ -1,4 +1,4 @@
-"""Normalisation within groups and batches; packing a trajectory's sampled tokens into one row."""
+"""Normalise values in groups and batches, and pack a trajectory's sampled tokens into one row."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +10,10 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class Sequences:
-    """A batch's sampled tokens [trajectories, longest], a row per trajectory in the order of time.
+    """The layout [trajectories, longest] of a batch's sampled tokens, with one row per trajectory.
 
-    The columns are ordered by turn, not by the tokens' places in the rows of the batch. `turns` has
-    the turn of each token, -1 for padding.
+    A row is ordered by turn, that is by time, and not by the tokens' positions in the batch.
+    `turns` is the turn of each token, -1 for padding.
     """
 
     sampled: Tensor
@@ -39,11 +39,11 @@ class Sequences:
 
 
 def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
-    """The layout of a batch with `trajectories` trajectories and their rows in order."""
+    """Return the layout of a batch, whose rows are sorted by trajectory."""
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
     turn = batch.turn[batch.sampled]
-    # later rows may have earlier turns, if a context was continued
+    # if a context was continued later, a later row has earlier turns
     by_turn = turn.argsort(stable=True)
     in_time = by_turn[line[by_turn].argsort(stable=True)]
     column = torch.empty_like(line)
@@ -56,25 +56,31 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 
 def first_of_turns(turns: Tensor) -> Tensor:
-    """Mask of the first tokens of turns, from `Sequences.turns`."""
+    """Return the mask of each turn's first token, from `Sequences.turns`."""
     # -1 is no turn, so the first column always begins one
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
 
 def last_of_turns(turns: Tensor) -> Tensor:
-    """Mask of the last tokens of turns, from `Sequences.turns`."""
+    """Return the mask of each turn's last token, from `Sequences.turns`."""
     after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
     return (turns >= 0) & (turns != after)
 
 
 def varies(values: Tensor) -> bool:
-    """Whether these values [n] differ by more than rounding; false for none, and for nan."""
+    """Whether these values [n] differ by more than rounding errors.
+
+    False for no values and for nan.
+    """
     return bool(len(values)) and differ(float(values.min()), float(values.max()))
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Mean 0, variance 1 over all sampled tokens, float32 [rows, T]; all 0 where all are equal."""
+    """Normalise to mean 0 and variance 1 over all sampled tokens, float32 [rows, T];
+
+    0 if all are equal.
+    """
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
     if not varies(of_tokens):
         return nothing
@@ -85,7 +91,10 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
 def whitened_by_task(
     tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
 ) -> Tensor:
-    """`whitened` over the sampled tokens of each task; `tasks` are the indices of trajectories."""
+    """Apply `whitened` to the sampled tokens of each task;
+
+    `tasks` maps tasks to trajectory indices.
+    """
     result = torch.zeros(advantages.shape)
     for members in tasks.values():
         own = torch.isin(batch.trajectory, torch.tensor(members)).unsqueeze(1) & batch.sampled
@@ -101,10 +110,12 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """`how(*values)` [n] by group of indices; 0 if a group's first values are equal.
+    """Apply `how(*values)` [n] to each group of indices;
 
-    Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with `centred` 0.5, -0.5, 0, 0. Trajectories
-    are compared by `Outcomes.compare`, which counts episodes.
+    0 for a group whose `values[0]` are all equal.
+
+    With `centred`, the rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. To
+    compare trajectories use `Outcomes.compare`, which counts each episode once.
     """
     results = torch.zeros_like(values[0])
     for group in map(list, groups):
@@ -115,12 +126,12 @@ def within_groups(
 
 
 def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Less the mean of `over`, by default their own."""
+    """Subtract the mean of `over`, by default of the values themselves."""
     return values - (values if over is None else over).mean()
 
 
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Less the mean of `over`, by default their own, over its unbiased standard deviation."""
+    """Subtract the mean of `over` (by default the values), and divide by its unbiased deviation."""
     over = values if over is None else over
-    # the unbiased deviation and the 1e-6 of verl's GRPO; TRL adds 1e-4
+    # the unbiased deviation and 1e-6 as in verl's GRPO; TRL adds 1e-4
     return centred(values, over) / (over.std() + 1e-6)

@@ -1,6 +1,6 @@
-"""Weights [rows, T] of sampled tokens in the loss of an optimizer step, fixed over all ranks.
+"""Weights [rows, T] of sampled tokens in the loss of an optimizer step, computed over all ranks.
 
-A sequence is a trajectory, however many rows it has.
+A sequence is a trajectory, also if it has several rows.
 """
 
 from typing import Annotated, Literal
@@ -13,7 +13,9 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenMean(Section):
-    """The mean over the step's sampled tokens (DAPO, arXiv 2503.14476): long replies count more."""
+    """The mean over all sampled tokens of the step (DAPO, arXiv 2503.14476): long replies count
+    more.
+    """
 
     use: Literal["token_mean"] = "token_mean"
 
@@ -22,7 +24,9 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of their tokens' mean (GRPO, 2402.03300): all count the same."""
+    """The mean over trajectories of the mean over their tokens (GRPO, 2402.03300): all count
+    equally.
+    """
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
@@ -42,7 +46,10 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of the sum over tokens / `horizon` (Dr. GRPO, 2503.20783)."""
+    """The mean over trajectories of the sum over their tokens, divided by `horizon` (Dr.
+
+    GRPO, 2503.20783).
+    """
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"
     horizon: Annotated[int, Field(ge=1)]
@@ -59,7 +66,9 @@ Aggregation = Annotated[
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """Sampled tokens of each row's trajectory [rows, 1]; number of trajectories with any."""
+    """Return the number of sampled tokens of each row's trajectory [rows, 1], and the number of
+    trajectories that have some.
+    """
     numbers, index = torch.unique(batch.trajectory, return_inverse=True)
     tokens = torch.zeros(len(numbers), dtype=torch.int64).index_add(
         0, index, batch.sampled.sum(dim=1)

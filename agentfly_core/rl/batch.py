@@ -1,4 +1,6 @@
-"""Trajectories as tensors; the one shift between a model's outputs and the tokens they predict."""
+"""Trajectories as tensors, and the only shift between a model's outputs and the tokens they
+predict.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Rows of tokens, padded on the right; column t is about token t, never about the next one.
+    """Rows of tokens, padded on the right. Column t describes token t, not the next token.
 
-    Two trajectories that answered "99" and "98"; the second was cut before its end of turn, 2:
+    For example, two trajectories answered "99" and "98". The second was cut before its end-of-turn
+    token, 2:
 
         tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]       int64 [rows, T]
         lengths           [6, 5]                                               int64 [rows]
@@ -31,10 +34,10 @@ class RolloutBatch:
         old_logprobs, reference_logprobs, old_values, returns,
         advantages, weight                                                     float32 [rows, T]
 
-    `rollout_logprobs` are the sampler's, `cut` rows belong to trajectories that ended at a limit,
-    and `temperature` is 1 for other tokens. The last six are 0 for other tokens: `weight` is a
-    token's share in the loss of its optimizer step, `returns` are value targets. After `pack` old
-    and reference log-probabilities are the sampler's, and the other four are 0.
+    `rollout_logprobs` come from the sampler. `cut` rows belong to trajectories that ended at a
+    limit. `returns` are value targets, and `weight` is a token's share in the loss of its optimizer
+    step. For tokens that were not sampled, `temperature` is 1 and the last six fields are 0. After
+    `pack`, `old_logprobs` and `reference_logprobs` are the sampler's, and the other four are 0.
     """
 
     tokens: Tensor
@@ -53,7 +56,7 @@ class RolloutBatch:
     weight: Tensor
 
     def select(self, chosen: Tensor) -> RolloutBatch:
-        """The rows with these indices, cut to the longest of them."""
+        """Select the rows with these indices, and cut them to the longest of them."""
         width = int(self.lengths[chosen].max())
         parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return RolloutBatch(
@@ -61,17 +64,17 @@ class RolloutBatch:
         )
 
     def to(self, device: torch.device | str) -> RolloutBatch:
-        """The same on another device."""
+        """Copy the batch to a device."""
         return RolloutBatch(
             **{field.name: getattr(self, field.name).to(device) for field in fields(self)}
         )
 
 
 def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
-    """Make a row of each context with a trained token. Untrained policies have no rows.
+    """Make one row of each context that has a trained token. Untrained speakers have no rows.
 
-    Turns are numbered as in `Trajectory.turns`. `temperature` is the default of replies. Raises
-    ValueError if a row begins with a sampled token, which nothing predicts.
+    Turns are numbered as in `Trajectory.turns`. `temperature` is used for replies that record none.
+    Raises ValueError if a row begins with a sampled token, because no output predicts it.
     """
     rows = [
         (i, spans)
@@ -97,7 +100,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         cut=torch.tensor([is_cut(trajectories[i]) for i, _ in rows], dtype=torch.bool),
         turn=turn,
         temperature=temperatures,
-        # the sampler's, for algorithms that need no pass of the learner before the update
+        # the sampler's values, for algorithms that need no forward pass before the update
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
         old_values=nothing,
@@ -108,18 +111,19 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
 
 
 def is_cut(trajectory: Trajectory) -> bool:
-    """Whether the last reply, the turns or the context ended at their limit."""
+    """Whether the trajectory ended at a limit of its last reply, its turns or its context."""
     return any(turn.cut for turn in trajectory.turns[-1:]) or trajectory.ending in LIMITS
 
 
 def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
-    """Numbered spans of each context with a trained token."""
+    """Return the spans of each context that has a trained token, with their turn numbers."""
     contexts: defaultdict[int, TurnSpans] = defaultdict(list)
     for number, turn in enumerate(trajectory.turns):
         trains = trajectory.trains(turn)
         spans: list[Given | Sampled] = [
             turn.given,
-            # an untrained reply is read like a prompt: it conditions later tokens and has no loss
+            # an untrained reply is used like a prompt: later tokens depend on it, and it has no
+            # loss
             *(span if trains and span.trained else Given(span.tokens) for span in turn.sampled),
         ]
         contexts[turn.context] += [(number, turn.temperature, span) for span in spans]
@@ -135,8 +139,8 @@ def _length(spans: TurnSpans) -> int:
 
 
 def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...]:
-    """Tokens, which are sampled, log-probabilities, turns, temperatures: each [rows, T], filled
-    span by span.
+    """Return tokens, mask of sampled tokens, log-probabilities, turns and temperatures, each [rows,
+    T].
     """
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -149,8 +153,8 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
             tokens[row, start:end] = span.tokens
             turn[row, start:end] = number
             if isinstance(span, Sampled):
-                # given tokens keep log-probability 0 and are outside the mask, so that no loss can
-                # touch them
+                # given tokens have log-probability 0 and are outside of the mask, so that no loss
+                # can touch them
                 sampled[row, start:end] = True
                 logprobs[row, start:end] = span.logprobs
                 temperatures[row, start:end] = own or temperature
@@ -158,7 +162,9 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
 
 
 def predictors(sampled: Tensor) -> Tensor:
-    """Mask [rows, T] of outputs that predict a sampled token; the only shift of columns.
+    """Return the mask [rows, T] of outputs that predict a sampled token.
+
+    Only here columns are shifted.
 
     `outputs[predictors(sampled)]` and `tokens[sampled]` are aligned.
     """
@@ -169,34 +175,35 @@ def predictors(sampled: Tensor) -> Tensor:
 def token_logprobs(
     logits: Tensor, tokens: Tensor, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Log-probability [n], and entropy [n] without gradient, of each token.
+    """Return the log-probability [n] and the entropy [n], without gradient, of each token.
 
-    `logits` [n, vocabulary] predict `tokens` [n], and are divided by the temperature, a number or
-    [n], in float32.
+    `logits` [n, vocabulary] predict `tokens` [n]. They are divided by the temperature (a number or
+    [n]) in float32.
     """
     of_rows = temperature.unsqueeze(-1) if isinstance(temperature, torch.Tensor) else temperature
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
-    # first: a checkpoint computes again up to here
+    # saved first: activation checkpointing recomputes up to this point
     chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     detached = logprobs.detach()
     return chosen, -torch.einsum("nv,nv->n", detached.exp(), detached)
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
-    """Row indices of each rank's micro-batches, equally many on all ranks; the last may be empty.
+    """Split rows into micro-batches for each rank; returns row indices.
 
-    Rows are distributed longest first. A micro-batch has at most `token_budget` tokens with
+    All ranks get the same number of micro-batches; the last one may be empty. Rows are distributed
+    in the order of length, longest first. A micro-batch has at most `token_budget` tokens including
     padding, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]
-    # dealt out in turn, so that each rank has rows of all lengths; rows of similar length share a
-    # micro-batch and waste little padding
+    # rows go to the ranks in turn, so that each rank has rows of all lengths; rows of similar
+    # length share a micro-batch and need little padding
     for rank, share in enumerate(shares):
         left = order[rank::ranks]
         while len(left):
-            # the first row is the longest, so it decides the padded width; a row beyond the budget
-            # goes alone
+            # the first row is the longest, so it determines the padded width; a row beyond the
+            # budget goes alone
             take = max(1, token_budget // int(lengths[left[0]]))
             share.append(left[:take])
             left = left[take:]

@@ -1,8 +1,8 @@
 """Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
 
-Tensors are float64 [trajectories, longest] with sampled tokens only: read tokens are not
-discounted. Values are estimates before each token, 0 after the last one. `estimate` returns
-advantages and value targets; `turns` are `Sequences.turns`.
+Tensors are float64 [trajectories, longest] and contain sampled tokens only, so tokens that were
+read are not discounted. A value is the estimate before its token; after the last token it is 0.
+`estimate` returns advantages and value targets; its `turns` are `Sequences.turns`.
 """
 
 from typing import Annotated, Literal
@@ -15,10 +15,11 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenGAE(Section):
-    """`delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam A_(t+1)`, by token.
+    """For each token, `delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam
+    A_(t+1)`.
 
-    A reward of 1 on the last of four tokens of values .1, .2, .3, .4 gives A_0 = 0.800 with gamma 1
-    and lam .95.
+    Example: four tokens have the values .1, .2, .3, .4, and the last one has the reward 1. With
+    gamma 1 and lam .95, A_0 is 0.800.
     """
 
     use: Literal["token"] = "token"
@@ -32,9 +33,10 @@ class TokenGAE(Section):
 
 
 class TurnGAE(Section):
-    """TokenGAE over turns. A turn has the sum of its tokens' rewards and its first token's value.
+    """GAE over turns: a turn has the sum of its tokens' rewards, and the value of its first token.
 
-    As in Turn-PPO (arXiv 2512.17008), all tokens of a turn have its advantage and value target.
+    As in Turn-PPO (arXiv 2512.17008), all tokens of a turn get the turn's advantage and value
+    target.
     """
 
     use: Literal["turn"] = "turn"
@@ -46,7 +48,7 @@ class TurnGAE(Section):
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):
-            # backwards, so that the first token of a turn ends up with the sum over the turn
+            # summed backwards, so that the first token of a turn gets the sum over the turn
             total = torch.where(last[:, t], 0.0, total) + rewards[:, t]
             earned[:, t] = total
         advantages = _backwards(earned, values, first, self.gamma, self.lam)
@@ -54,10 +56,10 @@ class TurnGAE(Section):
 
 
 class BilevelGAE(Section):
-    """Turns first, then the tokens in each (VAGEN, arXiv 2510.16907).
+    """GAE over turns, then over the tokens of each turn (VAGEN, arXiv 2510.16907).
 
-    GAE over the last tokens of turns gives the return of each turn, which is the reward of its last
-    token in a GAE over the tokens of the turn.
+    GAE over the last tokens of all turns gives the return of each turn. This return is then the
+    reward of the turn's last token, in a GAE over the tokens of that turn.
     """
 
     use: Literal["bilevel"] = "bilevel"
@@ -88,7 +90,10 @@ def _backwards(
     lam: float,
     apart: Tensor | None = None,
 ) -> Tensor:
-    """GAE over the places `here`, 0 elsewhere; places `apart` reset it."""
+    """Compute GAE over the positions `here`; other positions are 0.
+
+    It restarts at the positions `apart`.
+    """
     sums = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)
     advantage = torch.zeros_like(value)
@@ -96,7 +101,8 @@ def _backwards(
         if apart is not None:
             value = value.masked_fill(apart[:, t], 0.0)
             advantage = advantage.masked_fill(apart[:, t], 0.0)
-        # the next place of `here` may be many columns later; value and advantage wait for it
+        # the next position of `here` may be many columns later; value and advantage are kept until
+        # then
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)
@@ -105,7 +111,7 @@ def _backwards(
 
 
 def _held(values: Tensor, first: Tensor) -> Tensor:
-    """Each turn's first value, broadcast over its tokens."""
+    """Broadcast the first value of each turn over the turn's tokens."""
     held = values.clone()
     for t in range(1, values.shape[1]):
         held[:, t] = torch.where(first[:, t], values[:, t], held[:, t - 1])

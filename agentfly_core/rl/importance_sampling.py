@@ -1,9 +1,9 @@
-"""Weights where sampler's and learner's probabilities differ: w = exp(old - rollout), a constant.
+"""Correct differences between sampler and learner by the constant weight w = exp(old - rollout).
 
-`weights` returns factors of the tokens' losses; `mismatch/masked_share` counts changed tokens.
-Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
-(August 2025); Liu, Li et al., "When Speed Kills Stability: Demystifying RL Collapse from the
-Training-Inference Mismatch" (September 2025).
+`weights` returns a factor for each token's loss. The metric `mismatch/masked_share` is the share of
+tokens whose factor a bound changed. Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly
+Brings You Off-Policy RL Training" (August 2025); Liu, Li et al., "When Speed Kills Stability:
+Demystifying RL Collapse from the Training-Inference Mismatch" (September 2025).
 """
 
 from typing import Annotated, Literal, Self
@@ -20,7 +20,7 @@ Bound = Annotated[float, Field(gt=0.0)]
 
 
 class TokenTIS(Section):
-    """Truncated importance sampling by token: `min(w, cap)` (Yao, Liu et al.)."""
+    """Truncated importance sampling with a weight per token: `min(w, cap)` (Yao, Liu et al.)."""
 
     use: Literal["token_tis"] = "token_tis"
     cap: Bound = 2.0
@@ -31,13 +31,16 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling by row: `min(product of w, cap)` (Liu, Li et al.)."""
+    """Truncated importance sampling with a weight per row:
+
+    `min(product of w, cap)` (Liu, Li et al.).
+    """
 
     use: Literal["sequence_tis"] = "sequence_tis"
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        # padding and given tokens have equal log-probabilities on both sides and add 0
+        # padding and given tokens have the same log-probability in both, so they add 0
         total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
         weight = log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
@@ -55,7 +58,9 @@ class _Between(Section):
 
 
 class IcePop(_Between):
-    """`w` between low and high; a token beyond them is left out (Ring-1T, arXiv 2510.18855)."""
+    """Weight tokens by w; drop tokens whose w is not between low and high (Ring-1T, arXiv
+    2510.18855).
+    """
 
     use: Literal["icepop"] = "icepop"
     high: Bound = 5.0
@@ -67,7 +72,9 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """Drops rows with a geometric mean of w beyond low or high; others weigh 1 (Liu, Li et al.)."""
+    """Drop rows whose geometric mean of w is not between low and high; weight 1 else (Liu, Li et
+    al.).
+    """
 
     use: Literal["sequence_mask"] = "sequence_mask"
 

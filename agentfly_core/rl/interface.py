@@ -1,7 +1,9 @@
-"""The algorithms' interface: outcomes to advantages, log-probabilities to a loss; pure functions.
+"""The interface of algorithms: pure functions that compute advantages from outcomes, and a loss
+from log-probabilities.
 
-Tensors are [rows, T], 0 for other tokens than sampled ones. Token weights are global over ranks and
-micro-batches, and the loss is a sum, so any split has the same gradient.
+Tensors are [rows, T], with 0 for tokens that were not sampled. Token weights are computed over all
+ranks and micro-batches, and the loss is a weighted sum. So every split into micro-batches has the
+same gradient.
 """
 
 from collections.abc import Mapping
@@ -18,20 +20,22 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """Sampled tokens' `advantages` [rows, T], and a critic's value targets, `returns` [rows, T]."""
+    """The `advantages` [rows, T] of sampled tokens, and the `returns` [rows, T], a critic's
+    targets.
+    """
 
     advantages: Tensor
     returns: Tensor
 
     @classmethod
     def of(cls, advantages: Tensor) -> Self:
-        """Advantages of an algorithm without a critic."""
+        """Make the result of an algorithm without a critic."""
         return cls(advantages, torch.zeros_like(advantages))
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of policy and critic at sampled tokens [rows, T]; entropies are detached.
+    """Outputs of policy and critic at sampled tokens [rows, T]. Entropies have no gradient.
 
     `values` are the critic's estimates before each token, 0 without a critic.
     """
@@ -43,7 +47,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Loss:
-    """The `total` to differentiate, a weighted sum over tokens; `metrics` [rows, T] are averaged.
+    """A loss: `total` is a weighted sum over tokens; `metrics` [rows, T] are averaged for logging.
 
     `Loss(tensor(0.031), {"train/clip_fraction": clipped})`
     """
@@ -103,34 +107,40 @@ class Algorithm(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """Requirements with these hyper-parameters."""
+        """What this algorithm needs, given its hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """The algorithm of the next update, from the metrics of the last one (or none)."""
+        """Return the algorithm for the next update, adapted to the metrics of the last one (empty
+        at first).
+        """
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics before an update's first optimizer step, for `after` of the next update."""
+        """Compute metrics before the update's first optimizer step.
+
+        The next update passes them to `after`.
+        """
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """From outcomes to advantages, over the whole update."""
+        """Compute advantages from the outcomes of the whole update."""
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Token weights in the loss of `batch`, all rows of an optimizer step."""
+        """Return the token weights in the loss; `batch` has all rows of an optimizer step."""
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """The loss of a micro-batch: these rows' part of the optimizer step's sum."""
+        """Compute the loss of a micro-batch: the part of its rows in the optimizer step's sum."""
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:
-    """`now - before`, clamped to -20 and 20 to keep its exponential finite."""
+    """Return `now - before`, clamped to [-20, 20] so that its exponential is finite."""
     return (now - before).clamp(-20.0, 20.0)
 
 
 def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
-    """How far the learner's log-probabilities [n] of the same policy are from the sampler's [n].
+    """Compare the learner's log-probabilities [n] of a policy with the sampler's [n]; return
+    metrics.
 
-    `k3` estimates KL(sampler || learner); `ess` is the effective sample size of the weights w =
-    exp(learner - sampler) as a share of n. Empty without tokens.
+    `k3` estimates KL(sampler || learner). `ess` is the effective sample size of the weights w =
+    exp(learner - sampler), as a share of n. The result is empty without tokens.
     """
     if not len(learner):
         return {}

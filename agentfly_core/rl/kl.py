@@ -1,4 +1,4 @@
-"""KL penalties: estimates of KL(policy || reference), added to the loss or taken off rewards."""
+"""KL penalties: estimates of KL(policy || reference), added to the loss or taken from rewards."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ ReferencePolicy = Annotated[str, AfterValidator(_a_policy)]
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
-    """KL(policy || reference), estimated at the policy's tokens (joschu.net/blog/kl-approx.html).
+    """Estimate KL(policy || reference) at the policy's tokens (joschu.net/blog/kl-approx.html).
 
     With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
     """
@@ -48,33 +48,35 @@ def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
 
 
 class NoKL(Section):
-    """No penalty (`kl: null`), and the base of penalties."""
+    """The case without a penalty (`kl: null`), and the base class of penalties."""
 
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """The algorithm's needs with the penalty."""
+        """Add the penalty's needs to those of the algorithm."""
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """The penalty of the next update, from the metrics of the last one."""
+        """Return the penalty for the next update, adapted to the metrics of the last one."""
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics before the first optimizer step."""
+        """Compute metrics before the first optimizer step."""
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        """The outcomes less the penalty."""
+        """Subtract the penalty from the rewards."""
         return outcomes
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """The tokens' losses plus the penalty."""
+        """Add the penalty to the tokens' losses."""
         return losses
 
 
 class LossKL(NoKL):
-    """Adds `weight` times the KL estimate to the loss; not k1: its gradient vanishes on-policy."""
+    """Adds `weight` times the KL estimate to the loss. k1 is excluded: its gradient vanishes
+    on-policy.
+    """
 
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
@@ -85,15 +87,15 @@ class LossKL(NoKL):
         return replace(needs, reference=self.reference, trains_all_rows=True)
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # here the gradient flows through the estimate; in `RewardKL` it is a constant of the old
-        # policy
+        # here the gradient flows through the estimate; in `RewardKL` the estimate is a constant of
+        # the old policy
         estimate = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
         metrics = {**losses.metrics, "train/kl_reference": estimate.detach()}
         return TokenLosses(losses.tokens + self.weight * estimate, metrics)
 
 
 class RewardKL(NoKL):
-    """Takes `weight` times the KL estimate off token rewards (InstructGPT, arXiv 2203.02155)."""
+    """Subtracts `weight` times the KL estimate from token rewards (InstructGPT, 2203.02155)."""
 
     in_rewards: ClassVar[bool] = True
 
@@ -114,7 +116,7 @@ class RewardKL(NoKL):
         return {"train/kl_reference": float(estimates.mean()), "train/kl_weight": self.weight}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        # float64 like the rewards, whose equality decides whether a group has an advantage
+        # float64 like the rewards, because a group whose rewards are exactly equal has no advantage
         cost = self.weight * (self._estimates(batch).double() * batch.sampled)
         total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
         of_tokens = sequences(batch, len(outcomes.rewards)).gather(cost)
@@ -129,10 +131,10 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """The same, its weight keeping the KL estimate near a target (arXiv 1909.08593, section 2.2).
+    """RewardKL whose weight keeps the KL estimate near a target (arXiv 1909.08593, section 2.2).
 
-    After n trajectories it is multiplied by
-    `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.
+    After an update with n trajectories the weight is multiplied by `1 + clip(measured / target - 1,
+    -0.2, 0.2) n / horizon`.
     """
 
     use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]
@@ -140,11 +142,14 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """The adapted weight; it stays if no token was sampled in the update before."""
+        """Return a copy with the adapted weight.
+
+        The weight stays the same if the last update had no sampled token.
+        """
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})
-        # clipped, so that one step with an outlier does not move the weight far
+        # clipped, so that one outlier does not change the weight much
         beyond = min(max(before["train/kl_reference"] / self.target - 1, -0.2), 0.2)
         factor = 1 + beyond * before["train/trajectories"] / self.horizon
         return self.model_copy(update={"weight": weight * factor})

@@ -1,4 +1,4 @@
-"""torch and numpy, imported at their first use: checks of settings import the algorithms only."""
+"""Import torch and numpy at their first use, because checks of settings do not need them."""
 
 from typing import TYPE_CHECKING, Any
 

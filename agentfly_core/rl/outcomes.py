@@ -1,4 +1,4 @@
-"""An update's rewards by trajectory, token and name, and the groups that are compared."""
+"""The rewards of an update by trajectory, by token and by name, and the groups to compare."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Two trajectories of one problem in one step, the first of two turns:
+    """Outcomes of an update. Example: two trajectories of one problem, the first with two turns.
 
         rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
         token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on the
@@ -27,8 +27,9 @@ class Outcomes:
         baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
         tasks         {"single": (0, 1)}             trajectories by task
 
-    Parts are nan for rewards of other tasks. A trajectory without a sampled token has no
-    token_rewards. A speaker's instances are several trajectories of an episode.
+    A part is nan if the trajectory's task does not have this reward. A trajectory without a sampled
+    token has no token_rewards. If a speaker has several instances, the episode has a trajectory for
+    each of them.
     """
 
     rewards: Tensor
@@ -42,9 +43,11 @@ class Outcomes:
     tasks: Mapping[str, tuple[int, ...]]
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """`how(own, *means)` by group, with means of values [n] over each episode's trajectories.
+        """Apply `how(own, *means)` to each group.
 
-        A group gets 0 if its first value is nan, or equal in all episodes. Examples with `centred`:
+        `means` has one value per episode, the mean of the values [n] of its trajectories.
+
+        A group gets 0 if its `values[0]` are nan or equal in all episodes. Examples with `centred`:
         rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. Rewards 1, 1, 0 of two
         episodes, the first with two instances, give 0.5, 0.5, -0.5: an episode counts once.
         """
@@ -59,7 +62,9 @@ class Outcomes:
                 for value in values
             ]
             unknown = means[0].isnan()
-            assert bool(unknown.all() == unknown.any()), "a group has a reward or has it not"
+            assert bool(unknown.all() == unknown.any()), (
+                "all trajectories of a group have this reward, or none has it"
+            )
             if varies(means[0]):
                 results[group] = how(values[0][group], *means)
         return results
@@ -72,7 +77,9 @@ def outcomes(
     weights: Mapping[str, float],
     batch: RolloutBatch,
 ) -> Outcomes:
-    """Outcomes of scored trajectories in `batch`, with rewards of `greedy` episodes by group.
+    """Make the Outcomes of scored trajectories in `batch`.
+
+    `greedy` maps groups to the rewards of their greedy episodes.
 
     Raises ValueError for unscored trajectories and for rewards of turns without a sampled token.
     """
@@ -91,10 +98,10 @@ def outcomes(
         members[groups[index]].append(index)
         of_tasks[trajectory.problem.task].append(index)
         turns = trajectory.turns
-        # the environment's state key, or else the newly read messages
+        # the environment's state key, or without one the newly read messages
         states.append(tuple(one.state or repr(one.read) for one in turns))
     return Outcomes(
-        # float64, because advantages compare rewards for equality, and weighted sums round
+        # float64, because advantages test rewards for equality, and weighted sums round
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         # nan marks a reward that the trajectory's task does not have
@@ -109,7 +116,7 @@ def outcomes(
 
 
 def earned(score: Scored) -> float:
-    """The reward of a scored trajectory; raises ValueError for an unscored one."""
+    """Return the reward of a scored trajectory. Raises ValueError for an unscored one."""
     if isinstance(score.reward, Unscored):
         raise ValueError(
             f"Trajectory {score.trajectory_id} has no reward: {score.reward.reason}; leave it out."
@@ -118,9 +125,12 @@ def earned(score: Scored) -> float:
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
-    """Rewards of turns, with the rest added to the last turn with a trained token.
+    """Distribute the reward over turns.
 
-    The reward of a greedy reply counts for the trained one before it, or else for the first.
+    The part that belongs to no turn goes to the last turn with a trained token.
+
+    The reward of an untrained reply goes to the trained reply before it, or to the first trained
+    one.
     """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
     turns = list(enumerate(trajectory.turns))
@@ -130,8 +140,8 @@ def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
             f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token."
         )
     if trained := [i for i in spoken if trajectory.trains(trajectory.turns[i])]:
-        # an untrained turn has no column in the batch; its reward follows from the trained turn
-        # before it
+        # an untrained turn has no column in the batch; its reward goes to the trained turn before
+        # it
         for greedy in [i for i in spoken if i not in trained]:
             before = max((i for i in trained if i < greedy), default=trained[0])
             rewards[before] += rewards[greedy]
@@ -142,7 +152,7 @@ def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
 
 
 def _token_rewards(layout: Sequences, by_turn: Sequence[Sequence[float]]) -> Tensor:
-    """Each turn's reward at the last token sampled in it, float64 [trajectories, longest]."""
+    """Put each turn's reward on its last sampled token, float64 [trajectories, longest]."""
     rewards = torch.zeros(layout.turns.shape, dtype=torch.float64)
     last = last_of_turns(layout.turns)
     places = zip(last.nonzero()[:, 0].tolist(), layout.turns[last].tolist(), strict=True)

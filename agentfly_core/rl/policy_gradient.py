@@ -1,4 +1,6 @@
-"""Base of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL penalty."""
+"""The base class of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL
+penalty.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss, TokenLosses
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(ABC):
-    """Base of algorithms: subclasses compute advantages, and may have other defaults.
+    """The base class of algorithms. Subclasses compute advantages, and may have other defaults.
 
     algorithm:
       use: grpo
@@ -38,16 +40,16 @@ class PolicyGradient(ABC):
 
     @abstractmethod
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """From rewards to advantages [rows, T], over the whole update."""
+        """Compute advantages [rows, T] from the outcomes of the whole update."""
 
     @property
     def penalty(self) -> NoKL:
-        """The KL penalty, a neutral one without `kl`."""
+        """The KL penalty, or NoKL without `kl`."""
         return self.kl or NoKL()
 
     @property
     def needs(self) -> Needs:
-        """Needs of its parts: a ratio, importance weights, a KL penalty."""
+        """The needs of the policy loss, the importance weights and the KL penalty."""
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(
             old_logprobs=ratio or corrects,
@@ -63,11 +65,13 @@ class PolicyGradient(ABC):
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics of the KL penalty."""
+        """Compute the metrics of the KL penalty."""
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Advantages of the rewards less a KL penalty; with `skip_cut` 0 in cut trajectories."""
+        """Compute advantages of the rewards minus a KL penalty; with `skip_cut`, cut trajectories
+        get 0.
+        """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         if not self.skip_cut:
             return estimate
@@ -76,14 +80,18 @@ class PolicyGradient(ABC):
         return replace(estimate, advantages=estimate.advantages.masked_fill(cut, 0.0))
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Shares of tokens in the step's loss; with `skip_cut` cut trajectories do not count."""
+        """Return the tokens' shares in the step's loss; with `skip_cut`, cut trajectories do not
+        count.
+        """
         if self.skip_cut:
             # before the aggregation: cut tokens must not count in its mean, either
             batch = replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
         return self.aggregation.weights(batch)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """The weighted sum of the tokens' losses, with importance weights, plus the KL penalty."""
+        """Compute the weighted sum of the tokens' losses, with importance weights and the KL
+        penalty.
+        """
         losses = self.policy_loss.tokens(outputs, batch)
         if self.correction is not None:
             weights = self.correction.weights(batch)

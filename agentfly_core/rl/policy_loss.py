@@ -1,4 +1,4 @@
-"""Policy losses: the loss of each sampled token before its weight.
+"""Policy losses: the loss of each sampled token, before it is weighted.
 
 `train/clip_fraction` is the share of tokens at or beyond a bound.
 """
@@ -17,7 +17,7 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """A number for each token [rows, T]; `metrics` [rows, T] are averaged over sampled tokens.
+    """The loss of each token [rows, T]; `metrics` [rows, T] are averaged over sampled tokens.
 
     `TokenLosses(tensor([[0., .1, -.2]]), {"train/clip_fraction": tensor([[0., 0., 1.]])})`
     """
@@ -27,22 +27,23 @@ class TokenLosses:
 
 
 def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
-    """The mean [rows, 1] over the sampled tokens of each row, 0 without any."""
+    """Return the mean [rows, 1] over each row's sampled tokens, 0 if it has none."""
     count = batch.sampled.sum(dim=1, keepdim=True).clamp(min=1)
     # a row of padding has no sampled token; 0 / 1 keeps it out of the loss, 0 / 0 would not
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
 
 
 class _PolicyLoss(Section):
-    """`needs_old`: it compares with the policy before the update."""
+    """`needs_old`: the loss compares with the policy before the update."""
 
     needs_old: ClassVar[bool] = True
 
 
 class CISPO(_PolicyLoss):
-    """`-clip(rho, 1 - low, 1 + high) A log p`, the clipped ratio a constant.
+    """`-clip(rho, 1 - low, 1 + high) A log p`; the clipped ratio has no gradient.
 
-    As in the paper, `high` 4 bounds the weight by 5 and `low` 1 bounds nothing.
+    The defaults are those of the paper: `high` 4 limits the weight to 5, and `low` 1 sets no lower
+    limit.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -84,10 +85,11 @@ class Clip(_PolicyLoss):
 
 
 class DPPO(_PolicyLoss):
-    """`-A rho`, but 0 for a token that already moved too far in the direction of its advantage.
+    """`-A rho`, but 0 for a token whose probability already moved too far with its advantage.
 
-    p is its probability now, q the one when it was sampled. The loss is 0 if A > 0 and p - q >
-    high, or A <= 0 and p - q < -low. Unlike bounds of ratios, these let rare tokens change.
+    Let p be the token's probability now, and q its probability when it was sampled. The loss is 0
+    if A > 0 and p - q > high, or if A <= 0 and p - q < -low. Unlike bounds of the ratio, these
+    bounds let rare tokens change.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
@@ -95,7 +97,8 @@ class DPPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # probabilities, not their ratio: that of a rare token leaves any bound after a tiny change
+        # probabilities instead of their ratio: a tiny change of a rare token's probability moves
+        # the ratio out of any bound
         moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
         good = batch.advantages > 0
         dropped = (good & (moved > self.high)) | (~good & (moved < -self.low))
@@ -115,7 +118,7 @@ class GSPO(_PolicyLoss):
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
-        # the value is exp(mean); the two log-probabilities cancel in the value but give the token's
+        # the value is exp(mean): the two log-probabilities cancel in it, but they give the token's
         # own gradient
         s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
         free = -batch.advantages * s
@@ -124,7 +127,7 @@ class GSPO(_PolicyLoss):
 
 
 class Reinforce(_PolicyLoss):
-    """`-A log p`; no settings."""
+    """`-A log p`. This loss has no settings."""
 
     needs_old: ClassVar[bool] = False
     use: Literal["reinforce"] = "reinforce"
@@ -138,8 +141,8 @@ class SAPO(_PolicyLoss):
 
     At rho = 1 it has the same gradient as `-A rho`, and a smaller one further away from 1.
 
-    `tau` applies to A > 0; the higher `tau_bad` makes other gradients vanish sooner. `train/gate`
-    is the slope of the gate, 1 on-policy.
+    `tau` applies to A > 0. `tau_bad` applies to other tokens; it is larger, so that their gradients
+    vanish sooner. The metric `train/gate` is the slope of the gate, 1 on-policy.
     """
 
     use: Literal["sapo"] = "sapo"

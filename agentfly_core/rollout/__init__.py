@@ -1,1 +1,1 @@
-"""Playing episodes: one, a shard of them, and their environments."""
+"""Play single episodes and shards of episodes, and manage their environments."""

@@ -1,4 +1,4 @@
-"""An environment's child process, which answers each line of JSON with one line of JSON."""
+"""A child process of an environment: it answers each line of JSON with one line of JSON."""
 
 import asyncio
 import functools
@@ -34,7 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 class Child:
-    """A process an environment talks to; it must answer each line on stdin with one on stdout.
+    """A process that an environment uses.
+
+    It must answer each line on stdin with one line on stdout.
 
         class Chess(Environment):
             def __init__(self) -> None:
@@ -64,7 +66,7 @@ class Child:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the program in a session of its own; raises OSError for a missing program."""
+        """Start the program in its own session. Raises OSError if the program does not exist."""
         assert self._process is None, "a child is started once"
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()
@@ -78,7 +80,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before the start."""
+        """The child's process id, 0 before the start."""
         return self._process.pid if self._process else 0
 
     @property
@@ -86,11 +88,12 @@ class Child:
         """Whether the program still runs and answers."""
         return self._process is not None and self._process.returncode is None
 
-    async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows the type
+    async def ask(self, question: JSON, seconds: float) -> Any:  # of a type that its author knows
         """Send a JSON value and return the answer; requests run in order.
 
-        Raises ServiceFailure for a dead process, a timeout and invalid JSON. These errors and a
-        cancellation kill the process, so the next request cannot get a late answer.
+        Raises ServiceFailure if the process is dead, exceeds the time limit or answers with invalid
+        JSON. After such an error or a cancellation the process is killed, because a late answer
+        would be read as the answer to the next request.
         """
         # without NaN, which strict JSON readers refuse
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
@@ -98,7 +101,7 @@ class Child:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:  # cancelled too, or the late answer would be the next
+            except BaseException as error:  # also cancelled: a late answer would be the next
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(
@@ -148,6 +151,6 @@ class Child:
 
 @functools.cache
 def sweep() -> None:
-    """End what children of dead processes left running; once in a process."""
+    """Kill child processes whose parent died; only the first call in a process does this."""
     if ended := orphans_killed(None):
         _log.warning("Ended processes %s of environments that a dead run left behind.", [*ended])

@@ -50,13 +50,13 @@ MAX_RESET_BYTES = 65_536
 
 
 class Episode(Speaker):
-    """A problem played by an agent: `async def agent(episode: Episode) -> Ending`.
+    """One problem, played by an agent: `async def agent(episode: Episode) -> Ending`.
 
     The episode itself is the main speaker, with the agent's `name` and the experiment's tools.
-    `opening` holds the system message, the problem and the texts of environments' `reset`.
-    `turns` is the record. `closing` holds tool results that the model did not read. `speakers`
-    starts with the main one. `session` samples their replies, except for roles in `makes`. `counts`
-    of events become metrics of the shard.
+    `opening` holds the system message, the problem and the texts of environments' `reset`. `turns`
+    contains the recorded turns, `closing` the tool results that the model did not read. The first
+    of `speakers` is the main speaker. `session` samples the replies; speakers of the roles in
+    `makes` have their own source of replies. `counts` of events become metrics of the shard.
     """
 
     def __init__(
@@ -91,8 +91,9 @@ class Episode(Speaker):
 
     @property
     def memory(self) -> Path:
-        """The folder that `agent.remembers` filled after an earlier step, to be read only; empty
-        before the first one.
+        """The folder that `agent.remembers` filled after the previous step; do not write to it.
+
+        It is empty before the first step.
         """
         return self.rules.memory or Path(_no_memory().name)
 
@@ -131,12 +132,12 @@ class Episode(Speaker):
         max_sampled_tokens: int = sys.maxsize,
         instance: int | None = None,
     ) -> Speaker:
-        """Another speaker with its own system message, tools and limits.
+        """Add another speaker with its own system message, tools and limits.
 
-        It has its own trajectory. Advantages compare trajectories of the same role across episodes.
-        The second speaker of a role is `searcher/2` (`instance` 2). Roles of `agent.frozen` are not
-        trained. Raises ValueError for a taken name, for a tool without its environment, and for a
-        missing `instance` within `gather`.
+        Each speaker has its own trajectory. Advantages compare trajectories of the same role across
+        episodes. The second speaker of the role `searcher` is called `searcher/2` (`instance` 2).
+        Roles in `agent.frozen` are not trained. Raises ValueError if the name is taken, if the
+        episode lacks the environment of a tool, and if `instance` is missing within `gather`.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
@@ -166,9 +167,9 @@ class Episode(Speaker):
     async def gather(self, *work: Coroutine[Any, Any, R]) -> list[R]:
         """Run parts of the agent concurrently, and return their results in order.
 
-        Seeds do not depend on timing. Limits apply to each part with its history. Once all parts
-        have ended, the first error is raised; EpisodeOver only if there is no other error. Raises
-        ServiceFailure for a deadlock between parts.
+        Seeds do not depend on timing. The limits of a part count its own replies and those before
+        `gather`. The first error is raised after all parts have ended; EpisodeOver is raised only
+        if there is no other error. Raises ServiceFailure for a deadlock between parts.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -185,7 +186,7 @@ class Episode(Speaker):
         # the sort is stable: the first other error comes before all EpisodeOver
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
-            # joined last, so that the record ends with the branch that ended the episode
+            # this branch joins last, so that the record ends with the branch that ended the episode
             branches.append(branches.pop(results.index(errors[0])))
         branch.join(branches)
         if errors:
@@ -200,10 +201,11 @@ class Episode(Speaker):
                 async with episode.branch():
                     return await episode.turn(messages)
 
-        A block continues from all replies before it, and what comes later continues from its own.
-        Seeds follow from prompts. Raises EpisodeOver after the episode, and ValueError beside a
-        reply outside such blocks. Batches of the in-process sampler depend on arrival: use `gather`
-        where the parts are known beforehand.
+        A block sees all replies that were made before it began. Replies made after the block see
+        its replies. Seeds are derived from the prompts. Raises EpisodeOver after the end of the
+        episode, and ValueError while a reply outside of such blocks is running. The order of
+        arrival determines the batches of the in-process sampler, so use `gather` if the parts are
+        known beforehand.
         """
         trunk = self.history
         branch = trunk.part()
@@ -218,18 +220,19 @@ class Episode(Speaker):
                 await self._stage.do(self._close(trunk))
 
     def mailbox(self) -> EpisodeMailbox[Any]:
-        """A new mailbox for messages between parts of `gather`; see EpisodeMailbox."""
+        """Create a mailbox for messages between parts of `gather`; see EpisodeMailbox."""
         return EpisodeMailbox(self._stage)
 
     async def snapshot(self) -> Snapshot:
-        """The states of all environments of the episode.
+        """Save the states of all environments of the episode.
 
             before = await episode.snapshot()
             ...
             await episode.restore(before)
 
-        Contexts are not part of it: `reply_to` and `turn` continue any earlier conversation. Raises
-        NotImplementedError for an environment without states, and ServiceFailure.
+        A snapshot contains no conversations: `reply_to` and `turn` can continue any earlier
+        conversation anyway. Raises NotImplementedError if an environment cannot save its state, and
+        ServiceFailure.
         """
         return await self._stage.do(self._snapshot())
 
@@ -238,16 +241,17 @@ class Episode(Speaker):
         await self._stage.do(self._restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
-        """Play `count` more episodes that begin here; return 0, and 1, 2, ... in these episodes.
+        """Play `count` more episodes from here. Returns 0 here and 1, 2, ... in the new episodes.
 
-            way = await episode.fork(2)  # three ways from here
-            await episode.reply(Message("user", f"Try way {way}."))
+            number = await episode.fork(2) # three episodes continue from here await
+            episode.reply(Message("user", f"Try approach {number}."))
 
-        In each of them the agent starts again: until this call it gets the same replies and answers
-        of tools, which are neither sampled nor executed again. Then its own environments are
-        restored. Without `snapshot` of an environment the tools are called again. An agent that
-        asks differently, or gets other answers, ends FAILED. Limits count the whole path. Raises
-        ValueError in parts of `gather` and `branch`, and ServiceFailure.
+        In each new episode the agent starts again. Until this call it gets the recorded replies and
+        tool answers: nothing is sampled and no tool is executed. Then the environments of the new
+        episode are restored from snapshots. If an environment has no `snapshot`, the tools are
+        executed again instead. The episode ends FAILED if its agent makes other requests than
+        before or gets other tool answers. Limits also count the replies before the fork. Raises
+        ValueError within `gather` and `branch`, and ServiceFailure.
         """
         branch = self.history
         if branch.number or branch.parts or branch is not self._stage.trunk:
@@ -274,7 +278,9 @@ class Episode(Speaker):
         return 0
 
     async def _begin_at(self, origin: ForkOrigin) -> None:
-        """Restore environments and facts where a forked episode begins by itself."""
+        """Restore environments and facts at the point where a forked episode stops repeating its
+        parent.
+        """
         if origin.snapshot is not None:
             await self._restore(origin.snapshot)
             self.problem = replace(self.problem, facts=deepcopy(origin.facts))
@@ -313,7 +319,7 @@ class Episode(Speaker):
                 await self._stage.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
-        """Open branches of `trunk`; the first one has its place at the sampler."""
+        """Open branches of `trunk`. The sampler already counts the first one."""
         for _ in range(count):
             if trunk.parts:
                 self._stage.open()
@@ -338,7 +344,7 @@ class Episode(Speaker):
 
 @cache
 def _no_memory() -> TemporaryDirectory[str]:
-    """An empty folder, removed with the process."""
+    """Create an empty folder, which is removed when the process ends."""
     return TemporaryDirectory(prefix="agentfly-no-memory-")
 
 
@@ -349,10 +355,10 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 class RolloutSpec(EpisodeRules):
     """Rules, agent and time limit (`deadline`, in seconds) of an experiment's episodes.
 
-    `rewards` holds only rewards with an environment; the others are computed after the rollout.
-    `limits` bounds the instances of each environment kind, `at_once` the episodes. `frozen` maps
-    roles to untrained policies. In a mixture `tasks` holds a spec by task, and this one has all
-    tools and rewards.
+    `rewards` contains only rewards that read an environment; the others are computed after the
+    rollout. `limits` is the maximum number of instances of each environment class, and `at_once`
+    that of concurrent episodes. `frozen` maps roles to untrained policies. In a mixture, `tasks`
+    maps each task to its own spec, and this spec has the tools and rewards of all tasks.
     """
 
     rewards: tuple[Reward, ...]
@@ -364,7 +370,7 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """The rules of a problem's task, with the problem's own selection of tools.
+        """Return the spec of the problem's task, with the tools that the problem selects.
 
         Raises ValueError for a tool that the experiment does not have.
         """
@@ -372,7 +378,7 @@ class RolloutSpec(EpisodeRules):
         return own if problem.tools is None else own.selecting(problem.id, problem.tools)
 
     def selecting(self, problem: str, names: Sequence[str]) -> RolloutSpec:
-        """The same rules with only the named tools; raises ValueError for unknown names."""
+        """Return this spec with only the named tools. Raises ValueError for unknown names."""
         tools = {tool.name: tool for tool in self.tools}
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
@@ -394,5 +400,5 @@ class RolloutSpec(EpisodeRules):
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
-        """The kinds of environment that an episode needs, in the fixed order of leasing."""
+        """The environment classes that an episode needs, in the order in which they are leased."""
         return kinds_needed([*self.tools, *self.rewards])

@@ -49,7 +49,7 @@ class EpisodeState:
         return current_branch.get() or self.trunk
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
-        """Run a request as a task, which `end` can cancel; a `held` reply waits for all open parts.
+        """Run a request as a task that `end` can cancel. A `held` reply waits for all open parts.
 
         Raises EpisodeOver once the episode is over or the agent was cancelled.
         """
@@ -64,7 +64,7 @@ class EpisodeState:
                 return await request
         except EpisodeOver:
             raise
-        except Exception as error:  # recorded as no error of the agent's code
+        except Exception as error:  # EpisodeOver is not recorded as an error of the agent's code
             self.fault = error
             raise
 
@@ -76,25 +76,25 @@ class EpisodeState:
         await asyncio.gather(*self._requests, return_exceptions=True)
         for _ in range(self._opened):
             self.session.close()
-        # parts that wait for mail were closed, and the shard closes the episode itself
+        # parts that wait for messages are already closed; the shard closes the episode itself
         for _ in range(-self._opened):
             self.session.open()
 
     def open(self) -> None:
-        """Count one more open branch at the sampler."""
+        """Tell the sampler that one more branch is open."""
         if not self.over:
             self.session.open()
             self._opened += 1
 
     def close(self) -> None:
-        """Count one open branch less."""
+        """Tell the sampler that one branch was closed."""
         if not self.over:
             self.session.close()
             self._opened -= 1
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
-        """Record the time of the block."""
+        """Record a span with the start and duration of the block."""
         start = moment()
         try:
             yield

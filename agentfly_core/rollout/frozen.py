@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cast(SamplerSession):
-    """A sampler session for all speakers of a shard.
+    """The sampler sessions of all speakers of a shard.
 
-    `sessions` are those of the playing policy and of frozen policies, with `places` by role.
-    `speakers` make the speakers of chat services by role.
+    `sessions` has one session for the playing policy and one for each frozen policy. `places` maps
+    frozen roles to indices in `sessions`. `speakers` maps roles of chat services to the functions
+    that make their speakers.
     """
 
     sessions: Sequence[SamplerSession]
@@ -41,10 +42,10 @@ class Cast(SamplerSession):
     speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
-        """A reply of the speaker's session; raises SamplerLost.
+        """Sample a reply in the speaker's session; raises SamplerLost.
 
-        A session does not wait for episodes that wait for a later session, so batches do not depend
-        on timing.
+        While an episode waits for a later session, earlier sessions do not wait for its requests.
+        So batches do not depend on timing.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -56,24 +57,24 @@ class Cast(SamplerSession):
                 session.open()
 
     def open(self) -> None:
-        """Open the sessions of all speakers for a further branch of an episode."""
+        """Count one more branch of an episode in all sessions."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Close the sessions of all speakers for one branch or episode."""
+        """Count one branch or episode less in all sessions."""
         for session in self.sessions:
             session.close()
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a reply of this speaker begins only when every open branch has a request."""
+        """Whether a reply of this speaker starts only once every open branch has a request."""
         role = speaker.partition("/")[0]
         session = self.sessions[self.places.get(role, 0)]
         # a chat service answers requests one by one
         return role not in self.speakers and session.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests."""
+        """Whether two requests may sample one reply of this speaker (thinking budget)."""
         place = self.places.get(speaker.partition("/")[0], 0)
         return self.sessions[place].continues(speaker)
 
@@ -82,7 +83,10 @@ class Cast(SamplerSession):
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """A session of a sampler and frozen speakers; raises ValueError for a missing key."""
+    """Open the sessions of a sampler and of frozen speakers.
+
+    Raises ValueError for a missing API key.
+    """
     samplers, places = [sampler], dict[str, int]()
     chats: dict[str, ChatClient] = {}
     speakers: dict[str, MakesSpeaker] = {}
@@ -91,7 +95,7 @@ async def cast(
             if isinstance(speaker, FrozenSelf):
                 continue
             if isinstance(speaker, FrozenPolicy):
-                # roles of one policy share a session, and so its batches
+                # roles with the same policy share a session, so their requests share batches
                 if speaker.sampler not in samplers:
                     samplers.append(speaker.sampler)
                 places[role] = samplers.index(speaker.sampler)
@@ -105,9 +109,10 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker of a chat service, with text and no tokens.
+    """A speaker whose replies come from a chat service. They have text but no tokens.
 
-    Only the limits `max_turns` and `max_tokens` of a reply apply, in the service's own tokens.
+    Of the limits, only `max_turns` and the reply's `max_tokens` apply. The service counts in its
+    own tokens.
     """
 
     def __init__(
@@ -123,7 +128,9 @@ class EndpointSpeaker(Speaker):
         read: tuple[Message | Observation, ...],
         settings: ReplySettings,
     ) -> Reply:
-        """Raises EpisodeOver, ServiceFailure without a reply, and NoReply if refused."""
+        """Raises EpisodeOver, ServiceFailure if no reply arrives, and NoReply if the service
+        refuses the request.
+        """
         self._require_turn(branch)
         messages = (*timeline.messages_of(before), *read)
         params, tools = settings.params, settings.form.tools

@@ -11,7 +11,7 @@ M = TypeVar("M")
 
 
 class EpisodeMailbox(Generic[M]):
-    """Messages to one part of `gather`, made by `Episode.mailbox`.
+    """A queue of messages for one part of `gather`; `Episode.mailbox` creates it.
 
         inbox = episode.mailbox()
 
@@ -23,8 +23,8 @@ class EpisodeMailbox(Generic[M]):
 
         await episode.gather(speak(), listen())
 
-    Messages of one sender keep its order. Give each sender a mailbox of its own, because messages
-    of several senders come in the order of time.
+    Messages of one sender keep their order, but the order between several senders depends on
+    timing. So give each sender its own mailbox.
     """
 
     def __init__(self, stage: EpisodeState) -> None:
@@ -38,16 +38,17 @@ class EpisodeMailbox(Generic[M]):
         if self._reader is not None:
             branch, arrived = self._reader
             self._reader = None
-            # opened by the sender: otherwise its next reply could begin without the reader's one
+            # the sender opens the reader's branch: otherwise the sender's next reply could start
+            # before the reader has made its request
             self._stage.open()
             self._stage.parts.woken(branch)
             arrived.set_result(None)
 
     async def get(self) -> M:
-        """Remove the next message, or wait for it.
+        """Return and remove the next message; wait until there is one.
 
         Raises ServiceFailure at once if all parts of the episode wait for messages, and ValueError
-        if another part already waits here.
+        if another part already waits for this mailbox.
         """
         branch = self._stage.branch
         if self._reader is not None:
@@ -56,7 +57,7 @@ class EpisodeMailbox(Generic[M]):
             with branch.alone():
                 await self._arrival(branch)
         message, time = self._messages.popleft()
-        # the next reply of the reader comes later in time than the message
+        # the reader's next reply is later in recorded time than the message
         branch.least_call = max(branch.least_call, time)
         return message
 
@@ -67,7 +68,7 @@ class EpisodeMailbox(Generic[M]):
         try:
             with self._stage.parts.waiting(branch, arrived):
                 await arrived
-        except BaseException:  # also a cancellation: the sampler has to count this part again
+        except BaseException:  # also cancelled: the sampler must count this part again
             if arrived.cancelled() or arrived.exception():
                 self._reader = None
                 self._stage.open()

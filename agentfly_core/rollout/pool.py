@@ -1,4 +1,7 @@
-"""A pool of environments of one kind: started in parallel and leased to one episode each."""
+"""A pool of environments of one class.
+
+They start in parallel, and each is leased to one episode.
+"""
 
 import asyncio
 import functools
@@ -24,16 +27,16 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseTimeout(ServiceFailure):
-    """A timeout: "Shop: none of 8 became free within 60 s, 3 others are waiting"."""
+    """No environment became free in time: "Shop: none of 8 became free within 60 s, ..."."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Number, reuse and settings of environments of a kind.
+    """The maximum number, the reuse and the settings of environments of one class.
 
         Limit(8, max_uses=100, lifetime=3600.0, settings={"products": 6})
 
-    After `max_uses` leases or `lifetime` seconds an environment is replaced. None: no limit.
+    An environment is replaced after `max_uses` leases or `lifetime` seconds; None means no limit.
     """
 
     limit: int
@@ -60,10 +63,11 @@ PoolSlot = Instance | asyncio.Task[Instance | None] | None
 
 
 class Pool:
-    """At most `limit.limit` live environments of one kind.
+    """Up to `limit.limit` live environments of one class.
 
-    `_places` are empty, then starting, then idle; idle ones are taken first. `_free` counts them
-    and is first come, first served. A leased or closing instance keeps its place.
+    The list `_places` contains empty slots, then slots of starting instances, then those of idle
+    instances, which are leased first. `_free` is a semaphore that counts these slots and serves
+    waiting leases in their order. A leased or closing instance keeps its slot.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
@@ -78,7 +82,10 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Start up to `count` environments in parallel, within `seconds`; replace worn ones."""
+        """Start up to `count` environments in parallel, within `seconds`.
+
+        Replace those that may not be leased again.
+        """
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():
                 self._places[number] = place.result()
@@ -86,20 +93,20 @@ class Pool:
         empty = [number for number, place in enumerate(self._places) if place is None]
         # leased and idle instances already count towards `count`
         missing = max(0, count - self._limit.limit + len(empty))
-        # places are taken from the right, so the warmed ones have to be the rightmost
+        # slots are taken from the right, so the warmed ones have to be rightmost
         for number in idle + empty[::-1][:missing]:
             self._places[number] = asyncio.create_task(self._warm(self._places[number], seconds))
 
     @asynccontextmanager
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
-        """An environment that was reset for `problem`; see ResourceManager.lease."""
+        """Lease an environment, reset for `problem`; see ResourceManager.leases."""
         place = await self._take(seconds)
         # a task of its own: a cancelled episode must not leave a half-started environment without
         # an owner
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:  # cancelled too: it passes on, but the place is given back
+        except BaseException:  # also cancelled: the slot is given back, the error raised
             self._in_background(self._abandon(getting))
             raise
         well = False
@@ -112,13 +119,16 @@ class Pool:
             await asyncio.shield(self._back(instance, well))
 
     def expire(self, environment: Environment) -> None:
-        """Close an environment whose lease is over, though its holder may still have it."""
+        """Close an environment whose lease has expired, although the episode may still use it."""
         instance = next(one for one in self._alive if one.environment is environment)
         self._count["expired"] += 1
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all not lent, also those that only start; raises RuntimeError for lent ones."""
+        """Close all environments that are not leased, also starting ones.
+
+        Raises RuntimeError if one is leased.
+        """
         warming = [place for place in self._places if isinstance(place, asyncio.Task)]
         for task in warming:
             task.cancel()
@@ -130,12 +140,12 @@ class Pool:
         self._places = deque([None] * len(self._places))
         if problems := [one.problem.id for one in self._alive if one.problem]:
             raise RuntimeError(
-                f"{self._kind.__name__}: {len(problems)} were never given back, and are not "
-                f"closed; they were lent for {', '.join(problems)}."
+                f"{self._kind.__name__}: {len(problems)} leased environments were never given back "
+                f"and are not closed. They were leased for {', '.join(problems)}."
             )
 
     def metrics(self) -> dict[str, float]:
-        """See ResourceManager.metrics."""
+        """Return metrics; see ResourceManager.metrics."""
         waits = sorted(self._waits) or [0.0]
         now = {"in_use": self._leased, "waiting": self._waiting}
         counts = {name: self._count[name] for name in COUNTS}
@@ -169,9 +179,9 @@ class Pool:
         return self._places.pop()
 
     def _put(self, instance: Instance | None) -> None:
-        """Give a place back: those with an instance are taken first."""
-        # taken from the right, so that idle instances come before empty places; counted as free
-        # last, because a waiting lease takes the right place at once
+        """Give a slot back. Slots with an instance are taken first."""
+        # Slots are taken from the right, so idle instances come before empty slots. `_free` is
+        # increased last, because a waiting lease takes the rightmost slot at once.
         if instance is None:
             self._places.appendleft(None)
         else:
@@ -184,7 +194,7 @@ class Pool:
             return instance
         try:
             return await self._started(seconds)
-        except ServiceFailure:  # the lease of this place starts one again, and fails itself
+        except ServiceFailure:  # the next lease of this slot starts again, and raises
             return None
 
     async def _ready(self, place: PoolSlot, problem: Problem, seconds: float) -> Instance:
@@ -241,9 +251,12 @@ class Pool:
             self._put(None)
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
-        """Take an instance back, once; the first caller decides whether it may be leased again."""
-        # the end of an episode and its deadline may both return it; twice would let two episodes
-        # share an environment
+        """Take an instance back.
+
+        Only the first call counts; it decides whether the instance may be leased again.
+        """
+        # the end of an episode and its deadline may both return it; with two slots, two episodes
+        # would share the environment
         if instance.returning is None:
             instance.returning = self._in_background(self._take_back(instance, well))
         return instance.returning
@@ -251,17 +264,18 @@ class Pool:
     async def _take_back(self, instance: Instance, well: bool) -> None:
         if not well:
             await self._end(instance)
-        # the place is free only now, after the close: else two instances could exceed the limit
+        # the slot is freed after the close: otherwise the number of instances could exceed the
+        # limit
         self._put(instance if well and await self._kept(instance) else None)
 
     async def _kept(self, instance: Instance) -> bool:
         """Whether the instance may be leased again; otherwise it is closed."""
         kept, healthy = False, instance.environment.healthy
-        # a call that ran past its limit may still use a spoilt environment
+        # a call that exceeded its time limit may still use a spoilt environment
         if not self._is_worn(instance) and not instance.environment.spoilt:
             try:
                 kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))
-            except Exception as error:  # whatever it raises, it is closed and never lent again
+            except Exception as error:  # after any error it is closed, and never leased again
                 self._failure(healthy, error)
         if not kept:
             await self._end(instance)
@@ -288,7 +302,7 @@ class Pool:
         *arguments: Problem,
         keep: Callable[[object], None] = lambda result: None,
     ) -> str:
-        """The error of a method, empty for none; its result is passed to `keep`."""
+        """Call a method. Pass its result to `keep` and return "", or return the error's text."""
         bound: Callable[[], Awaitable[object]] = functools.partial(method, *arguments)
         try:
             keep(await calling.call(bound, seconds, self._called(method)))
@@ -297,7 +311,10 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """A method's error with the line of author code; logged once in a process."""
+        """Return a method's error with the line of author code.
+
+        Each error is logged once in a process.
+        """
         line = tracebacks.own_line(error)
         what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"
         first = "".join(f" (first for the problem {problem.id!r})" for problem in given)
@@ -308,8 +325,8 @@ class Pool:
         return f"{self._kind.__name__}.{injection.name(method)}()"
 
     def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Finish the work in the background, even where the caller is cancelled."""
-        # a cancelled start or close would leave a process and a taken place
+        """Finish the work in the background, even if the caller is cancelled."""
+        # a cancelled start or close would leave a running process and an occupied slot
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -317,5 +334,5 @@ class Pool:
 
 
 async def _in(place: PoolSlot) -> Instance | None:
-    """The instance of a place, once it has started; None when there is none."""
+    """Wait until the instance of a slot has started and return it; None for an empty slot."""
     return await place if isinstance(place, asyncio.Task) else place

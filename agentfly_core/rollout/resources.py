@@ -1,4 +1,7 @@
-"""Leases of environments, reset for each episode and closed at the end, and their limits."""
+"""Lease environments to episodes within limits.
+
+They are reset for each episode and closed at the end.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,19 @@ LentEnvironments = dict[type[Environment], Environment]
 
 
 class LeaseExpired(ServiceFailure):
-    """Environments were held too long: "no ending within 3600 s, the agent's deadline"."""
+    """An episode exceeded its deadline: "no ending within 3600 s, the agent's deadline"."""
 
 
 class ResourceManager:
-    """Leases environments of several kinds, at most `limits[kind]` of each; used on one event loop.
+    """Leases environments of several classes, at most `limits[kind]` of each, on one event loop.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
             await resources.warm([Shop], 8, seconds=60)
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    A number is short for its Limit. Entering ends leftovers of dead processes. Leaving closes all
-    environments, and raises RuntimeError for lent ones.
+    A number n stands for `Limit(n)`. Entering the block kills child processes that dead runs left
+    behind. Leaving it closes all environments, and raises RuntimeError if one is still leased.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -58,9 +61,11 @@ class ResourceManager:
         await self.close()
 
     async def warm(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
-        """Begin to start up to `count` of each kind in parallel, within `seconds` each.
+        """Begin to start up to `count` environments of each class in parallel, each within
+        `seconds`.
 
-        Worn and unhealthy idle ones are replaced. Failures are logged and repeated by a lease.
+        Idle environments that are unhealthy or have reached a limit are replaced. A failure is
+        logged; the next lease tries again and raises its error.
         """
         for kind in kinds:
             self._pool(kind).warm(count, seconds)
@@ -73,13 +78,13 @@ class ResourceManager:
         timeout: float,  # noqa: ASYNC109
         deadline: float = math.inf,
     ) -> AsyncIterator[LentEnvironments]:
-        """An environment of each kind, reset for `problem`, for the block's duration.
+        """Lease an environment of each class, reset for `problem`, for the duration of the block.
 
-        The fixed order of kinds avoids deadlocks. Waiting, starting and resetting may take
-        `timeout` seconds each. After an error, or if unhealthy, an environment is closed. After
-        `deadline` seconds the block is cancelled and all are closed.
+        The fixed order of classes avoids deadlocks. Waiting, starting and resetting may take
+        `timeout` seconds each. Environments that are unhealthy or raised an error are closed. After
+        `deadline` seconds the block is cancelled and its environments are closed.
 
-        Raises LeaseTimeout, LeaseExpired, ServiceFailure, and ValueError for a kind without a
+        Raises LeaseTimeout, LeaseExpired, ServiceFailure, and ValueError for a class without a
         limit.
         """
         pools = {kind: self._pool(kind) for kind in in_order(kinds)}
@@ -93,7 +98,7 @@ class ResourceManager:
                 for kind, pool in pools.items():
                     pool.expire(lent[kind])
 
-            # the block may not listen to being cancelled: then the leases are over all the same
+            # the block may ignore its cancellation; the leases end anyway
             timer = asyncio.get_running_loop().call_later(deadline, expire)
             try:
                 async with asyncio.timeout(deadline) as limit:
@@ -116,11 +121,12 @@ class ResourceManager:
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Counts and waiting seconds by kind: `{"resources/Shop/in_use": 3,
-        "resources/Shop/wait_p95": 0.2}`.
+        """Counts and waiting seconds by class:
 
-        `in_use` and `waiting` are current, all others since the last call. `most_*` are maxima,
-        `expired` counts leases ended by their deadline.
+        `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
+
+        `in_use` and `waiting` are current values. All others cover the time since the last call:
+        `most_*` are maxima, and `expired` counts leases that a deadline ended.
         """
         return {
             f"resources/{kind.__name__}/{name}": value
@@ -138,12 +144,12 @@ class ResourceManager:
 
 @contextmanager
 def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[ResourceManager]:
-    """A ResourceManager on this process's event loop for authors' code, see `event_loop.run`.
+    """Yield a ResourceManager on the event loop that runs authors' code, see `event_loop.run`.
 
         with resources_for({Shop: Limit(8)}) as resources:
             played, timings, metrics = run(collect(specs, rules, sampler, watch, resources))
 
-    Its environments live from shard to shard, and close with the block.
+    Its environments are reused by later shards and closed at the end of the block.
     """
     resources = ResourceManager(limits)
     run(resources.__aenter__())
@@ -151,7 +157,7 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
         yield resources
     except LoopHeld:  # the environments are lost with the loop
         raise
-    except BaseException:  # it is raised again
+    except BaseException:  # the error of the block is raised again
         run(resources.close())
         raise
     run(resources.close())
@@ -160,7 +166,7 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
 def refuse_misfits(
     tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
 ) -> None:
-    """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
+    """Raise ValueError if two tools or rewards share a name, or if an environment has no limit."""
     called = [("tool", tool.schema.name) for tool in tools]
     called += [("reward", reward.name) for reward in rewards]
     for (what, name), count in Counter(called).items():

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class PromptTooLong(ValueError):
-    """Prompts leave no room to reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
+    """Prompts leave no room for a reply:
+
+    `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens.
+    """
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
         worst = sorted(tokens, key=tokens.__getitem__, reverse=True)
@@ -53,9 +56,9 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`; `step` is the split of an evaluation or demonstration.
 
-    `chains` is the number of the problem's episodes in the step. After the death of a worker,
-    `blamed` are the errors of episodes that are not played again, by their ids. The `suspects` of a
-    death are played alone, after the others.
+    `chain` numbers the problem's episodes in the step, and `chains` is their count. After a worker
+    has died, `blamed` maps ids of episodes that are not played again to their errors. Episodes in
+    `suspects` may have caused the death; they are played one by one after the others.
     """
 
     problem: Problem
@@ -79,32 +82,32 @@ class EpisodeSpec:
 
     @property
     def failed(self) -> str:
-        """The error with which it ends unplayed, or empty."""
+        """The error of an episode that is not played again, otherwise empty."""
         return self.blamed.get(self.id, "")
 
     @property
     def alone(self) -> bool:
-        """Whether it is played alone."""
+        """Whether this episode is played alone, because it may have killed a worker."""
         return self.id in self.suspects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedSpec(EpisodeSpec):
-    """An episode that begins where its `parent` is, as child 1, 2, ... of a fork."""
+    """A child 1, 2, ... of a fork: it begins where its `parent` called `Episode.fork`."""
 
     parent: EpisodeSpec
     origin: ForkOrigin
 
     @classmethod
     def of(cls, parent: EpisodeSpec, origin: ForkOrigin, chain: int) -> ForkedSpec:
-        """The episode of a fork."""
+        """Make the spec of an episode that starts at a fork."""
         seed = hashing.seed(parent.seed, *origin.place)
         own = {one.name: getattr(parent, one.name) for one in fields(EpisodeSpec)}
         return cls(**own | {"chain": chain, "seed": seed}, parent=parent, origin=origin)
 
     @property
     def id(self) -> str:
-        """The id of the episode, which does not depend on other episodes than its parents."""
+        """The id of the episode, which depends on its parents only."""
         return hashing.short(self.parent.id, *self.origin.place)
 
     def trajectory(self, speaker: str) -> str:
@@ -113,23 +116,23 @@ class ForkedSpec(EpisodeSpec):
 
 
 class CallableTool(Asking, Protocol):
-    """A tool as speakers of an episode call it; see `authoring.tool.Tool`."""
+    """The interface of a tool that speakers call; see `authoring.tool.Tool`."""
 
     @property
     def name(self) -> str:
-        """Its name for the model."""
+        """The name that the model reads."""
 
     @property
     def schema(self) -> ToolSchema:
-        """Its schema for the model."""
+        """The schema that the model reads."""
 
     @property
     def parallel(self) -> bool:
-        """Whether its calls in one reply run at the same time."""
+        """Whether several calls in one reply run concurrently."""
 
     @property
     def ends_episode(self) -> bool:
-        """Whether a call that succeeds is the last one."""
+        """Whether a successful call ends the episode."""
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
         """The observation that the model reads next; raises ServiceFailure."""
@@ -163,9 +166,9 @@ Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf
 
 @dataclass(frozen=True)
 class Form:
-    """How a conversation is rendered: with these tools, and with or without `thinking`.
+    """How a conversation is rendered: its tools, and whether reasoning is switched on.
 
-    `thinking` is None for the template's own default.
+    With `thinking` None the template's default applies.
     """
 
     tools: tuple[ToolSchema, ...]
@@ -173,7 +176,7 @@ class Form:
 
     @cached_property
     def key(self) -> str:
-        """A name of 16 hex digits, which two forms share if their prompts are the same."""
+        """A name of 16 hex digits. Two forms share it if they render the same prompts."""
         # templates write the parameters of a tool in their own order, so they are not sorted
         return hashing.short(json.dumps([[tool.listed for tool in self.tools], self.thinking]))
 
@@ -191,8 +194,9 @@ class ReplySettings:
 class EpisodeRules:
     """The rules of an episode, with lengths in tokens.
 
-    `stop` are all strings that may end a reply, `end_tokens` the model's own end tokens, after
-    which the template adds its own. `memory` is the folder that agents read, None for an empty one.
+    `stop` lists all strings that may end a reply. `end_tokens` are the model's own end tokens; a
+    reply may end with one instead of the template's. `memory` is the folder of `Episode.memory`,
+    None for an empty folder.
     """
 
     template: ChatTemplate
@@ -209,11 +213,14 @@ class EpisodeRules:
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """The schemas of its tools for the model."""
+        """The tool schemas that the model reads."""
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message | Observation, ...]:
-        """The first messages for a problem; raises ValueError for two system messages."""
+        """Return the first messages for a problem.
+
+        Raises ValueError if there are two system messages.
+        """
         messages = problem.messages or (Message("user", problem.prompt),)
         if not self.system:
             return messages
@@ -226,7 +233,7 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The form of conversations with the rules' own tools."""
+        """The form of conversations with the experiment's tools."""
         return Form(self.schemas)
 
     @cached_property
@@ -234,7 +241,10 @@ class EpisodeRules:
         return {}
 
     def template_of(self, form: Form) -> ChatTemplate:
-        """The template for a form; raises ValueError if it cannot switch `thinking`."""
+        """Return the template for a form.
+
+        Raises ValueError if the template cannot switch reasoning.
+        """
         if form.key not in self._templates:
             template = self.template
             if isinstance(template, ModelTemplate):
@@ -247,7 +257,10 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """Sampling parameters, by default of the rules; raises ValueError for invalid ones."""
+        """Return sampling parameters;
+
+        None takes the experiment's value. Raises ValueError for invalid ones.
+        """
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
             raise ValueError(
@@ -265,7 +278,7 @@ class EpisodeRules:
     def parse(
         self, sampled: Sequence[Sampled], stop: Sequence[str], form: Form | None = None
     ) -> Message:
-        """Return the message of a reply's spans, which may end at `stop` strings."""
+        """Parse the spans of a reply, which may end at one of the `stop` strings."""
         finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
         ended_by = (stop,) if finish == "stop_string" else ()
         # the template parses its own stop tokens only
@@ -275,7 +288,7 @@ class EpisodeRules:
         return replace(message, cut=finish == "length")
 
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
-        """PromptTooLong for the experiment's own opening, else EpisodeOver."""
+        """Return PromptTooLong for the experiment's opening, and EpisodeOver for other prompts."""
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)
         reason = (
@@ -286,7 +299,7 @@ class EpisodeRules:
 
 
 class EpisodeOver(Exception):
-    """Raised in an agent when its episode has ended; let it pass."""
+    """Raised in an agent when its episode has ended; do not catch it."""
 
     def __init__(self, ending: Ending, reason: str = "") -> None:
         super().__init__(reason or ending.value)

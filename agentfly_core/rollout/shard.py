@@ -1,4 +1,4 @@
-"""Playing one episode, or a shard of them concurrently."""
+"""Play one episode, or a shard of episodes concurrently."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """An error of a template or sampler, which ends the stage; the message names the line."""
+    """An error of a template or sampler. It ends the stage, and its message names the line."""
 
     @classmethod
     def by(
         cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec
     ) -> EpisodeBroken:
-        """The error for this episode, with its traceback."""
+        """Make the error for this episode, with the traceback of its cause."""
         return cls(
             f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
             f"agent {injection.name(spec.agent)!r}) broke off. The error is in code, not in a "
@@ -55,11 +55,12 @@ async def play(
     resources: ResourceManager,
     again: bool = False,
 ) -> PlayedEpisode:
-    """Play an episode; the trajectory with the answer comes first.
+    """Play an episode. In its record the trajectory with the answer comes first.
 
-    A lost service, a deadline and an error before the first reply end the episode FAILED. After a
-    later error of the agent the replies so far are kept. StartAgain begins the episode once more,
-    which is then played `again`. Raises errors of sampler and template.
+    An episode ends FAILED after a failed service, a missed deadline, or an error of the agent
+    before its first reply. After a later error of the agent, the replies so far are kept and
+    scored. StartAgain plays the episode once more, with `again` set. Raises errors of sampler and
+    template.
     """
     episode_played.set(episode_spec.id)
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
@@ -77,7 +78,8 @@ async def play(
             if episode.repeats:
                 raise AsksDifferently("ends before it has repeated the path of its parent")
             seen, *others = _record(episode_spec, spec, episode, *ending)
-            # a reward is not part of a demonstration's cache key, so its score must not be stored
+            # a demonstration's cache key does not contain the reward, so its score must not be
+            # stored
             rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
                 available = {**episode.lent, Team: team([seen, *others])}
@@ -104,12 +106,13 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes concurrently; `watch` gets each trajectory with an answer.
 
-    Forked episodes are played after all others, in rounds, so their batches do not depend on time.
+    Forked episodes are played in rounds after all others, so their batches do not depend on timing.
     Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
-    and metrics of `resources` with counts of episodes. At most
-    `min(episodes, environments, spec.at_once)` episodes run at once: a running episode never waits
-    for an environment. Tasks without environments run separately. Raises SamplerLost (the shard can
-    be replayed), PromptTooLong, NoReply, EpisodeBroken, and errors of `watch`.
+    and the metrics of `resources` together with counts of the episodes' events. At most
+    `min(episodes, environments, spec.at_once)` episodes run at once, so a running episode never
+    waits for an environment. Episodes without environments run beside them and do not count. Raises
+    SamplerLost (the shard can be replayed), PromptTooLong, NoReply, EpisodeBroken, and errors of
+    `watch`.
     """
     shard = _ShardPlay(spec, sampler, watch, resources)
     failure: BaseException | None = None
@@ -188,7 +191,9 @@ class _ShardPlay:
 
 
 def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
-    """The episodes that are played together, then each of those that are played alone."""
+    """Return the group of episodes that are played together, then one group for each episode that
+    is played alone.
+    """
     alone = [[one] for one in specs if one.alone]
     return [[one for one in specs if not one.alone], *alone]
 
@@ -203,7 +208,10 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes by whether they need environments; environments limit only the latter."""
+    """Split episodes by whether they need environments.
+
+    The number of environments limits only those that do.
+    """
     rows = []
     for needs in (False, True):
         some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]
@@ -215,7 +223,10 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
-    """The agent's ending and error. The lease cancels it at the episode's deadline."""
+    """Return the agent's ending and error.
+
+    The lease cancels the agent at the episode's deadline.
+    """
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await on_loop(partial(spec.agent, episode), math.inf, agent)
@@ -228,13 +239,13 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         warn_once(_log, error)
         return _broken(episode), error
     except EpisodeOver as over:
-        # too long a first prompt is a fault of the agent, and no reply could be scored
+        # a first prompt that is too long is an error of the agent; there is no reply to score
         if over.ending is Ending.MAX_MODEL_LEN and not _begun(episode):
             return Ending.FAILED, _agent_error(agent, over, spec)
         return over.ending, None
     except ServiceFailure:
         raise
-    except Exception as error:  # an author's agent: its error ends this episode alone
+    except Exception as error:  # an error in an author's agent ends only this episode
         if episode.standstill:
             raise episode.standstill from None
         if episode.fault and _stems_from(error, episode.fault):
@@ -251,7 +262,7 @@ def _agent_error(agent: str, error: Exception, spec: RolloutSpec) -> str:
 
 
 def _broken(episode: Episode) -> Ending:
-    """The ending of an episode after an error of its agent."""
+    """Return the ending of an episode after an error of its agent."""
     # a failed episode is not scored: a model must not avoid a low reward by breaking the agent
     return Ending.AGENT_ERROR if _begun(episode) else Ending.FAILED
 
@@ -292,7 +303,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:
-    """Whether an error is `fault`, or was raised while `fault` was handled."""
+    """Whether an error is `fault`, or was raised while `fault` was being handled."""
     if error is None or error is fault:
         return error is fault
     grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
@@ -310,7 +321,7 @@ def _record(
     ending: Ending,
     error: str | None = None,
 ) -> list[Trajectory]:
-    """The trajectory with the answer, then those of other speakers."""
+    """Return the trajectory with the answer, followed by those of the other speakers."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
     policies = {role: frozen.name for role, frozen in spec.frozen.items()}

@@ -1,4 +1,4 @@
-"""A watch over the parts of `Episode.gather`: parts that wait for each other fail their episode."""
+"""Detect deadlocks: parts of `Episode.gather` that wait for each other fail their episode."""
 
 import asyncio
 import asyncio.locks
@@ -24,9 +24,9 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 
 @dataclass
 class Parts:
-    """Open parts of an agent by branch, with their replies and calls in progress.
+    """The open parts of an agent by branch, with their running replies and tool calls.
 
-    A held reply begins only when every open part has a request.
+    A held reply starts only after every open part has made a request.
     """
 
     failure: ServiceFailure | None = None
@@ -39,7 +39,7 @@ class Parts:
 
     @contextmanager
     def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
-        """Count a reply or a call of a part for the time of the block."""
+        """Count a reply or a call of a part as running during the block."""
         self._count(branch, held, 1)
         try:
             yield
@@ -50,7 +50,7 @@ class Parts:
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """Watch these parts, instead of their parent, for the time of the block."""
+        """Watch these parts instead of their parent during the block."""
         own = self._tasks.pop(parent, None)
         self._tasks.update(tasks)
         self._parents.append(parent)
@@ -74,9 +74,9 @@ class Parts:
 
     @contextmanager
     def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
-        """Count a part that waits for a message for the time of the block.
+        """Count a part as waiting for a message during the block.
 
-        If all parts wait, `arrived` raises ServiceFailure in each of them.
+        If all parts wait, each of them gets ServiceFailure from its future `arrived`.
         """
         self._waiting[branch] = arrived
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
@@ -110,9 +110,9 @@ class Parts:
                 arrived.set_exception(self.failure)
 
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        """Cancel the tasks when no part can continue, after LOOKS looks without a change.
+        """Cancel the tasks if LOOKS checks in a row find that no part can continue.
 
-        A single look could be wrong after a stop of the process.
+        A single check could be wrong after the process was paused.
         """
         looks, changes = 0, -1
         while looks < LOOKS:
@@ -125,9 +125,9 @@ class Parts:
             task.cancel()
 
     def _standstill(self) -> str:
-        """Why no part can continue; empty where one can."""
+        """Describe why no part can continue; empty if one can."""
         chains = {branch: _chain(task) for branch, task in self._tasks.items()}
-        # without a message a part does not hold up replies of the others
+        # a part that waits for a message does not delay replies of the others
         mail = [branch for branch in chains if branch in self._waiting]
         idle = [branch for branch in chains if not self._asking[branch] and branch not in mail]
         held = [branch for branch in chains if self._asking[branch]]
@@ -149,7 +149,7 @@ class Parts:
 def _replies(chains: Mapping[EpisodeBranch, Chain], held: Sequence[EpisodeBranch]) -> str:
     if not held:
         return ""
-    return f", {_listed(chains, held)} for a reply, which begins when every part asks for one"
+    return f", {_listed(chains, held)} for a reply, which starts after every part has asked for one"
 
 
 def _messages(chains: Mapping[EpisodeBranch, Chain], mail: Sequence[EpisodeBranch]) -> str:
@@ -157,7 +157,7 @@ def _messages(chains: Mapping[EpisodeBranch, Chain], mail: Sequence[EpisodeBranc
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:
-    """The author's functions and their lines: `listen (duo.py:14), speak (duo.py:21)`."""
+    """Name the author's functions with their lines: `listen (duo.py:14), speak (duo.py:21)`."""
     return ", ".join(
         f"{part.__qualname__} ({Path(part.cr_code.co_filename).name}:{part.cr_frame.f_lineno})"
         for part in (chains[branch][:2][-1] for branch in branches)
@@ -166,7 +166,7 @@ def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBra
 
 
 def _chain(task: asyncio.Task[Any]) -> Chain:
-    """The coroutines that a task runs, each of which awaits the next one."""
+    """Return the coroutines that a task runs; each awaits the next one."""
     chain: list[CoroutineType[Any, Any, Any]] = []
     first: object = task.get_coro()
     coroutine = first.coroutine if isinstance(first, Steps) else first
@@ -177,7 +177,7 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether author code waits for a primitive of asyncio, as network libraries do too."""
+    """Whether author code waits for a primitive of asyncio; network libraries also use them."""
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)
     return first > 0 and INSTALLED.isdisjoint(Path(files[first - 1]).parts)

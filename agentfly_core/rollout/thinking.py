@@ -1,4 +1,4 @@
-"""Replies as spans: reasoning, its forced end, and the rest."""
+"""Sample a reply in up to three spans: reasoning, its forced end, and the visible text."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,11 +13,12 @@ from agentfly_core.system.formats import hashing
 async def sample_spans(
     session: SamplerSession, request: Request, template: ChatTemplate
 ) -> tuple[Sampled, ...]:
-    """Sample a reply; its reasoning is a span of its own.
+    """Sample a reply, with its reasoning as a separate span.
 
-    With a thinking budget the first request ends with the reasoning or at the budget, where
-    untrained tokens end the reasoning. A second request samples the rest. Without room for these
-    tokens and a rest the reply ends at the budget. Scripts and services reply at once, without it.
+    With a thinking budget, the first request ends with the reasoning or at the budget. At the
+    budget, untrained tokens that end the reasoning are appended, and a second request samples the
+    visible text. If the token limit leaves no room for that, the reply ends at the budget. Scripts
+    and chat services reply in one request and ignore the budget.
     """
     if not isinstance(template, ModelTemplate):
         return (await session.sample(request),)
@@ -39,7 +40,8 @@ async def sample_spans(
     elif first.finish != "length" and first.tokens[-1:] != (template.thought_close,):
         return tuple(spans)
     own = tuple(token for span in spans for token in span.tokens)
-    # another seed: with the same one the rest would repeat the draws of the reasoning
+    # another seed: with the same seed, the visible text would repeat the random draws of the
+    # reasoning
     seed = hashing.seed(request.conversation.seed, "rest")
     rest = Request(
         (*request.prompt, *own),
@@ -50,7 +52,7 @@ async def sample_spans(
 
 
 def _divided(sampled: Sampled, template: ModelTemplate) -> Iterator[Sampled]:
-    """The reasoning and the rest of a reply; a part without tokens is left out."""
+    """Yield the reasoning and the visible text of a reply; a part without tokens is left out."""
     size, whole = template.reasoning_tokens(sampled.tokens), len(sampled.tokens)
     for begin, end, trained in ((0, size, template.train_reasoning), (size, whole, True)):
         if begin < end or not whole:

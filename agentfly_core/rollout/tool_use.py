@@ -1,4 +1,4 @@
-"""Calls of tools by a speaker."""
+"""Execute a speaker's tool calls."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -65,13 +65,15 @@ class ToolUse:
         return observations
 
     def _place_of_call(self, branch: EpisodeBranch) -> EpisodePlace:
-        """The speaker, its last reply's place and the number of its earlier calls since."""
+        """Identify a call by its speaker, the place of the last reply, and the number of calls
+        since that reply.
+        """
         own = [reply for reply in branch.replies if reply.speaker == self.name]
         behind = (self.name, *branch.number, "after", *(own[-1].place if own else ()))
         return (*behind, self.stage.repetition.calls_behind(behind))
 
     async def _executed(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        # all calls end before an error is raised, since they share environments
+        # all calls end before an error is raised, because they share environments
         answers = await asyncio.gather(
             *(self._answer(call) for call in calls), return_exceptions=True
         )

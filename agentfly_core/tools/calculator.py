@@ -26,7 +26,10 @@ async def calculator(expression: str) -> str:
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression; raises ToolError, also for numbers above 10**100."""
+    """Compute an expression.
+
+    Raises ToolError for wrong expressions and for numbers above 10**100.
+    """
     if len(expression) > MAX_LENGTH:
         raise ToolError(
             f"The expression has {len(expression)} characters, at most {MAX_LENGTH} are read."
@@ -44,7 +47,7 @@ def evaluate(expression: str) -> Number:
 
 
 def written(number: Number) -> str:
-    """A number to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is "0.333333333333"."""
+    """Format a number with 12 digits: 0.1+0.2 gives "0.3", 10/4*2 "5", 1/3 "0.333333333333"."""
     # a float has 15 exact digits
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
         number = int(number)

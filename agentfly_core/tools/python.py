@@ -1,4 +1,7 @@
-"""Model-written Python in a sandbox; only `python_session` keeps state between calls."""
+"""Run Python that the model writes, in a sandbox.
+
+Only `python_session` keeps state between calls.
+"""
 
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter

@@ -24,7 +24,7 @@ class Index:
     """Ranks rows by BM25 (Lucene's variant, k1 1.5, b 0.75); words of titles count twice."""
 
     def __init__(self, pages: Sequence[Row]) -> None:
-        import bm25s  # an extra, and half a second
+        import bm25s  # an optional dependency that takes half a second to import
 
         # `ranked` keeps this order among equal scores
         self._pages = sorted(pages, key=itemgetter("id"))
@@ -33,7 +33,9 @@ class Index:
         self._bm25.index([*map(_words, texts)], show_progress=False)
 
     def ranked(self, query: str, exclude: Collection[str] = ()) -> list[Row]:
-        """Pages with a word of the query, best first, then by id, without excluded ids."""
+        """Return the rows that contain a word of the query, best first; rows with equal scores by
+        id.
+        """
         wanted = _words(query)
         if not wanted:
             return []
@@ -44,10 +46,11 @@ class Index:
 
 @tool
 class Search:
-    """Search of the JSON-lines file `corpus` with rows of `id`, `title` and `text`.
+    """Search in the JSON-lines file `corpus`, whose rows have `id`, `title` and `text`.
 
-    Shows `results` pages at a time. `sha256`, at least 16 digits, is the file's expected version.
-    Tools of a process share an index. Raises ValueError for another or unreadable corpus.
+    The tool shows `results` rows at a time. `sha256` is the expected checksum of the file, or at
+    least its first 16 digits. All tools of a process share one index. Raises ValueError for an
+    unreadable corpus and a wrong checksum.
     """
 
     def __init__(
@@ -86,12 +89,15 @@ class Search:
 
 @functools.cache
 def index(corpus: str, version: str) -> Index:
-    """The index of a version of a corpus, cached."""
+    """Build the index of a version of a corpus; cached."""
     return Index(rows(corpus))
 
 
 def rows(corpus: str) -> list[Row]:
-    """The rows of a corpus; raises ValueError for an unreadable file, wrong rows, repeated ids."""
+    """Read the rows of a corpus.
+
+    Raises ValueError for an unreadable file, wrong rows and repeated ids.
+    """
     try:
         text = _content(corpus).decode()
     except UnicodeDecodeError as error:

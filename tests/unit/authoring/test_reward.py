@@ -250,7 +250,7 @@ async def test_a_reward_observed_in_the_episode_comes_from_the_record() -> None:
 async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
     (missing,) = await score([played()], {sees: 1.0})
     assert missing.reward == Unscored(
-        "sees: it needs an environment and was not observed during the episode"
+        "sees: it needs an environment, and it was not computed during the episode"
     )
     (failed,) = await score([played(sees=Unscored("sees: KeyError: 'x'"))], {sees: 1.0})
     assert failed.reward == Unscored("sees: KeyError: 'x'")

@@ -136,7 +136,7 @@ async def test_an_instance_that_no_episode_has_leaves_them_unscored() -> None:
     scores = await score(await debated(), {fourth: 1.0}, "debate")
     assert {one.reward for one in scores} == {
         Unscored(
-            "fourth: by_speaker names 'debater/4', the speakers of these episodes are debate, "
+            "fourth: by_speaker names 'debater/4', but the speakers of these episodes are debate, "
             "debater"
         )
     }

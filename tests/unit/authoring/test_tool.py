@@ -194,7 +194,7 @@ async def test_bytes_that_are_no_text_are_reported_to_the_author_once(
     told = "The result, 4 bytes, is no text: invalid start byte at byte 2."
     assert [await answer(shot) for _ in range(2)] == [Observation("shot", told, error=True)] * 2
     assert len(caplog.messages) == 1
-    assert "The tool 'shot' returned bytes, and they are not UTF-8" in caplog.text
+    assert "The tool 'shot' returned bytes that are not UTF-8" in caplog.text
     assert "`data.decode(errors='replace')`" in caplog.text
 
 
@@ -209,7 +209,7 @@ async def test_nested_bytes_that_are_no_text_are_reported_like_bare_ones(
     found = await answer(shot)
     assert found.error
     assert found.content.startswith("The result, 4 bytes, is no text: invalid ")
-    assert "returned bytes, and they are not UTF-8" in caplog.text
+    assert "returned bytes that are not UTF-8" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ async def test_a_result_without_text_is_an_error_that_names_the_tool(
     with pytest.raises(ServiceFailure) as error:
         await answer(look)
     assert str(error.value).startswith(
-        f"The tool 'look' returned a value without text ({kind}): return "
+        f"The tool 'look' returned a value without a text form ({kind}): return "
     )
 
 
@@ -179,7 +179,7 @@ async def test_a_coroutine_in_a_result_has_no_textual_form() -> None:
     def look() -> object:
         return [reply]
 
-    with closing(reply), pytest.raises(ServiceFailure, match=r"'look' .* text \(coroutine\)"):
+    with closing(reply), pytest.raises(ServiceFailure, match=r"'look' .* text form \(coroutine\)"):
         await answer(look)
 
 

@@ -75,6 +75,6 @@ async def test_a_tool_that_breaks_off(caplog: pytest.LogCaptureFixture) -> None:
     (told,) = caplog.messages
     assert re.fullmatch(
         r"The tool 'look_up' broke off at \S+/test_failures_told.py:\d+ in look_up: KeyError: "
-        r"'ink' \(first in the problem 'seven'\); the model reads that as the answer",
+        r"'ink' \(first in the problem 'seven'\); the model reads this error as the answer",
         told,
     )
