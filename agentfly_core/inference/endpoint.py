@@ -1,4 +1,4 @@
-"""A sampler that returns the replies of a chat service, as a baseline."""
+"""A sampler that returns the replies of a chat service, for baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentfly_core.records.trajectory import Finish, Message, Sampled
 
 @dataclass
 class EndpointSampler:
-    """Returns a chat service's replies in tokens of the model, with log-probabilities 0.0.
+    """Returns a chat service's replies as tokens of the model, with log-probabilities 0.0.
 
     `max_tokens` counts the service's own tokens.
     """
@@ -34,7 +34,7 @@ class EndpointSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[_Session]:
-        """Connect to the service; raises ValueError without its key."""
+        """Connect to the service. Raises ValueError if its key is missing."""
         async with self.service.open() as chat:
             yield _Session(replace(self), chat)
 
@@ -48,7 +48,7 @@ class _Session(SamplerSession):
     chat: ChatClient
 
     async def sample(self, request: Request) -> Sampled:
-        """The service's reply; raises SamplerLost and NoReply."""
+        """Return the service's reply. Raises SamplerLost and NoReply."""
         conversation, params = request.conversation, request.params
         limits = params.temperature, params.max_tokens, params.stop
         question = ChatRequest(conversation.messages, conversation.tools, *limits)
@@ -62,5 +62,5 @@ class _Session(SamplerSession):
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)
 
     def continues(self, speaker: str) -> bool:
-        """False: a service replies to whole messages."""
+        """False, because a service returns whole messages."""
         return False

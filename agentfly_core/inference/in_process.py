@@ -23,10 +23,12 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """Decodes a batch when every open branch of the shard's episodes has a request.
+    """A sampler that decodes a batch once every open branch of the shard's episodes has made a
+    request.
 
-    Replies depend on batch and seed, not on arrival, and ignore the policy's generation settings.
-    Greedy replies have the log-probabilities of temperature 1. Decoding has a thread of its own.
+    Replies depend on batch and seed, not on the order of arrival. The generation settings in the
+    policy directory are ignored. Greedy replies have the log-probabilities of temperature 1.
+    Decoding runs in its own thread.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
@@ -37,9 +39,10 @@ class TransformersSampler:
         self._tokenized_in = Path()
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy and check it by its probe; raises ValueError and WrongWeights."""
+        """Load a policy and compare it with its probe. Raises ValueError and WrongWeights."""
         if self._loaded != (policy, version):
-            self._model = self._loaded = None  # memory may have room for one only
+            # freed first, because memory may have room for only one policy
+            self._model = self._loaded = None
             self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
             self._tokenized_in = base or policy
@@ -72,7 +75,7 @@ class TransformersSampler:
 
     def _read(self, policy: Path, base: Path | None) -> PreTrainedModel:
         model = lora.load(policy, base, self._dtype)
-        model.to(self._device)  # type: ignore[arg-type]  # which its decorator hides
+        model.to(self._device)  # type: ignore[arg-type] # the decorator hides its type
         model.eval()
         probe = Probe.of(policy, base)
         probe.require(of_model(model, probe.tokens), self._dtype, "transformers", policy)
@@ -80,7 +83,7 @@ class TransformersSampler:
 
 
 def _have_threads(count: int) -> None:
-    # a set number also holds for small products, where MKL would use fewer
+    # with a fixed number of threads, MKL uses the same number for small products
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 
@@ -129,7 +132,7 @@ class _Shard(SamplerSession):
     async def _decode(self, batch: Sequence[tuple[Request, asyncio.Future[Sampled]]]) -> None:
         try:
             replies = await self._sampler.reply([request for request, _ in batch])
-        except Exception as error:  # handed to the call that waits for the reply
+        except Exception as error:  # the error is passed to the call that waits for the reply
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
@@ -194,13 +197,15 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
             chosen = torch.tensor(stay, device=model.device)
             # finished rows leave the batch, so that the longest reply does not cost all rows its
             # length
-            cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor will do
+            cache.reorder_cache(chosen)  # type: ignore[arg-type] # any integer tensor works
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
-    """A token, its log-probability and the entropy for each row; the entropies are 0 unless a row
-    asks for them. Tokens are drawn by inverse transform sampling in float64.
+    """Choose a token for each row; return tokens, log-probabilities and entropies.
+
+    The entropies are 0 unless a row asks for them. Tokens are drawn by inverse transform sampling
+    in float64.
     """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device
@@ -211,7 +216,7 @@ def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float
     draws = torch.cat(
         [torch.rand(1, 1, generator=row.draw, dtype=torch.float64) for row in rows]
     ).to(logits.device)
-    # scaled to the sum, which rounding keeps from being exactly 1
+    # scaled by the sum, which is not exactly 1 after rounding
     drawn = torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
     chosen = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
     entropies: Sequence[float] = [0.0] * len(rows)

@@ -1,4 +1,4 @@
-"""The policy `random`: each turn a random call of a tool."""
+"""The policy `random`, which calls a random tool in each turn."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ def _value(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str])
 
 
 def _number(schema: Mapping[str, Any], draw: random.Random, kind: str) -> JSON:
-    """A number of at most 100 above its lowest value, by default from 0 on."""
+    """Draw a number from the schema's minimum (default 0) to at most 100 above it."""
     low = schema.get("minimum", schema.get("exclusiveMinimum", -inf))
     high = schema.get("maximum", schema.get("exclusiveMaximum", inf))
     low = min(0, high - 100) if low == -inf else low

@@ -16,9 +16,9 @@ from agentfly_core.system.service import ServiceLost
 class SamplingParams:
     """Sampling settings: `SamplingParams(1.0, max_tokens=32, stop_tokens=(2,), stop=("\\n\\n",))`.
 
-    `temperature=0` is greedy. Top-k, top-p and penalties are missing, because they change the
+    `temperature=0` is greedy. There is no top-k, top-p or penalty, because they would change the
     probabilities that training uses. A reply ends with the token that completes a string of `stop`.
-    With `entropies` a reply has the entropy of each token's distribution, see `Sampled`.
+    With `entropies`, a reply has the entropy of each token's distribution, see `Sampled`.
     """
 
     temperature: float
@@ -42,34 +42,38 @@ class SamplerLost(ServiceLost):
 
 
 class NoReply(ValueError):
-    """A scripted policy failed, or a chat service refuses: `NoReply("The policy my_file:policy
-    returned 3 ...")`.
+    """A scripted policy failed, or a chat service refused a request:
+
+    `NoReply("The policy my_file:policy returned 3 ...")`.
     """
 
 
 class SamplerSession(ABC):
-    """A sampler for one shard; with batches it waits for a request of each open branch."""
+    """A sampler for one shard.
+
+    A sampler with batches waits until each open branch has made a request.
+    """
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
         """Sample a reply; raises SamplerLost.
 
-        The last token is a stop token iff `finish` is "stop", and completes a stop string iff it is
-        "stop_string".
+        `finish` is "stop" if the last token is a stop token, and "stop_string" if it completes a
+        stop string.
         """
 
     def open(self) -> None:  # noqa: B027
-        """Count a further branch of an episode."""
+        """Count one more branch of an episode."""
 
     def close(self) -> None:  # noqa: B027
-        """Stop waiting for a branch or episode."""
+        """Stop waiting for requests of a branch or episode."""
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a reply of this speaker begins only when every open branch has a request."""
+        """Whether a reply of this speaker starts only once every open branch has a request."""
         return False
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests."""
+        """Whether two requests may sample one reply of this speaker (thinking budget)."""
         return True
 
 
@@ -79,14 +83,15 @@ class Sampler(Protocol):
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Load and check the weights of a policy directory; later replies have this `version`.
 
-        `base` is the model directory of an adapter. A loaded version is kept. Raises SamplerLost.
+        `base` is the model directory of an adapter. A version that is already loaded is not loaded
+        again. Raises SamplerLost.
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
-        """A session for a shard of this many episodes, on the running event loop."""
+        """Open a session for a shard of this many episodes, on the running event loop."""
 
     def rest(self) -> None:
-        """Free the memory of GPUs shared with the learner until the next `load`.
+        """Free the memory of GPUs that the learner also uses, until the next `load`.
 
         Raises SamplerLost.
         """

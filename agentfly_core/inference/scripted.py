@@ -29,11 +29,11 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode` returns the tokens of a text, `write` the text of a message. Log-probabilities are 0.0,
-    the policy version is -1 until a policy is loaded. Stop strings and length limits apply.
+    `encode` returns the tokens of a text, and `write` the text of a message. Log-probabilities are
+    0.0. The policy version is -1 until a policy is loaded. Stop strings and length limits apply.
 
-    Errors of the function become NoReply with its import path and line, except ServiceFailure and
-    SamplerLost.
+    An error of the function becomes NoReply with the function's import path and line, except for
+    ServiceFailure and SamplerLost.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Scripted(SamplerSession):
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy
         self._write = write
-        # an inner function goes by the name of the function that made it
+        # an inner function is named after the function that made it
         written = policy if hasattr(policy, "__qualname__") else type(policy)
         name = written.__qualname__.partition(".<locals>")[0]
         self._called = f"The policy {written.__module__}:{name}"
@@ -63,7 +63,7 @@ class Scripted(SamplerSession):
         """Do nothing."""
 
     async def sample(self, request: Request) -> Sampled:
-        """The function's reply; raises NoReply for anything but text or a Message."""
+        """Return the function's reply. Raises NoReply unless it is a text or a Message."""
         reply = await self._reply(request.conversation)
         text = self._write(reply) if isinstance(reply, Message) else reply
         stop = first_stop(text, request.params.stop)
@@ -74,7 +74,7 @@ class Scripted(SamplerSession):
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
 
     def continues(self, speaker: str) -> bool:
-        """False: a function gives its reply as a whole."""
+        """False, because a function returns whole replies."""
         return False
 
     async def _reply(self, conversation: Conversation) -> str | Message:
@@ -83,7 +83,7 @@ class Scripted(SamplerSession):
             reply = await on_loop(call, math.inf, self._called)
         except (NoReply, ServiceFailure, SamplerLost):
             raise
-        except Exception as error:  # the function is an author's
+        except Exception as error:  # an author's function may raise any error
             where = tracebacks.own_line(error) or tracebacks.defined(self._policy)
             raise NoReply(
                 f"{self._called} raised an error in its reply {conversation.turn + 1} to the "

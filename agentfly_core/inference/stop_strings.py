@@ -1,4 +1,4 @@
-"""Stop strings in a reply decoded token by token, as in vLLM."""
+"""Find stop strings in a reply that is decoded token by token, as in vLLM."""
 
 import functools
 from collections.abc import Sequence
@@ -12,13 +12,14 @@ INVALID_PREFIX = "Invalid prefix encountered"
 
 
 class ReplyText:
-    """The end of a reply's text, to find stop strings.
+    """The end of a reply's text, in which stop strings are searched.
 
         text = ReplyText(tokenizer, prompt=(1, 87, 203, 4), stop=("Observation:",))
         text.stops_at(523)  # " Observ": False
         text.stops_at(1131)  # "ation:\\n": True
 
-    Special tokens count with their text. A character of several tokens counts with its last one.
+    Special tokens count as their text. A character that consists of several tokens counts once its
+    last token is there.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
@@ -37,8 +38,8 @@ class ReplyText:
     def _text_of(self, token: int) -> str:
         try:
             return self._stream.step(self._tokenizer, token) or ""
-        except Exception as error:  # the library's own type
-            # earlier tokens decode to another text with this one: restart, as vLLM does
+        except Exception as error:  # the type of the tokenizers library
+            # with this token, earlier tokens decode to another text: restart, as vLLM does
             if not str(error).startswith(INVALID_PREFIX):
                 raise
             self._stream = DecodeStream(skip_special_tokens=False)
@@ -47,7 +48,7 @@ class ReplyText:
 
 @functools.lru_cache(maxsize=4)
 def fast_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a model's directory; templates refuse tokenizers of other libraries."""
+    """Load the tokenizer of a model's directory. Templates refuse tokenizers of other libraries."""
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     assert isinstance(tokenizer, PreTrainedTokenizerFast)
     return tokenizer.backend_tokenizer

@@ -1,6 +1,6 @@
-"""Sampler `vllm`: a warm vLLM server on a UNIX socket, which takes and returns token ids.
+"""The sampler `vllm`: a running vLLM server on a UNIX socket, which takes and returns token ids.
 
-Replies have vLLM's weight version, so a restarted server, or an interrupted load, is noticed.
+Each reply has vLLM's weight version, which reveals a restarted server and an interrupted load.
 """
 
 import math
@@ -31,7 +31,7 @@ MOST_LIKELY = 20
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler of a vLLM service, without state in this process.
+    """The sampler of a vLLM service. It has no state in this process.
 
     With `takes_turns` the server sleeps while the learner works.
     """
@@ -42,10 +42,10 @@ class VLLM:
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy in place, check it by its probe, and label it with `version`.
+        """Load a policy in place, compare it with its probe, and label it with `version`.
 
-        An adapter's `base` must be the model of the server. Waits for a starting server. Raises
-        WrongWeights, and SamplerLost with the end of the log.
+        An adapter's `base` must be the server's model. Waits while the server starts. Raises
+        WrongWeights, and SamplerLost with the end of the server's log.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
@@ -53,11 +53,10 @@ class VLLM:
             self.service.wait(partial(_healthy, server), PATIENCE)
             if self.takes_turns:
                 server.post("/wake_up")
-            # a resumed run often finds its policy loaded
+            # for a resumed run the policy is often already loaded
             if _label(server) == label:
                 return
-            # a load that breaks off keeps this label, so that `shard` refuses the half-loaded
-            # weights
+            # an interrupted load keeps this label, so that `shard` refuses the half-loaded weights
             server.post("/update_weight_version", json={"new_version": LOADING})
             if base is not None:
                 adapter = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
@@ -71,21 +70,22 @@ class VLLM:
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )
-            # labelled only after the probe: vLLM has kept old output projections after a reload
-            # without a word
+            # labelled only after the probe: vLLM has silently kept old output projections after a
+            # reload
             self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """Put the server to sleep until the next `load`, if it takes turns."""
+        """With `takes_turns`, put the server to sleep until the next `load`."""
         if self.takes_turns:
             with self._server() as server:
                 self.service.wait(partial(_healthy, server), PATIENCE)
-                server.post("/sleep", params={"level": 1})  # keeps the base model of an adapter
+                # this level keeps the base model of an adapter
+                server.post("/sleep", params={"level": 1})
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """A session on the server; raises SamplerLost without a loaded policy."""
+        """Open a session on the server. Raises SamplerLost if no policy is loaded."""
         with self._server() as server:
             label = _label(server)
         if "-" not in label:
@@ -110,7 +110,9 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """A client of the server; its errors become SamplerLost. verify=False saves 20 ms."""
+        """Yield a client of the server, whose errors become SamplerLost. verify=False saves 20
+        ms.
+        """
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",
@@ -128,7 +130,10 @@ class VLLM:
 
 @dataclass(frozen=True, slots=True)
 class _Shard(SamplerSession):
-    """The session of a shard; httpx would take 15 times the CPU at 64 connections."""
+    """The session of a shard.
+
+    It uses aiohttp, because httpx needs 15 times the CPU at 64 connections.
+    """
 
     service: Service
     session: aiohttp.ClientSession
@@ -158,13 +163,12 @@ class _Shard(SamplerSession):
         if choice["finish_reason"] not in ("stop", "length"):
             raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
         versions = choice["weight_versions"]
-        # a server that restarted in the middle has the weights of its start, and its replies look
-        # fine
+        # a server that restarted meanwhile has the weights of its start, and its replies look fine
         if [span["version"] for span in versions] != [self.label]:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         places = choice["logprobs"]["content"]
         logprobs = tuple(place["logprob"] for place in places)
-        # vLLM's number for -inf, which JSON cannot hold
+        # vLLM's number for -inf, which JSON cannot express
         if NO_LOGPROB in logprobs:
             raise ValueError("A token lacks its log-probability: the weights are not finite.")
         # the label is version-probe, see `load`
@@ -180,7 +184,7 @@ class _Shard(SamplerSession):
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
-    """All sampling fields: no default of model or server applies."""
+    """Return all sampling fields, so that no default of model or server applies."""
     return {
         "n": 1,
         "temperature": params.temperature,
@@ -193,11 +197,11 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "seed": seed,
         "stop": params.stop,
         "stop_token_ids": params.stop_tokens,
-        # the end tokens are in `stop_token_ids`; the model's own may be others
+        # the end tokens are in `stop_token_ids`; the model's own end tokens may differ
         "ignore_eos": True,
         "min_tokens": 0,
         "max_tokens": params.max_tokens,
-        # 0: of the sampled token only
+        # 0: only that of the sampled token
         "logprobs": MOST_LIKELY if params.entropies else 0,
         "detokenize": bool(params.stop),
         "skip_special_tokens": False,
@@ -206,14 +210,14 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
 
 
 def _entropy(place: Mapping[str, Any]) -> float:
-    """The estimated entropy at a token's place."""
+    """Estimate the entropy of a token's distribution."""
     return entropy([one["logprob"] for one in place["top_logprobs"]])
 
 
 def entropy(likeliest: Sequence[float]) -> float:
-    """An estimate of a distribution's entropy, in nats, from its largest log-probabilities.
+    """Estimate a distribution's entropy, in nats, from its largest log-probabilities.
 
-    All other tokens count as one, so it is never above the exact entropy.
+    All other tokens count as one token, so the estimate is never above the exact entropy.
     """
     probabilities = [math.exp(logprob) for logprob in likeliest]
     rest = max(0.0, 1 - math.fsum(probabilities))
@@ -232,7 +236,7 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """The model name for a label: the adapter, or the server's own model."""
+    """Return the model name for a label: the adapter, or the server's own model."""
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 
 

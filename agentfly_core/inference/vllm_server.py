@@ -1,4 +1,4 @@
-"""How the vLLM server is started: command and environment."""
+"""The command and the environment of the vLLM server."""
 
 import sys
 from collections.abc import Iterator
@@ -39,7 +39,10 @@ def served(
     adapter_rank: int = 0,
     restarts: int = 3,
 ) -> Iterator[Service]:
-    """Start a server for the block, see `launch` and `supervised`; it is not ready yet."""
+    """Run a server during the block, see `launch` and `supervised`.
+
+    At the start of the block it may not be ready.
+    """
     address = new_address(KIND)
     command, environment = launch(address, model, dtype, agent, site, adapter_rank)
     log = logs / f"{KIND}.log"
@@ -50,24 +53,26 @@ def served(
 def launch(
     address: Path, model: Path, dtype: str, agent: AgentPart, site: Site, adapter_rank: int = 0
 ) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of a server on a UNIX socket, with adapters up to `adapter_rank`.
+    """Return command and environment of a server on a UNIX socket, for adapters up to
+    `adapter_rank`.
 
-    It loads a tokenizer only for stop strings. Log-probabilities include the temperature. Chunked
-    prefill is off on CPUs: vLLM 0.32 crashes there when it rewinds a request's generator. On GPUs
-    the model is sharded over all GPUs of the sampler, and sleeps if the learner shares one.
+    The server loads a tokenizer only if there are stop strings. Log-probabilities include the
+    temperature. Chunked prefill is off on CPUs, because vLLM 0.32 crashes there when it rewinds a
+    request's generator. On GPUs the model is sharded over all GPUs of the sampler, and it can sleep
+    if the learner shares one of them.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,
         "served-model-name": SERVED,
         "uds": address,
         "dtype": dtype,
-        # the probe of the weights must fit, too, and one token behind it
+        # the probe of the weights must also fit, plus one token
         "max-model-len": max(agent.max_model_len, probe.TOKENS + 1),
         "max-num-seqs": site.concurrency,
         # without chunked prefill a prompt must fit into one batch
         "max-num-batched-tokens": max(BATCHED_TOKENS, agent.max_model_len),
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
-        # else a generation_config.json of the model would change the sampling
+        # otherwise the model's generation_config.json would change the sampling
         "generation-config": "vllm",
         "logprobs-mode": "processed_logprobs",
         "worker-extension-cls": "agentfly_core.inference.vllm_worker.Swap",
@@ -111,5 +116,5 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         return environment | hardware.WAITING | hardware.KEEPING_MEMORY
     return environment | {
         hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus)),
-        "TRITON_F32_DEFAULT": "ieee",  # or float32 attention would be rounded to TF32
+        "TRITON_F32_DEFAULT": "ieee",  # otherwise float32 attention would be rounded to TF32
     }

@@ -1,4 +1,4 @@
-"""A vLLM worker extension: loads a policy's weights in place, tied embeddings too."""
+"""A vLLM worker extension: it loads a policy's weights in place, also with tied embeddings."""
 
 from typing import Any
 
@@ -15,7 +15,8 @@ class Swap:
     def swap(self, path: str) -> None:
         """Load the weights of a policy directory in place.
 
-        On CPU the output projection is a packed copy; vLLM 0.32 does not update a tied one.
+        On CPU the output projection is a packed copy, which vLLM 0.32 does not update if it is
+        tied.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

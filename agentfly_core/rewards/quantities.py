@@ -75,9 +75,9 @@ def plain(text: str) -> str:
 def without_unit(text: str) -> str:
     """Return the number of a quantity: "5" for "5 cm^2", "\\$5" and "5 clips".
 
-    "5 percent" gives "5\\%". Other text is returned as `plain` returns it. A unit is a degree sign, a currency, or up to four
-    words after a space, except words such as "million". A unit of one letter needs a space before
-    it: `4s` is a term.
+    The text "5 percent" gives "5\\%". Other text is returned as `plain` returns it. A unit is a
+    degree sign, a currency, or up to four words after a space, except words such as "million". A
+    unit of one letter needs a space before it: `4s` is a term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())

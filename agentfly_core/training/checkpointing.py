@@ -1,4 +1,4 @@
-"""Saving learner states in the background while training continues."""
+"""Save learner states in the background while training continues."""
 
 import logging
 from collections.abc import Callable
@@ -13,9 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """A learner and the saving of its states, one at a time; training waits only for the copy in
-    memory.
-    """
+    """Saves states of a learner, one at a time. Training waits only for the copy in memory."""
 
     def __init__(self, learner: DeepSpeedLearner) -> None:
         self.learner = learner
@@ -23,19 +21,19 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the learner's state; a thread writes it to the publication, ends that, and calls
-        `then`.
+        """Copy the learner's state. A thread then writes it, publishes it and calls `then`.
 
-        Waits for the previous save and raises its error, LearnerLost or LearnerFailed.
+        First waits for the previous save and raises its error. Raises LearnerLost and
+        LearnerFailed.
         """
         self.wait()
         with ExitStack() as stack:
             written = self.learner.save_state(stack.enter_context(publication))
-            # the publication is closed in the thread: it must not be sealed before all is written
+            # the thread closes the publication, because it must not be sealed before all is written
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
-        """Write and publish the state; raises errors of the previous save, too."""
+        """Write and publish the state at once. Also raises errors of the previous save."""
         self.wait()
         with publication as folder:
             self.learner.save_state(folder)()
@@ -47,17 +45,18 @@ class AsyncCheckpointer:
         return self._begun is not None
 
     def wait(self) -> None:
-        """Wait for the running save and raise its error. A dead learner is only logged, because its
-        next update starts from an older state.
+        """Wait for the running save and raise its error.
+
+        LearnerLost is only logged, because the next update can start from an older state.
         """
-        # cleared first, so that an error is raised once and the next save can begin
+        # cleared first, so that an error is raised only once and the next save can begin
         begun, self._begun = self._begun, None
         try:
             if begun:
                 begun.result()
         except LearnerLost as error:
             logger.warning(
-                "A learner state was not saved, and is recomputed when it is needed: %s", error
+                "A learner state was not saved; it is recomputed when it is needed: %s", error
             )
 
 

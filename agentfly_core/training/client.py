@@ -32,9 +32,9 @@ REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of workers at `address`.
+    """Return the command and environment of workers that listen at `address`.
 
-    Raises ValueError for missing GPUs, and for a hostfile without this machine first.
+    Raises ValueError for missing GPUs, and if this machine is not the first in the hostfile.
     """
     first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
@@ -54,9 +54,12 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """The command of a node: DeepSpeed's launcher, or the worker itself for a single rank."""
+    """Return the command of a node:
+
+    DeepSpeed's launcher, or the worker itself if there is one rank.
+    """
     rank, *others = (rank for node in world.values() for rank in node)
-    if not others:  # the launcher imports DeepSpeed and torch, 2 s and 200 MB
+    if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB
         environment = [f"{name}={value}" for name, value in ALONE.items()]
         environment += [f"{VISIBLE}={rank}"] if device == "cuda" else []
         return ["env", *environment, sys.executable, "-u", "-m", LEAN, WORKER]
@@ -72,7 +75,7 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 class DeepSpeedLearner:
     """Trains weights in DeepSpeed workers, which keep them in memory between updates.
 
-    Each call has its own connection, and raises LearnerLost and LearnerFailed.
+    Each call opens its own connection. It raises LearnerLost and LearnerFailed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -88,8 +91,9 @@ class DeepSpeedLearner:
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
         """Run an update from memory or disk, and return its metrics.
 
-        `progress` gets the number of steps done and of all. Steps without advantages, or with a
-        loss or gradient norm that is not finite, are skipped and counted.
+        `progress` is called with the number of finished steps and of all steps. Steps without
+        advantages are skipped and counted, and so are steps whose loss or gradient norm is not
+        finite.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
@@ -97,11 +101,11 @@ class DeepSpeedLearner:
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy as a Hugging Face or peft directory with its probe."""
+        """Write the newest policy with its probe as a Hugging Face or peft directory."""
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state for a bit-identical resume, and write it in the background.
+        """Copy the state that a bit-identical resume needs, and write it in the background.
 
         The returned function waits until it is written.
         """

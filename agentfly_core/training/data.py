@@ -1,4 +1,6 @@
-"""Trajectories and scores of an update as a batch with outcomes, in mini-batches."""
+"""Read an update's trajectories and scores as a batch with outcomes, and split it into
+mini-batches.
+"""
 
 import math
 from collections import defaultdict
@@ -26,7 +28,10 @@ from agentfly_core.training.job import UpdateJob
 
 @dataclass(frozen=True)
 class UpdateData:
-    """A batch with outcomes, the number of its trajectories, and of skipped unscored ones."""
+    """A batch with outcomes.
+
+    `trajectories` is their number, `unscored` the number of skipped ones.
+    """
 
     batch: RolloutBatch
     outcomes: Outcomes
@@ -35,10 +40,11 @@ class UpdateData:
 
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
-    """Read a job's files without unscored, failed and frozen trajectories.
+    """Read a job's files. Unscored, failed and untrained trajectories are left out.
 
-    `drop_equal` also skips problems with equal rewards of each speaker. A greedy episode's reward
-    is a baseline. Raises ValueError for a trajectory without a row in the scores.
+    With `drop_equal`, problems are also left out if the rewards of each speaker are equal in all
+    episodes. A greedy episode only gives its reward as a baseline. Raises ValueError for a
+    trajectory without a row in the scores.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]
@@ -74,7 +80,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 def _with_spread(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
 ) -> list[Trajectory]:
-    """Trajectories of problems on which a speaker's rewards differ."""
+    """Select the trajectories of problems for which a speaker's rewards differ."""
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):
         if rewards := earned_by_speaker(episode, scores):
@@ -84,9 +90,10 @@ def _with_spread(
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
-    """Trajectories of each optimizer step; every epoch shuffles them by the seed.
+    """Return the trajectories of each optimizer step. Every epoch shuffles them, seeded by the job.
 
-    A step has at most `job.batch` trajectories, or an epoch has `update.mini_batches` steps.
+    A step has at most `job.batch` trajectories. If that is None, an epoch has `update.mini_batches`
+    steps.
     """
     if not len(trajectories):
         return []

@@ -1,4 +1,4 @@
-"""The processes of a learner, and their access to weights and moments."""
+"""The processes (ranks) of a learner, and functions to read and set sharded weights and moments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class Ranks:
     channel: dist.ProcessGroup
 
     def broadcast(self, text: str) -> str:
-        """The text of the first rank."""
+        """Return the first rank's text on all ranks."""
         holder = [text]
         dist.broadcast_object_list(holder, src=0, group=self.channel)
         return holder[0]
 
     def gather(self, patience: timedelta) -> bool:
-        """A barrier with a time limit; False if a rank is missing."""
+        """Wait for all ranks; returns False if a rank is missing after `patience`."""
         try:
             dist.monitored_barrier(self.channel, patience)
         except RuntimeError:
@@ -39,13 +39,14 @@ class Ranks:
         return True
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of a CPU tensor over all ranks, in place."""
+        """Sum a CPU tensor over all ranks, in place."""
         dist.all_reduce(tensor, group=self.channel)
         return tensor
 
     def add_up(self, numbers: Mapping[str, float]) -> dict[str, float]:
-        """Sums over ranks of numbers with the same names."""
-        # ranks may have counted in different orders, and the sum is by place
+        """Sum numbers with the same name over all ranks."""
+        # sorted by name: the tensors are added by position, and ranks may have counted in another
+        # order
         names = sorted(numbers)
         total = self.sum(torch.tensor([numbers[name] for name in names], dtype=torch.float64))
         return dict(zip(names, total.tolist(), strict=True))
@@ -63,7 +64,7 @@ class ParameterGroup(TypedDict):
 class Optimizer(Protocol):
     """AdamW, or DeepSpeed's wrapper, which clips the gradient norm to `clip_grad`.
 
-    The state of a parameter has its `MOMENTS` and `step`.
+    `state` maps each parameter to its `MOMENTS` and `step`.
     """
 
     param_groups: list[ParameterGroup]
@@ -74,7 +75,7 @@ class Optimizer(Protocol):
 
 
 class Engine(Protocol):
-    """The used part of the untyped `deepspeed.DeepSpeedEngine`."""
+    """The part of the untyped `deepspeed.DeepSpeedEngine` that we use."""
 
     module: Policy
     device: torch.device
@@ -103,7 +104,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
-    """The float32 weight; each rank must call it."""
+    """Return a float32 weight. All ranks must call this together."""
     full: Tensor = (
         utils.safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     )
@@ -111,7 +112,7 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
-    """One of the `MOMENTS`; each rank must call it."""
+    """Return one of a parameter's `MOMENTS`. All ranks must call this together."""
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
     whole: Tensor = utils.safe_get_full_optimizer_state(parameter, name)
@@ -138,7 +139,10 @@ def put(
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
-    """This rank's part of a tensor at stage 3, padded because of a fault in DeepSpeed 0.19."""
+    """Return this rank's part of a tensor at ZeRO stage 3.
+
+    It is padded because of a bug in DeepSpeed 0.19.
+    """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))
     return flat.narrow(0, size * dist.get_rank(), size)

@@ -1,7 +1,7 @@
 """A policy and its optimizer in a DeepSpeed engine, for ZeRO stages 0 to 3.
 
-Saved states are whole float32 weights and AdamW moments in safetensors: equal bytes for equal
-states, with any number of ranks.
+A saved state contains the unsharded float32 weights and AdamW moments as safetensors. Equal states
+have equal bytes, whatever the number of ranks.
 """
 
 import json
@@ -54,7 +54,7 @@ class Memory:
     checkpointing: bool
 
     def config(self, dtype: str) -> Mapping[str, JSON]:
-        """DeepSpeed's configuration for weights of this type."""
+        """Return DeepSpeed's configuration for weights of this dtype."""
         zero: dict[str, JSON] = {"stage": self.zero_stage, "overlap_comm": False}
         zero["reduce_bucket_size"] = 16_000_000
         if self.offload in ("optimizer", "all"):
@@ -63,7 +63,7 @@ class Memory:
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
         adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
         return {
-            # unused, since the learner divides a batch by tokens itself, but DeepSpeed requires it
+            # DeepSpeed requires it, but it is not used: the learner itself splits batches by tokens
             "train_micro_batch_size_per_gpu": 1,
             "zero_optimization": zero,
             "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
@@ -78,7 +78,7 @@ LearnerState = tuple[dict[str, Tensor], int]
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
-    """An engine with a job's policy, a new critic and a new optimizer."""
+    """Make an engine with a job's policy, a new critic and a new optimizer."""
     model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
@@ -88,14 +88,14 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     ranks = torch.distributed.get_world_size()
     if memory.zero_stage == 0 and job.dtype != "float32":
         assert ranks == 1, "refused before the run"
-        # it is ZeRO that keeps float32 weights, whole on a single rank
+        # ZeRO keeps the float32 weights; with a single rank they are not sharded
         memory = replace(memory, zero_stage=1)
     plain = memory.zero_stage == 0
     optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True) if plain else None
     engine: Engine = deepspeed.initialize(
         model=model, optimizer=optimizer, model_parameters=groups, config=memory.config(job.dtype)
     )[0]
-    # with one rank it only copies gradients, but ZeRO's own optimizers need them
+    # with one rank this only copies gradients, but ZeRO's own optimizers need it
     copies = isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
     engine.enable_backward_allreduce = ranks > 1 or not copies
     _make_moments(engine)
@@ -103,7 +103,9 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
 
 
 def close(engine: Engine) -> None:
-    """Free the large tensors, because DeepSpeed 0.19 keeps ZeRO 3's modules."""
+    """Free the large tensors explicitly, because DeepSpeed 0.19 keeps references to ZeRO 3's
+    modules.
+    """
     engine.destroy()
     for parameter in engine.module.parameters():
         vars(parameter).clear()
@@ -123,7 +125,7 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for unknown tokens, which would end the process on a GPU."""
+    """Raise ValueError for unknown tokens. On a GPU they would kill the process."""
     vocabulary = engine.module.model.config.vocab_size
     if bool((batch.tokens >= vocabulary).any()):
         raise ValueError(
@@ -133,12 +135,15 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
 
 
 def copy_state(engine: Engine) -> LearnerState:
-    """Copy the state for a bit-identical resume; every rank calls it, the first gets tensors."""
+    """Copy the state for a bit-identical resume.
+
+    All ranks call this; only the first gets tensors.
+    """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}
         parts |= {moment: distributed.moment(engine, parameter, moment) for moment in MOMENTS}
-        # all ranks have taken part above, since ZeRO's shards are gathered collectively
+        # all ranks took part above, because ZeRO gathers shards collectively
         if torch.distributed.get_rank() == 0:
             tensors |= {
                 f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()
@@ -168,7 +173,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
-            # the policy on disk may be bfloat16 while the state has float32; compared as the
+            # the policy on disk may be bfloat16 and the state float32, so they are compared as the
             # policy's type
             if name.startswith(POLICY) and not torch.equal(
                 as_policy, weight.to(parameter.dtype).float()
@@ -179,13 +184,15 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
             )
-    # the step counts scale AdamW's bias correction; with 0 the first resumed step would be too
-    # large
+    # AdamW's bias correction uses the step counts; with 0 the first resumed step would be too large
     _set_steps(engine, state["optimizer_steps"])
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a policy directory with tokenizer and probe as in `source`; call on every rank."""
+    """Write a policy directory with the tokenizer of `source` and a probe.
+
+    All ranks call this together.
+    """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -198,7 +205,7 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     row = torch.tensor([tokens], device=engine.device)
     sampled = torch.arange(len(tokens), device=engine.device).unsqueeze(0) > 0
     with torch.no_grad():
-        # on every rank: at stage 3 the weights of a layer are gathered during the pass
+        # on all ranks, because at stage 3 the weights of a layer are gathered during the pass
         logprobs, _, _ = engine(row, sampled, 1.0)
 
     if not is_first:
@@ -214,8 +221,9 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW creates its moments in its first step, too late to load them: take a step of size 0,
-    # first without DeepSpeed, which expects all moments after the first group's step
+    # AdamW creates its moments in its first step, which is too late to load them. So a step of size
+    # 0 is taken, first without DeepSpeed, because DeepSpeed expects all moments after the first
+    # group's step.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
@@ -225,7 +233,7 @@ def _make_moments(engine: Engine) -> None:
     engine.backward(0.0 * torch.stack([part.sum() for part in outputs]).sum(), scale_wrt_gas=False)
     engine.step()
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
-        # DeepSpeed 0.19 linked the moments of the first group only
+        # DeepSpeed 0.19 has linked the moments of the first group only
         engine.optimizer._hp_optimizer_states_linked = False
         assert hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state")
         engine.optimizer._lazy_init_hp_params_optimizer_state()
@@ -252,7 +260,7 @@ class ClippedAdamW(torch.optim.AdamW):
     _global_grad_norm = 0.0
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take the step, or set `overflow`."""
+        """Take the step, or set `overflow` if the gradient norm is not finite."""
         assert closure is None, "DeepSpeed gives none"
         parameters = [
             p for group in self.param_groups for p in group["params"] if p.grad is not None

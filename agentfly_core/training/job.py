@@ -18,18 +18,20 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """One update from the learner state `start`, "step/6", to `end`, with paths of its inputs.
+    """An update from the learner state `start` (such as "step/6") to `end`, with the paths of its
+    inputs.
 
-    A `start` with the prefix "fresh:" has no history. `policy` is the directory at `start`;
-    `learner` is None for a fresh optimizer, or if the state is in memory only. Without `scores`
-    rollouts are demonstrations. `rewards` are weights by name. `batch` is the number of
-    trajectories in a mini-batch, or None for `update.mini_batches`. `before` are the metrics of the
-    run's last update, for adaptive settings and skipped steps.
+    A `start` with the prefix "fresh:" has a new optimizer. `policy` is the policy directory at
+    `start`. `learner` is the saved optimizer state; it is None for a new optimizer, or if the state
+    exists only in memory. If `scores` is None, the rollouts are demonstrations. `rewards` maps
+    names to weights. `batch` is the number of trajectories in a mini-batch, or None for
+    `update.mini_batches`. `before` are the metrics of the run's last update, which adaptive
+    settings and skipped steps need.
 
-    The loss of the demonstrations `held_out` is measured after the update.
+    After the update, the loss of the demonstrations in `held_out` is measured.
 
-    With an `adapter` only the adapter is trained: that of `policy` on the model `base`, or a new
-    one from the `seed`. `reference_base` is the model of a reference adapter.
+    With `adapter`, only an adapter is trained: the adapter in `policy` on the model `base`, or a
+    new one, initialised with `seed`. `reference_base` is the model of a reference adapter.
     """
 
     start: str
@@ -62,7 +64,7 @@ class LearnerFailed(RuntimeError):
 
 
 class WorkerMessage(BaseModel):
-    """A line of JSON between the workers and their client; each request has its connection."""
+    """A line of JSON between the workers and their client. Each request has its own connection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,14 +74,14 @@ class AskLabel(WorkerMessage):
 
 
 class RunUpdate(WorkerMessage):
-    """Request of an update; the result is its metrics."""
+    """A request to run an update; the result is its metrics."""
 
     op: Literal["update"] = "update"
     job: UpdateJob
 
 
 class SavePolicy(WorkerMessage):
-    """Request to write the policy of the state with this label."""
+    """A request to write the policy of the state with this label."""
 
     op: Literal["save_policy"] = "save_policy"
     label: str | None
@@ -87,7 +89,7 @@ class SavePolicy(WorkerMessage):
 
 
 class SaveState(WorkerMessage):
-    """Request to copy the state with this label (first result) and write it (second result)."""
+    """A request to copy the state with this label (first result) and write it (second result)."""
 
     op: Literal["save_state"] = "save_state"
     label: str | None
@@ -104,7 +106,7 @@ class Result(WorkerMessage):
 
 
 class Lost(WorkerMessage):
-    """The state to save is not in memory."""
+    """The reply that the state to save is not in memory."""
 
     reason: str
 

@@ -1,7 +1,7 @@
 """`python -m agentfly_core.training.lean_imports MODULE ...` runs a program with fewer imports.
 
-MLflow for DeepSpeed and scikit-learn for transformers take two seconds, garbage collections
-another one; the module calls `gc.enable()` when it is loaded.
+DeepSpeed would import MLflow and transformers scikit-learn, which takes two seconds; garbage
+collection during imports takes another. The program must call `gc.enable()` once it is loaded.
 """
 
 import gc

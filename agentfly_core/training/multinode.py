@@ -1,9 +1,10 @@
-"""The program that runs a command on every node of a learner until it ends on one.
+"""The program that runs a command on every node of a learner, until one of them ends.
 
     python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
-The first node is this machine; the others use ssh and the same Python and folder. In the command
-`{node}` is the node's number, `{port}` a port of the first.
+The first node is this machine. The others are reached by ssh and need the same Python and the same
+folder. In the command, `{node}` becomes the node's number and `{port}` a free port of the first
+node.
 """
 
 import argparse
@@ -42,7 +43,7 @@ INTERVAL = 1.0
 
 
 def main() -> None:
-    """Run until a node's part ends, or until SIGTERM."""
+    """Run until the command ends on a node, or until SIGTERM."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,7 +60,8 @@ def main() -> None:
             parts[node] = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
         while not (ended := [name for name, part in parts.items() if part.poll() is not None]):
             for pipe in filter(None, (part.stdin for part in parts.values())):
-                with suppress(BrokenPipeError):  # it has ended, which is seen above
+                # the command has ended, which the check above reports
+                with suppress(BrokenPipeError):
                     pipe.write(remote_watchdog.SIGN)
             time.sleep(INTERVAL)
         sys.exit(f"On {ended[0]} it ended with exit code {parts[ended[0]].returncode}.")
@@ -69,7 +71,10 @@ def main() -> None:
 
 
 def free_port(node: str) -> int:
-    """A free port of this machine under the name `node`; raises ValueError for a wrong name."""
+    """Return a free port of this machine, whose name is `node`.
+
+    Raises ValueError for a wrong name.
+    """
     try:
         with socket.create_server((node, 0)) as server:
             return int(server.getsockname()[1])
@@ -80,7 +85,7 @@ def free_port(node: str) -> int:
 
 
 def remote(command: Sequence[str]) -> str:
-    """The shell command of another node: the same command under a watchdog."""
+    """Return the shell command for another node: the command under a watchdog."""
     variables = environment().items()
     handed = [f"{name}={value}" for name, value in variables if name.startswith(HANDED_ON)]
     there = ["env", *handed, sys.executable, "-m", remote_watchdog.__name__, *command]

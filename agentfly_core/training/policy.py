@@ -25,10 +25,11 @@ PIECES = {"cpu": 256, "cuda": 1024}
 
 
 class Policy(nn.Module):
-    """Projects onto the vocabulary only at predictors of sampled tokens.
+    """A language model that computes logits only at positions that predict sampled tokens.
 
     Rows are padded on the right, so causal attention needs no mask. A critic predicts the return
-    from the hidden state before each sampled token, of the policy or of its own backbone.
+    from the hidden state before each sampled token; the state comes from the policy or from the
+    critic's own backbone.
     """
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
@@ -39,7 +40,7 @@ class Policy(nn.Module):
         self.projection = Projection(model.get_output_embeddings(), cap)
         self.critic: nn.ModuleDict | None = None
         if critic != "none":
-            # predicts 0 at first
+            # initialised to predict 0
             head = nn.Linear(self.projection.weight.shape[1], 1, dtype=model.dtype)
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
@@ -53,15 +54,15 @@ class Policy(nn.Module):
         temperature: float | Tensor,
         trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere.
+        """Compute log-probability, entropy and value [rows, T] of sampled tokens, 0 for others.
 
-        `tokens` int64 and `sampled` bool are [rows, T], `temperature` a number or [rows, T].
-        `trees` are the same rows as prefix trees, with the same result.
+        `tokens` int64 and `sampled` bool are [rows, T]; `temperature` is a number or [rows, T].
+        `trees` are the same rows as prefix trees; the result is the same.
         """
         inputs: dict[str, Any] = {"input_ids": tokens}
         if trees is not None:
             inputs = trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
-        # only at these places: logits of all tokens would take most of the memory
+        # only at these positions, because logits of all tokens would take most of the memory
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
@@ -82,10 +83,10 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """An output layer that computes logits piece by piece, soft-capped as in arXiv 2408.00118.
+    """An output layer that computes logits in pieces, with soft-caps as in arXiv 2408.00118.
 
-    All pieces are one call of the module: ZeRO 3 gathers weights by calls, which must have the same
-    order on all ranks.
+    All pieces are computed in one call of the module: ZeRO 3 gathers weights for each call, and all
+    ranks must make the same calls in the same order.
     """
 
     def __init__(self, layer: nn.Linear, cap: float | None) -> None:
@@ -95,7 +96,9 @@ class Projection(nn.Module):
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Log-probability and entropy [n] of tokens; pieces are recomputed in the backward."""
+        """Compute log-probability and entropy [n] of tokens; the backward pass recomputes each
+        piece.
+        """
 
         def chosen(
             hidden: Tensor, tokens: Tensor, temperature: float | Tensor
@@ -105,7 +108,7 @@ class Projection(nn.Module):
                 logits = self.cap * torch.tanh(logits / self.cap)
             return token_logprobs(logits, tokens, temperature)
 
-        # a whole [n, vocabulary] in float32 would exceed the rest of the update's memory
+        # a float32 tensor [n, vocabulary] would need more memory than the rest of the update
         size = PIECES[hidden.device.type]
         if len(tokens) <= size:
             return chosen(hidden, tokens, temperature)
@@ -123,7 +126,7 @@ class Projection(nn.Module):
 
 
 def _hidden(backbone: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
-    """The last hidden states [rows * T, width]."""
+    """Return the last hidden states [rows * T, width]."""
     hidden: Tensor = backbone(**inputs, use_cache=False).last_hidden_state
     return hidden.flatten(0, 1)
 
@@ -136,25 +139,25 @@ def load_policy(
     adapter: Adapter | None = None,
     seed: int = 0,
 ) -> Policy:
-    """Load a policy directory without dropout, an adapter on `base`, with a new critic.
+    """Load a policy directory without dropout; a directory with an adapter is loaded on `base`.
 
-    With `adapter` a whole model gets a new adapter from the `seed`. -0.0 becomes 0.0, because saved
-    states are sums over ranks. Raises OSError without a model.
+    With `adapter`, a whole model gets a new adapter, initialised with `seed`. A `critic` is new.
+    -0.0 becomes 0.0, because saved states are sums over ranks. Raises OSError if there is no model.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not is_adapter(Path(folder)):
         lora.add(model, adapter, seed)
     for parameter in model.parameters():
-        # a sum over ranks with zeros turns -0.0 into 0.0, and resumed bytes must be equal
+        # a sum with zeros over ranks turns -0.0 into 0.0, and a resumed run must have equal bytes
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()
 
 
 def recompute_activations(policy: Policy) -> None:
-    """Recompute activations of layers in the backward pass (arXiv 1604.06174).
+    """Make layers recompute their activations in the backward pass (arXiv 1604.06174).
 
-    Sets training mode of layers, as transformers requires. Raises ValueError for a model with
-    dropout or without support.
+    Sets the training mode of layers, which transformers requires. Raises ValueError for a model
+    with dropout or without support for gradient checkpointing.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):

@@ -1,8 +1,9 @@
-"""Prefix sharing: rows with a common prefix are one tree of tokens, computed once.
+"""Prefix sharing: rows with a common prefix form a tree of tokens, so the prefix is computed only
+once.
 
-Trees are laid out in preorder: a token's descendants follow it without gaps, so the attention mask
-needs only the end of each token's descendants. Positions are depths. The loss gets the same rows
-as without sharing.
+Trees are stored in preorder: a token's descendants follow it without gaps. So the attention mask
+only needs the index at which each token's descendants end. A token's position is its depth. The
+loss gets the same rows as without sharing.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ SMALL = 2048
 
 @dataclass(frozen=True)
 class Tree:
-    """Indices of rows with a common prefix, and the places of their tokens in the tree.
+    """The indices of rows with a common prefix, and the indices of their tokens in the tree.
 
     The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]:
     `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
@@ -31,7 +32,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """The number of its tokens."""
+        """The number of tokens in the tree."""
         return int(self.branches[-1][-1]) + 1
 
 
@@ -55,22 +56,26 @@ class PrefixTrees:
 
     @property
     def attends(self) -> Tensor:
-        """The attention mask: a token attends to itself and its ancestors; bool [trees, N, N]."""
-        # preorder puts ancestors before a token, and a token is a descendant of an earlier one
-        # exactly if it comes before that one's end
+        """The attention mask, bool [trees, N, N]: a token attends to itself and its ancestors."""
+        # in preorder, ancestors come before a token, and a token is a descendant of an earlier
+        # token exactly if its index is below that token's end
         node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def within(self, window: int) -> Tensor:
-        """The attention mask of a sliding window over a token's own row; bool [trees, N, N]."""
-        # depth, not place in the tree: tokens of other branches lie between a token and its
+        """Return the attention mask of a sliding window over each token's row, bool [trees, N,
+        N].
+        """
+        # compared by depth, not by index: tokens of other branches are between a token and its
         # ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """The inputs of a causal language model, with a mask for each kind of attention it has."""
-        # models without `layer_types` have their window, if any, in every layer
+        """Return the inputs of a causal language model, with a mask for each of its kinds of
+        attention.
+        """
+        # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or ())
         masks: Any = _additive(self.attends if kinds or not window else self.within(window), dtype)
@@ -83,22 +88,25 @@ class PrefixTrees:
         return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": masks}
 
     def to(self, device: torch.device | str) -> Self:
-        """The same on another device."""
+        """Copy the trees to a device."""
         return type(self)(*(getattr(self, one.name).to(device) for one in fields(self)))
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a token attends, else the smallest number; [trees, 1, N, N]."""
+    """Convert a mask to numbers [trees, 1, N, N]:
+
+    0 where a token attends, else the smallest number.
+    """
     # the smallest number instead of -inf: a row of -inf only would give nan in the softmax
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
     return mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
 
 
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
-    """Trees of at most `limit` tokens, or of one row, from right-padded rows [rows, T].
+    """Build trees of at most `limit` tokens, or of one row, from right-padded rows [rows, T].
 
-    A row joins a tree if it shares as many tokens as it adds, and the tree stays `SMALL` or needs
-    no more attention than tree and row apart.
+    A row joins a tree if it shares at least as many tokens as it adds. The joined tree must also be
+    `SMALL`, or need no more attention than the tree and the row separately.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
@@ -113,7 +121,7 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         # masked attention over a tree costs (size + added)^2, separate rows cost the sum of their
         # squares
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
-        # sharing less than is added hardly saves work, and costs a mask of the whole tree
+        # a row that shares less than it adds saves little work, and needs a mask of the whole tree
         if common >= added and size + added <= limit and cheap:
             branch = np.concatenate(
                 [trees[-1].branches[-1][:common], np.arange(size, size + added)]
@@ -125,7 +133,7 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
 
 def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """Tensors of trees; `tokens` [rows, T] are the rows, tree by tree."""
+    """Make the tensors of trees; `tokens` [rows, T] are the rows, tree by tree."""
     width = max(tree.size for tree in trees)
     rows = tokens.numpy()
     merged, depths = np.zeros((2, len(trees), width), np.int64)
@@ -136,7 +144,7 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     for row, (number, branch) in enumerate(branches):
         merged[number, branch] = rows[row, : len(branch)]
         depths[number, branch] = np.arange(len(branch))
-        # branches come in preorder, so the last one to pass through a token sets its final end
+        # branches come in preorder, so the last branch through a token sets its final end
         ends[number, branch] = branch[-1] + 1
         places[row, : len(branch)] = branch + number * width
     return PrefixTrees(*map(torch.from_numpy, (merged, depths, ends, places)))

@@ -1,6 +1,6 @@
-"""The program that runs a command on another node while the starting node sends signs of life.
+"""The program that runs a command on another node as long as the starting node sends heartbeats.
 
-If stdin ends or is silent for a minute, the command and its descendants end.
+If stdin ends or gets no heartbeat for a minute, the command and its descendants are killed.
 """
 
 import os

@@ -1,6 +1,7 @@
 """One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps.
 
-Signals are reference and old log-probabilities and values before the first step.
+Signals are the reference log-probabilities, and the log-probabilities and values of the policy
+before the first step.
 """
 
 import math
@@ -30,12 +31,12 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
 @dataclass
 class Updater:
-    """Runs a job; every rank has all data and computes its share of the rows.
+    """Runs an update. Every rank has all data and computes a part of the rows.
 
-    `train/entropy`, `train/kl` from the policy before the update, `train/kl_reference`,
-    `train/clip_fraction` and `train/learned_share` (rows with a backward pass) are means over
-    tokens; micro-batches with a loss that is not finite are skipped (`train/not_finite_share`).
-    `train/loss` and `train/grad_norm` are means over optimizer steps.
+    These metrics are means over tokens: `train/entropy`, `train/kl` (from the policy before the
+    update), `train/kl_reference`, `train/clip_fraction` and `train/learned_share` (in rows with a
+    backward pass). Micro-batches with a loss that is not finite are skipped
+    (`train/not_finite_share`). `train/loss` and `train/grad_norm` are means over optimizer steps.
     """
 
     engine: Engine
@@ -54,15 +55,15 @@ class Updater:
     skipped: int = 0
 
     def run(self, data: UpdateData, reference: Policy | None, progress: OnStep) -> dict[str, float]:
-        """Take the optimizer steps, reporting how many are done, and return the metrics."""
+        """Take the optimizer steps and return the metrics; `progress` is called after each step."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)
         # dividing by a number instead of a tensor keeps the bits of the logits
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
-        # the steps are drawn before advantages, because the number of steps decides which signals
-        # are needed
+        # the steps are drawn before the advantages, because their number decides which signals are
+        # needed
         steps = mini_batches(self.job, members)
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
@@ -78,14 +79,14 @@ class Updater:
         return self._metrics(data)
 
     def loss_of(self, batch: RolloutBatch) -> float:
-        """The mean of -log p over the trained tokens of demonstrations, without training them."""
+        """Compute the mean of -log p over the reply tokens of demonstrations, without training."""
         logprobs, _ = self._score(self.engine, batch)
         return -float(logprobs[batch.sampled].double().mean())
 
     def _with_signals(
         self, batch: RolloutBatch, reference: Policy | None, steps: int
     ) -> RolloutBatch:
-        """The batch with the log-probabilities and values that the algorithm needs."""
+        """Return the batch with the log-probabilities and values that the algorithm needs."""
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)
             logprobs, _ = self._score(reference.to(self.engine.device), batch)
@@ -102,11 +103,11 @@ class Updater:
             batch = replace(
                 batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs
             )
-            self._compare(logprobs, batch)  # before training changes the learner
+            self._compare(logprobs, batch)  # measured before training changes the learner
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
-        """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
+        """Compute the log-probabilities and values [rows, T] of sampled tokens, on every rank."""
         logprobs = torch.zeros_like(batch.rollout_logprobs)
         values = torch.zeros_like(logprobs)
         with torch.no_grad(), self._clock("time/forward"):
@@ -114,11 +115,11 @@ class Updater:
                 outputs = model(micro.tokens, micro.sampled, self._temperature(micro), trees)
                 _put(logprobs, rows, outputs[0])
                 _put(values, rows, outputs[2])
-        # each rank has the rows it computed, and zeros for the others'
+        # each rank has values in the rows that it computed, and zeros in the others
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        """Take an optimizer step; rows without a gradient are measured without a backward pass."""
+        """Take an optimizer step. Rows without a gradient are measured without a backward pass."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
         # weights are computed for the whole step before it is split: a mean over tokens must not
         # depend on how rows fall into micro-batches and ranks
@@ -138,7 +139,7 @@ class Updater:
                 # DeepSpeed averages gradients over ranks; the weights already contain the mean over
                 # all ranks, so the product restores the sum
                 self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
-        # once, in the first step: later ones have a learner that was trained meanwhile
+        # only in the first step, because later steps have a changed learner
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(new_logprobs), batch)
         if not parts:
@@ -177,7 +178,8 @@ class Updater:
         self.sums["lost"] += float((micro.sampled & ~counted).sum())
         if loss.total.isfinite():
             return loss.total, logprobs.detach()
-        # only a gradient that is not finite stops the step, and a clamp would remove it
+        # the optimizer skips a step only for a gradient that is not finite, which a clamp would
+        # hide
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
 
     def _temperature(self, micro: RolloutBatch) -> float | Tensor:
@@ -186,9 +188,9 @@ class Updater:
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
     ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
-        """This rank's micro-batches of the wanted rows, with row indices in the batch."""
+        """Yield this rank's micro-batches of the wanted rows, with row indices in the batch."""
         rows = wanted.nonzero().flatten()
-        # a limit of 0 makes a tree of each row
+        # with a limit of 0, each row is a tree of its own
         limit = self.token_budget if self.job.update.share_prefixes else 0
         built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)
         sizes = torch.tensor([tree.size for tree in built], dtype=torch.int64)
@@ -250,10 +252,12 @@ class Updater:
 
 
 def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
-    """Mean, size and deviation of advantages, and mean baselines, of each task of a mixture."""
+    """Return mean, mean size and deviation of the advantages, and the mean baseline, for each task
+    of a mixture.
+    """
     metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
-        if name == SINGLE:  # the metrics of all are its own
+        if name == SINGLE:  # with one task, the metrics of all trajectories are those of the task
             continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]

@@ -54,7 +54,10 @@ class Worker:
     def obey(
         self, request: jobs.WorkerRequest, progress: jobs.OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Handle a request; a returned function runs on the first rank during the next request."""
+        """Handle a request.
+
+        A returned function runs on the first rank while the next request is handled.
+        """
         if isinstance(request, jobs.AskLabel):
             return self.label
         if isinstance(request, jobs.RunUpdate):
@@ -71,7 +74,7 @@ class Worker:
         return None
 
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep) -> dict[str, float]:
-        """Go from `job.start` to `job.end`."""
+        """Run an update from `job.start` to `job.end`."""
         algorithm = job.algorithm.make()
         engine = self._engine_at(job, algorithm.needs.critic)
         self.label = None
@@ -98,7 +101,7 @@ class Worker:
         return metrics
 
     def forget(self) -> None:
-        """Free the memory."""
+        """Free the memory of engine and reference policy."""
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None
@@ -112,7 +115,7 @@ class Worker:
             raise ValueError(
                 f"The learner has {self.label!r} in memory, not {job.start!r}, and the job has no "
                 f"saved state: repeat the updates before it. Only {jobs.FRESH!r} starts need no "
-                "state."
+                "saved state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
@@ -123,7 +126,7 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """Requests of clients, one line a connection, with a function that replies."""
+    """Yield requests of clients, one line per connection, with a function that replies."""
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -144,7 +147,8 @@ def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
 def answer(worker: Worker, request: str, reply: Send) -> None:
     """Handle a request on every rank, and free the memory after an error.
 
-    If not all ranks fail, the process ends, because a rank may hang in a collective.
+    If only some ranks fail, the process ends, because the others may hang in a collective
+    operation.
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))
@@ -157,12 +161,12 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
             threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
     except jobs.LearnerLost as error:
         reply(jobs.Lost(reason=str(error)))
-    except Exception as error:  # the boundary of the process: the client gets it
+    except Exception as error:  # caught here, and sent to the client
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
         reply(_failure(error))
-        traceback.clear_frames(error.__traceback__)  # their tensors would stay in memory
+        traceback.clear_frames(error.__traceback__)  # otherwise their tensors would stay in memory
         worker.forget()
 
 
@@ -170,7 +174,7 @@ def _answer_later(work: Callable[[], None], reply: Send) -> None:
     try:
         work()
         reply(jobs.Result(value=None))
-    except Exception as error:  # the boundary of the process: the client gets it
+    except Exception as error:  # caught here, and sent to the client
         traceback.print_exc()
         reply(_failure(error))
 
@@ -180,8 +184,10 @@ def _failure(error: Exception) -> jobs.Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks: by a file on one machine, by the launcher's address on several."""
-    # keeps DeepSpeed from compiling an operator for inference
+    """Join the other ranks: through a file on one machine, through the launcher's address on
+    several.
+    """
+    # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
     meeting = "env://"
@@ -198,7 +204,7 @@ def join() -> Ranks:
 
 def main() -> None:
     """Join the other ranks, then serve requests until the process is ended."""
-    gc.enable()  # which lean_imports turned off
+    gc.enable()  # lean_imports turned garbage collection off
     arguments = argparse.ArgumentParser(description=__doc__)
     for name in ("--socket", "--offload"):
         arguments.add_argument(name, required=True)

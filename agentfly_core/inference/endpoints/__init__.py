@@ -1,1 +1,1 @@
-"""Chat services in OpenAI's format: asked within a budget, and each answer stored."""
+"""Chat services in OpenAI's format. Requests count against a budget, and each answer is stored."""

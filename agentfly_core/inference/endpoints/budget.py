@@ -19,10 +19,11 @@ class BudgetSpent(NoReply):
 
 
 class Budget:
-    """Requests and tokens of a service in one command: `Budget("judge", 1000, 2_000_000)`.
+    """The requests and tokens that a command may use: `Budget("judge", 1000, 2_000_000)`.
 
-    Requests are counted before they are sent, retries included, and tokens with the answer, so
-    requests in flight may exceed the limit. Episodes and scores spend it from two threads.
+    Requests, including retries, are counted before they are sent, and tokens when the answer
+    arrives. So requests in flight may exceed the limit. It is thread-safe, because episodes and
+    scores run in different threads.
     """
 
     def __init__(self, name: str, requests: int, tokens: int) -> None:

@@ -12,14 +12,15 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class UnreadableAnswer(ValueError):
-    """An answer without a reply."""
+    """A service's answer contains no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
 
-    Observations after a message answer its calls in order; further ones are sent as user messages.
+    Observations after a message answer its calls in order. Surplus observations are sent as user
+    messages.
     """
 
     messages: tuple[Message | Observation, ...]
@@ -40,7 +41,10 @@ class ChatRequest:
 
 
 def reply_of(answer: JSON) -> Message:
-    """The reply in an answer, `cut` at the limit of tokens; raises UnreadableAnswer without one."""
+    """Read the reply in an answer; it is `cut` if the token limit ended it.
+
+    Raises UnreadableAnswer.
+    """
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]
@@ -54,7 +58,7 @@ def reply_of(answer: JSON) -> Message:
 
 
 def tokens_of(answer: Mapping[str, JSON]) -> int:
-    """The reported tokens of an answer; 0 unless a positive integer."""
+    """Return the number of tokens that an answer reports, 0 if that is no positive integer."""
     usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return max(total, 0) if isinstance(total, int) and total is not True else 0

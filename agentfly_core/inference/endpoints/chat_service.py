@@ -32,10 +32,11 @@ class _Passing(Exception):
 
 
 class ChatService:
-    """A service of the site: `ChatService("judge", site.endpoints["judge"], store)`.
+    """A chat service that the site defines: `ChatService("judge", site.endpoints["judge"], store)`.
 
-    `store` keeps answers by the digest of their request. `pause` is the number of seconds before
-    the second attempt; it doubles with each attempt. Connections share budget and concurrency.
+    `store` keeps answers by the digest of their request. `pause` is the time in seconds before the
+    second attempt; it doubles with each further attempt. All connections share the budget and the
+    limit of concurrent requests.
     """
 
     def __init__(self, name: str, settings: Endpoint, store: Store, pause: float = 1.0) -> None:
@@ -45,7 +46,10 @@ class ChatService:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:
-        """Connect on the running event loop; raises ValueError if the key's variable is unset."""
+        """Connect on the running event loop.
+
+        Raises ValueError if the key's environment variable is unset.
+        """
         variable = self.settings.api_key_env
         if variable and not os.environ.get(variable):
             raise ValueError(
@@ -69,14 +73,16 @@ class ChatClient:
     session: aiohttp.ClientSession
 
     async def ask(self, request: ChatRequest, draw: int) -> Message:
-        """The service's reply, stored by request and `draw`, which works like a seed.
+        """Return the service's reply.
+
+        It is stored by the request and `draw`, which acts like a seed.
 
         Raises EndpointLost, EndpointRefused and BudgetSpent.
         """
         settings = self.service.settings
         fields = {**request.body(), "model": settings.model, **settings.extra}
         body: dict[str, JSON] = {name: value for name, value in fields.items() if value is not None}
-        # 1 is the version of stored answers
+        # 1 is the format version of stored answers
         key = digest(["chat", 1, settings.url, body, draw])
         if (answer := await self._stored(key)) is not None:
             return reply_of(answer)
@@ -89,7 +95,7 @@ class ChatClient:
                 content: dict[str, JSON] = {"answer": as_json(answer)}
                 create = self.service.store.create_json
                 new = await asyncio.to_thread(create, _answer_uri(key), content)
-                # another request may have been faster
+                # another task may have stored the same answer meanwhile
                 return reply_of(answer if new else await self._stored(key))
             except _Passing as passing:
                 failure = str(passing)
@@ -101,7 +107,7 @@ class ChatClient:
         )
 
     async def _stored(self, key: str) -> JSON:
-        """The stored answer of a key, or None; raises Damaged."""
+        """Return the stored answer of a key, or None. Raises Damaged."""
         entry = await asyncio.to_thread(self.service.store.read_json, _answer_uri(key))
         answer: JSON = entry["answer"] if entry else None
         return answer
@@ -133,7 +139,7 @@ class ChatClient:
         return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
 
     def _redacted(self, text: str) -> str:
-        """The text without secrets and without the service's key."""
+        """Remove secrets and the service's key from a text."""
         variable = self.service.settings.api_key_env
         key = os.environ.get(variable, "") if variable else ""
         return redact(text.replace(key, f"[{variable}]") if key else text)

@@ -1,1 +1,1 @@
-"""Ready-made templates."""
+"""Ready-made chat templates."""

@@ -1,4 +1,4 @@
-"""Tool calls in the formats in which models write them."""
+"""Parse tool calls in the formats that models write."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ _PYTHON = {"True": True, "False": False, "None": None}
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """Calls between `begin`, which may have the group `name`, and `end`.
+    """A format of calls: each call is between `begin`, which may have the group `name`, and `end`.
 
-    Templates that write this format contain the pattern `sign`. `read` returns the calls of a body.
-    With an `end` of "" a call ends with its JSON.
+    A template that writes this format contains the pattern `sign`. `read` returns the calls between
+    the marks. If `end` is "", a call ends with its JSON.
     """
 
     sign: re.Pattern[str]
@@ -38,7 +38,7 @@ class CallFormat:
     read: Callable[[str, str, Schemas], Sequence[ToolCall]]
 
     def calls(self, text: str, schemas: Schemas) -> Iterator[PlacedCall]:
-        """All calls of a text without reasoning, wrong ones as BadCall."""
+        """Yield all calls of a text without reasoning; wrong calls become BadCall."""
         at = 0
         while match := self.begin.search(text, at):
             behind = end_of_json(text, match.end())
@@ -104,11 +104,13 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 
 def _value(text: str, schema: JSON) -> JSON:
-    """A value of a template that writes texts unquoted, and other values as JSON or Python."""
+    """Read a value from a template that writes texts without quotes and other values as JSON or
+    Python.
+    """
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):
         return None
-    # the text 12 stays a text where the schema has a string
+    # 12 stays a text if the schema wants a string
     if "string" in kinds:
         return text
     if text in _PYTHON:
@@ -196,5 +198,5 @@ FORMATS: Mapping[FormatName, CallFormat] = {
 
 
 def format_of(text: str) -> FormatName | Literal[""]:
-    """The format of a rendered call, or "" for a format that FORMATS does not have."""
+    """Return the format of a rendered call, or "" for a format that is not in FORMATS."""
     return next((name for name, one in FORMATS.items() if one.sign.search(text)), "")

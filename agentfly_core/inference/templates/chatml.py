@@ -56,9 +56,9 @@ class Hermes:
         </tool_response><|im_end|>
         <|im_start|>assistant
 
-    With `show_tools` the system message lists the tools; a warm-started model needs no list. Added
-    tokens come from markup and replies only, never from other text. Raises ValueError for a
-    tokenizer without ChatML's special tokens, or with other tokens for the exported template.
+    With `show_tools` the system message lists the tools; a warm-started model does not need the
+    list. Only markup and replies produce added tokens, never other text. Raises ValueError if the
+    tokenizer lacks ChatML's special tokens, or if the exported template would give other tokens.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
@@ -70,24 +70,24 @@ class Hermes:
         self._before, self._behind, self._listed = mark(START), mark(END), mark(TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
         self._header = self._text.encode(f"{self._before}assistant\n")
-        # some tokenizers include white space around a token
+        # some tokenizers include the white space around a token
         self._after = self._text.encode(f"{self._behind}\n{self._before}")[1:-1]
         self.stop_tokens = (self._end,)
         self._require_served()
 
     @property
     def jinja(self) -> str:
-        """A chat template for transformers and vLLM with the same text.
+        """A Jinja chat template for transformers and vLLM that renders the same text.
 
-        Tokens differ if text contains special tokens, or if the tokenizer joins a line break to the
-        next reply, as nano models do.
+        Its tokens differ if a text contains special tokens, or if the tokenizer joins a line break
+        with the next reply, as nano models do.
         """
         return jinja_text(TOOLS if self._show_tools else None)
 
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """The whole prompt with the header of the next reply."""
+        """Encode the whole prompt, up to and including the header of the next reply."""
         system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
@@ -103,16 +103,22 @@ class Hermes:
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
-        """The tokens between `reply` and the next one; see ChatTemplate."""
+        """Encode the messages between `reply` and the next reply; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
+        """Shorten a text to at most `tokens` tokens: its middle becomes `[...
+
+        N bytes omitted ...]`.
+        """
         return self._text.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """The text before a stop string, and calls outside of thoughts, wrong ones as BadCall."""
+        """Parse the text before a stop string, and calls outside of thoughts.
+
+        Wrong calls become BadCall.
+        """
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = before_stop(self._text.decode(tokens), stop)
         calls, content, end = list[ToolCall | BadCall](), "", 0
@@ -140,7 +146,7 @@ class Hermes:
                     yield from self._block(message.role, message.content)
 
     def _block(self, role: str, text: str) -> tuple[int, ...]:
-        """Tokens of a message with marked text."""
+        """Encode a message whose added tokens are marked."""
         encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
         return (*encoded, *self._after)
 
@@ -152,7 +158,7 @@ class Hermes:
         return whole[size:] if whole[:size] == self._header else self._text.encode(text)
 
     def _require_served(self) -> None:
-        """Raise ValueError unless a prompt has the tokens of the exported template."""
+        """Raise ValueError if the exported template gives other tokens for a prompt."""
         read = (Message("system", _PROBE), Message("user", _PROBE), Observation("probe", _PROBE))
         roles = ("system", "user", "tool")
         served = self._tokenizer.apply_chat_template(
@@ -181,7 +187,7 @@ def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
     at, first, last = 0, len(text) - len(text.lstrip()), text.rfind(THOUGHT_END)
     while mark := _MARK.search(text, at):
         if mark[0] == THINK:
-            # a thought that is never closed counts at the beginning only
+            # an unclosed thought counts only at the beginning of the reply
             at = len(text) if mark.start() == first else mark.end()
             if mark.start() < last:
                 at = text.find(THOUGHT_END, mark.end()) + len(THOUGHT_END)

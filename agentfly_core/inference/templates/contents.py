@@ -1,4 +1,4 @@
-"""Contents of messages in which added tokens are hidden from a Jinja template."""
+"""Hide added tokens in the contents of messages from a Jinja template."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -22,14 +22,14 @@ class HiddenTokens:
     def __init__(self, added: Collection[str]) -> None:
         self._hidden = {token: chr(FIRST + number) for number, token in enumerate(added)}
         self._shown = {sign: token for token, sign in self._hidden.items()}
-        # a regex takes the first alternative that fits
+        # longest first, because a regex takes the first alternative that fits
         longest_first = sorted(added, key=len, reverse=True)
         self._tokens = re.compile(
             "|".join([*map(re.escape, longest_first), "[\U00100000-\U0010ffff]"])
         )
 
     def hide(self, value: Any) -> Any:
-        """A JSON value with hidden tokens in all texts and keys."""
+        """Hide the added tokens in all texts and keys of a JSON value."""
         if isinstance(value, str):
             return self._tokens.sub(lambda match: self._sign(match[0]), value)
         if isinstance(value, Mapping):
@@ -37,7 +37,7 @@ class HiddenTokens:
         return [self.hide(item) for item in value] if isinstance(value, list | tuple) else value
 
     def hide_message(self, item: Message | Observation) -> Message | Observation:
-        """A message with hidden tokens."""
+        """Hide the added tokens in a message."""
         if isinstance(item, Observation):
             return replace(item, content=self.hide(item.content))
         calls = tuple(
@@ -50,7 +50,7 @@ class HiddenTokens:
         return replace(item, content=content, calls=calls, reasoning=reasoning)
 
     def show(self, text: str) -> str:
-        """The text with its tokens restored."""
+        """Restore the hidden tokens of a text."""
         return re.sub(
             f"{ESCAPE}(.)|[\U00100000-\U0010fffc]",
             lambda match: chr(ord(match[1]) + PLANE) if match[1] else self._shown[match[0]],

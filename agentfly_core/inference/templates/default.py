@@ -1,4 +1,4 @@
-"""The chat template of an experiment that names none."""
+"""The chat template of an experiment without `template`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """The model's own chat template; Hermes without one, for nano models and exports of Hermes.
+    """Return the model's own chat template.
 
-    The choice depends on the tokenizer alone, so equal models are played alike. Settings choose
-    another template, see `TemplatePart`. Raises ValueError for a template that cannot be played.
+    Hermes is used for models without one, for nano models and for exports of Hermes.
+
+    The choice depends only on the tokenizer, so that equal models get the same template. Settings
+    can choose another template, see `TemplatePart`. Raises ValueError for a template that cannot be
+    used.
     """
-    from agentfly_core.models.nano import CHATML  # loads transformers, which takes seconds
+    from agentfly_core.models.nano import CHATML  # it loads transformers, which takes seconds
 
     own = tokenizer.chat_template
     if not own or own in (CHATML, jinja_text(TOOLS)):

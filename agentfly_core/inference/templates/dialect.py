@@ -1,4 +1,4 @@
-"""Abilities of a chat template, learned by rendering short conversations."""
+"""Find out what a chat template supports, by rendering short conversations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
 class Markup:
     """A template's markup: the tokens `stop` end a reply, `marks` enclose its reasoning.
 
-    `calls` is the format of its calls, "" for a format that FORMATS does not have.
+    `calls` is the format of its calls, or "" for a format that is not in FORMATS.
     """
 
     dialect: Dialect
@@ -53,14 +53,16 @@ def markup_of(
     stop: Sequence[str],
     calls: FormatName | Literal[""],
 ) -> Markup:
-    """The markup of a template with these variables; `stop` and `calls` may be given.
+    """Find the markup of a template with these variables.
 
-    Raises ValueError for a template that writes no header or no end of replies, and for a tokenizer
-    that splits a text differently after another text.
+    `stop` and `calls` override what is found.
+
+    Raises ValueError for a template that writes no header or no end of a reply, and for a tokenizer
+    whose tokens of a text depend on the text before it.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
-    # Mistral's replies follow a question without a header
+    # in Mistral's template, a reply follows the question without a header
     begins = (f"{prompt}A0", f"{prompt} A0")
     if not header and not renderer.render([USER, REPLY]).startswith(begins):
         raise ValueError(
@@ -87,7 +89,7 @@ def markup_of(
 
 
 def _rendered_call(renderer: JinjaRenderer, dialect: Dialect) -> str:
-    """A reply with a call, without the list of tools before it."""
+    """Render a reply with a call, without the list of tools before it."""
     called = renderer.render([USER, _called(dialect, 1)], TOOLS)
     return called[len(common_beginning(called, renderer.render([USER], TOOLS))) :]
 
@@ -111,7 +113,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Dialects in which the template writes tools, a call and its answer."""
+    """Yield the dialects in which the template writes tools, a call and its answer."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     # some templates refuse arguments as objects, or an empty content
@@ -143,7 +145,7 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 
 
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
-    """The first added token after a reply, and the last added token of a call."""
+    """Yield the first added token after a reply, and the last added token of a call."""
     replied = renderer.render([USER, REPLY])
     if ends := renderer.markup(replied[replied.rindex("A0") :]):
         yield ends[0][1]

@@ -1,4 +1,4 @@
-"""Conversations as the text and tokens of a tokenizer's own Jinja template."""
+"""Render conversations by a tokenizer's own Jinja template, as text and as tokens."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ChatRows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The messages that a template can write.
+    """The forms of messages that a template can write.
 
-    `reasoning` is the key of a reply's reasoning, empty if the template has none. `native`
-    templates write tools, calls and answers; for others these are Hermes text. `empty` is the
-    content of a reply with calls only.
+    `reasoning` is the message key of a reply's reasoning, empty if the template has none. `native`
+    templates write tools, calls and answers; otherwise these are written as Hermes text. `empty` is
+    the content of a reply that consists of calls only.
     """
 
     reasoning: str = ""
@@ -45,7 +45,10 @@ class Dialect:
 
 
 class JinjaRenderer:
-    """Renders messages with template `variables`; contents cannot write the template's markup."""
+    """Renders messages with template `variables`.
+
+    A message's content never becomes the template's markup.
+    """
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any], dialect: Dialect
@@ -55,7 +58,7 @@ class JinjaRenderer:
         self._hidden = HiddenTokens(self.encoder.markup)
 
     def with_variables(self, variables: Mapping[str, Any]) -> JinjaRenderer:
-        """The same with further variables."""
+        """Return a renderer with further variables."""
         return JinjaRenderer(self._tokenizer, {**self._variables, **variables}, self.dialect)
 
     def text(
@@ -64,7 +67,9 @@ class JinjaRenderer:
         tools: Sequence[ToolSchema],
         prompt: bool = True,
     ) -> str:
-        """The text with hidden tokens, as a `prompt` with the header of the next reply."""
+        """Render the text with hidden tokens; with `prompt` it ends with the header of the next
+        reply.
+        """
         hidden = [self._hidden.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self._hidden.hide(tool.listed) for tool in tools])
         return self.render(chat, listed, prompt)
@@ -72,9 +77,11 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """The first token of a prompt that a chat server writes differently, "" for none.
+        """Compare a prompt with the one that a chat server renders.
 
-        Contents with added tokens are not compared: a server turns them into markup.
+        Return the first different token, or "".
+
+        Contents with added tokens are not compared, because a server turns them into markup.
         """
         if any(self.markup(item.content) for item in messages):
             return ""
@@ -91,7 +98,7 @@ class JinjaRenderer:
     def render(
         self, chat: ChatRows, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
     ) -> str:
-        """The template's text; raises ValueError for messages that the template refuses."""
+        """Run the template. Raises ValueError for messages that the template refuses."""
         try:
             return str(
                 self._tokenizer.apply_chat_template(
@@ -102,29 +109,32 @@ class JinjaRenderer:
                     **self._variables,
                 )
             )
-        except Exception as error:  # the template is a program
+        except Exception as error:  # a template is a program that may raise any error
             raise ValueError(f"The model's chat template refuses a conversation: {error}") from None
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """The tokens of a rendered text; only the template's own added tokens are added tokens."""
+        """Encode a rendered text.
+
+        Only added tokens that the template itself wrote become added tokens.
+        """
         return self.encoder.encode(self._hidden.show(self.encoder.mark(text)))
 
     def hidden(self, text: str) -> str:
-        """A content with hidden tokens."""
+        """Hide the added tokens of a content."""
         return str(self._hidden.hide(text))
 
     def shown(self, text: str) -> str:
-        """A rendered text without hidden tokens."""
+        """Restore the hidden tokens of a rendered text."""
         return self._hidden.show(text)
 
     def markup(self, text: str) -> list[tuple[int, str]]:
-        """Places and names of the template's added tokens in a rendered text."""
+        """Return positions and names of the template's added tokens in a rendered text."""
         return self.encoder.markup_in(text)
 
     def _request(
         self, messages: Sequence[Message | Observation], listed: list[dict[str, JSON]]
     ) -> tuple[ChatRows, list[dict[str, JSON]]]:
-        """The messages and tools of a request to a chat server."""
+        """Return the messages and tools of a request to a chat server."""
         chat = [*self._chat(messages)]
         if not self.dialect.native:
             chat, listed = self._with_list(chat, listed), []
@@ -136,7 +146,7 @@ class JinjaRenderer:
             if isinstance(item, Observation):
                 yield self._answer(item, open_calls.popleft() if open_calls else "")
             elif item.role == "assistant":
-                # an unreadable call is text, and its answer belongs to no call
+                # an unreadable call is sent as text, so its answer belongs to no call
                 open_calls = deque(c.id if isinstance(c, ToolCall) else "" for c in item.calls)
                 yield self._reply(item)
             else:
@@ -172,7 +182,7 @@ class JinjaRenderer:
         return {"id": call.id, "type": "function", "function": function}
 
     def _with_list(self, chat: ChatRows, listed: Sequence[JSON]) -> ChatRows:
-        """The messages with the list of tools in the system message, or in the first one."""
+        """Add the list of tools to the system message, or to the first message."""
         if not listed:
             return chat
         signatures = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in listed)
@@ -186,7 +196,7 @@ class JinjaRenderer:
 
 
 def with_ids(item: Message | Observation) -> Message | Observation:
-    """A message whose calls have ids: the model's own, else nine digits that depend on the call."""
+    """Give each call an id: the model's own, or nine digits that depend on the call."""
     if isinstance(item, Observation):
         return item
     calls = (
@@ -197,7 +207,7 @@ def with_ids(item: Message | Observation) -> Message | Observation:
 
 
 def _id(number: int, call: ToolCall) -> str:
-    # nine letters or digits, as Mistral's templates demand
+    # nine letters or digits, as Mistral's templates require
     return hashing.short(number, call.name, json.dumps(dict(call.arguments)))[:9]
 
 
@@ -206,14 +216,14 @@ def _unreadable(item: Message) -> tuple[BadCall, ...]:
 
 
 def common_beginning(first: str, second: str) -> str:
-    """The longest text with which both begin."""
+    """Return the longest common prefix of two texts."""
     pairs = zip(first, second, strict=False)
     size = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
     return first[:size]
 
 
 def _merged(chat: ChatRows) -> ChatRows:
-    """The messages with neighbouring user messages as one."""
+    """Join neighbouring user messages."""
     merged: ChatRows = []
     for row in chat:
         if merged and row["role"] == "user" == merged[-1]["role"]:

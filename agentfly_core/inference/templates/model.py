@@ -27,13 +27,13 @@ MessageList = Sequence[Message | Observation]
 class ModelTemplate:
     """The chat template of a tokenizer, `template: model`.
 
-    Prompts have the tokens of `apply_chat_template`, except that contents give no added tokens. A
-    template that later renders earlier messages differently opens a new context, unless `history`
-    is `kept`. `variables` are the template's own, `date` (2026-01-31) is for templates that insert
-    one, `stop` are end tokens, `calls` is a format, and `thinking_budget` is the largest number of
-    tokens of reasoning (0: no limit).
+    Prompts have the same tokens as with `apply_chat_template`, except that contents never become
+    added tokens. Some templates later render earlier messages differently: then a new context
+    starts, unless `history` is `kept`. `variables` are passed to the template. `date` (such as
+    2026-01-31) is for templates that insert the date. `stop` are end tokens, `calls` is the format
+    of calls, and `thinking_budget` is the maximum number of reasoning tokens (0: no limit).
 
-    Raises ValueError for tokenizers and templates that cannot be used, and unknown variables.
+    Raises ValueError for tokenizers and templates that cannot be used, and for unknown variables.
     """
 
     def __init__(
@@ -77,13 +77,16 @@ class ModelTemplate:
 
     @property
     def reads_calls(self) -> bool:
-        """Whether calls of tools can be read."""
+        """Whether tool calls can be parsed."""
         return self._reader.reads_calls
 
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
-        """The template of a speaker with these tools; `thinking` switches reasoning on or off.
+        """Return the template of a speaker with these tools;
 
-        Raises ValueError for tools if calls cannot be read, and if it cannot switch reasoning.
+        `thinking` switches reasoning on or off.
+
+        Raises ValueError for tools whose calls cannot be parsed, and if the template cannot switch
+        reasoning.
         """
         if tools and not self.reads_calls:
             raise ValueError(
@@ -130,11 +133,11 @@ class ModelTemplate:
         return self._renderer.encoder.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """The reasoning, text and calls of a reply, wrong calls as BadCall."""
+        """Parse the reasoning, text and calls of a reply. Wrong calls become BadCall."""
         ended = bool(reply) and reply[-1] in self.stop_tokens
         tokens = reply[:-1] if ended else reply
         message = self._reader.read(before_stop(self._decode(tokens), stop))
-        try:  # a model's reply must not end the training
+        try:  # no reply of a model may end the training
             kept = self._writer.has_tokens(message, tokens)
         except ValueError as refused:
             bad = tuple(BadCall(str(call), str(refused)) for call in message.calls)
@@ -142,19 +145,19 @@ class ModelTemplate:
         return replace(message, rewritten=not kept)
 
     def is_thinking(self, reply: Sequence[int]) -> bool:
-        """Whether the reasoning of a reply has begun and not ended."""
+        """Whether a reply has begun its reasoning and not ended it."""
         return self._reader.is_thinking(self._decode(reply))
 
     def reasoning_tokens(self, reply: Sequence[int]) -> int:
-        """How many tokens of a reply are its reasoning, with its end mark; 0 without any."""
+        """Count the tokens of a reply's reasoning with its end mark; 0 without reasoning."""
         return self._reader.reasoning_tokens(self._decode(reply), reply)
 
     def reply_text(self, message: Message) -> str:
-        """The text of a reply with its calls, as the model writes it after a prompt."""
+        """Write a reply with its calls as text, as the model writes it after a prompt."""
         return self._writer.text(message)
 
     def written(self, message: Message) -> tuple[int, ...]:
-        """The tokens of a reply with its end."""
+        """Encode a reply with its end token."""
         return (*self._writer.tokens(self._writer.text(message)), self.stop_tokens[0])
 
     def difference(self, messages: MessageList) -> str:
@@ -162,7 +165,7 @@ class ModelTemplate:
         return self._renderer.difference(messages, self._schemas)
 
     def _of_renderer(self) -> None:
-        """Make the reader and the writer of replies."""
+        """Create the reader and the writer of replies."""
         renderer, schemas = self._renderer, self._schemas
         header = renderer.shown(renderer.text([QUESTION], ()))
         opened = header.rstrip().endswith(self.markup.marks.open.rstrip())
@@ -170,10 +173,10 @@ class ModelTemplate:
         self._writer = MessageWriter(self._tokenizer, renderer, self.markup, opened, schemas)
 
     def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
-        """Where the reply's end token begins in the text, -1 without one."""
+        """Return the index of the reply's end token in the text, or -1."""
         common = whole
         if read:
-            # before the first new content, the last end token is the reply's
+            # the last end token before the first new content belongs to the reply
             other = replace(read[0], content=f"{read[0].content}{OTHER}")
             changed = self._renderer.text((*before, other, *read[1:]), self._schemas)
             common = common_beginning(whole, changed)
@@ -190,5 +193,5 @@ class ModelTemplate:
 
 
 def writer(template: ChatTemplate) -> Callable[[Message], str]:
-    """The function that writes a reply as text in the template's call format."""
+    """Return the function that writes a reply as text in the template's call format."""
     return template.reply_text if isinstance(template, ModelTemplate) else reply_text

@@ -1,4 +1,4 @@
-"""Short conversations that are tried with a chat template: does it append to them?"""
+"""Short conversations that test whether a chat template appends to earlier messages."""
 
 from agentfly_core.inference.templates.dialect import SCHEMA
 from agentfly_core.inference.templates.model import MessageList, ModelTemplate
@@ -39,12 +39,14 @@ def table(template: ModelTemplate) -> dict[str, str]:
 
 
 def report(template: ModelTemplate) -> list[str]:
-    """Lines for the user: the abilities of a template, then the result of each probe."""
+    """Return lines for the user: what a template supports, then the result of each probe."""
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
-    tools = calls if dialect.native else "as Hermes text, since the template writes none"
+    tools = calls if dialect.native else "as Hermes text, because the template writes none"
     lines = [f"tools: {tools}", f"reasoning: {dialect.reasoning or 'dropped from earlier replies'}"]
     if template.history == "kept":
-        lines.append("history: kept, so training and serving differ where a server rewrites it")
+        lines.append(
+            "history: kept, so training and serving differ if a server rewrites the history"
+        )
     return lines + [f"{name}: {verdict}" for name, verdict in table(template).items()]
 
 

@@ -1,4 +1,4 @@
-"""Reasoning at the beginning of a reply, between a template's marks."""
+"""Split and write the reasoning at the beginning of a reply, between a template's marks."""
 
 import re
 from dataclasses import dataclass, replace
@@ -10,7 +10,8 @@ from agentfly_core.system.formats.text import THINK, THOUGHT_END
 class ReasoningMarks:
     """Marks of reasoning, and the white space that a template writes within and after them.
 
-    `answer` is the pattern before the rest of the reply. A prompt may have `opened` the reasoning.
+    `answer` is the pattern before the visible text of the reply. If `opened`, the prompt already
+    contains the opening mark.
     """
 
     open: str
@@ -23,7 +24,7 @@ class ReasoningMarks:
         return opened or text.lstrip().startswith(self.open)
 
     def split(self, text: str, opened: bool) -> tuple[str, str]:
-        """The reasoning and the rest of a reply."""
+        """Return the reasoning and the visible text of a reply."""
         before, after, behind = self.spaces
         reasoning, rest = "", text
         if self.begin(text, opened):
@@ -33,7 +34,7 @@ class ReasoningMarks:
         return reasoning, re.sub(rf"\A(?:{self.answer})", "", rest)
 
     def joined(self, reasoning: str, rest: str, opened: bool) -> str:
-        """A reply of reasoning and the rest."""
+        """Write a reply from its reasoning and its visible text."""
         before, after, behind = self.spaces
         begin = "" if opened else f"{self.open}{before}"
         return f"{begin}{reasoning}{after}{self.close}{behind}{rest}"
@@ -54,7 +55,9 @@ MARKS = (
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:
-    """The marks of a template, with the spaces of a rendered reply A0 with the reasoning R0."""
+    """Find the marks of a template, and the spaces around them in a rendered reply A0 with
+    reasoning R0.
+    """
     marks = next((one for one in MARKS if one.open.strip() in template), MARKS[-1])
     match = re.search(
         rf"{re.escape(marks.open)}(\s*)R0(\s*){re.escape(marks.close)}(\s*)A0", rendered

@@ -1,4 +1,4 @@
-"""Replies of a model with its own chat template: read as messages, and written from messages."""
+"""Parse replies of a model with its own chat template, and write messages as replies."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ OTHER = "\U0010fffe"
 
 @dataclass(frozen=True, slots=True)
 class ReplyReader:
-    """Reads replies after a prompt that ends with `header`, which may have `opened` reasoning.
+    """Parses replies after a prompt that ends with `header`.
 
-    The tokenizer's `response_template` is used if it has one and the template writes tools. A reply
-    that it refuses, and other tokenizers' replies, are read in the format of `markup`.
+    If `opened`, the header opens the reasoning.
+
+    If the tokenizer has a `response_template` and the template writes tools, that is used.
+    Otherwise, and for replies that it refuses, the format of `markup` is used.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -63,7 +65,8 @@ class ReplyReader:
         marks = self.markup.marks
         if not marks.begin(text, self.opened):
             return 0
-        pieces = self.tokenizer.convert_ids_to_tokens(list(reply))  # the mark is ASCII in them
+        # byte-level tokens keep the mark as ASCII
+        pieces = self.tokenizer.convert_ids_to_tokens(list(reply))
         before, mark, _ = "".join(pieces).partition(marks.close)
         ends = accumulate(map(len, pieces))
         return bisect_left([*ends], len(before + mark)) + 1 if mark else len(reply)
@@ -74,14 +77,17 @@ class ReplyReader:
         return own if self.markup.dialect.native else None
 
     def _by_response_template(self, text: str) -> Message | None:
-        """The reply as transformers reads it; None without a template and for refused replies."""
+        """Parse the reply as transformers does.
+
+        Returns None if there is no response template or it refuses.
+        """
         if not self._response_template:
             return None
         listed: list[Any] = [tool.listed for tool in self.tools]
         try:
             parsed = self.tokenizer.parse_response(text, prefix=self.header, tools=listed)
             calls = [call_of(call["function"]) for call in parsed.get("tool_calls", ())]
-        except Exception as error:  # its parsers raise errors of many types
+        except Exception as error:  # parsers of transformers raise errors of many types
             fault = BadCall(text, f"the model's response_template refuses it: {error}")
             return None if self.markup.calls else Message("assistant", "", (fault,))
         reasoning = next((parsed[key] for key in REASONING_KEYS if key in parsed), "")
@@ -115,13 +121,14 @@ class MessageWriter:
         return self.renderer.shown(self._hidden(message))
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """The tokens of a reply's text, in which the model may write added tokens."""
+        """Encode a reply's text, in which added tokens count as such."""
         return tuple(reply_encoder(self.tokenizer)(text))
 
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
-        """Whether the template gives a message these tokens, in its last place or an earlier one.
+        """Whether the template renders a message to these tokens, as the last message or an earlier
+        one.
 
-        In an earlier place a template may leave out an empty reasoning.
+        For an earlier message a template may leave out an empty reasoning.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)
@@ -129,7 +136,7 @@ class MessageWriter:
 
     def _hidden(self, message: Message) -> str:
         whole = self._last(message)
-        # a template may drop the header of a reply (such as an empty <think>) later
+        # a template may later drop a part of the header, such as an empty <think>
         kept = self._prompt if whole.startswith(self._prompt) else self._shared
         ends = [at for at, name in self.renderer.markup(whole) if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
@@ -152,7 +159,7 @@ class MessageWriter:
 
     @cached_property
     def _shared(self) -> str:
-        """The beginning that the prompt shares with a conversation in which it was answered."""
+        """The common prefix of the prompt and the conversation after the reply."""
         reply = Message("assistant", OTHER)
         answered = self.renderer.text([QUESTION, reply], self.tools, prompt=False)
         return common_beginning(self._prompt, answered)

@@ -1,4 +1,4 @@
-"""Text encoding in which only the markup of a template gives added tokens."""
+"""Encode text so that only the markup of a template becomes added tokens."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MOST_TOKENS_OF_A_BYTE = 16
 
 
 class TextEncoder:
-    """Encodes text like a tokenizer, with added tokens from marked text only.
+    """Encodes text like a tokenizer, but only marked text becomes added tokens.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
-    It uses a copy of the tokenizer with secret names of added tokens. Raises ValueError for other
-    libraries' tokenizers, and for an added token that plain text can produce.
+    It uses a copy of the tokenizer in which added tokens have secret names. Raises ValueError for a
+    tokenizer of another library, and for an added token that plain text can produce.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -43,7 +43,7 @@ class TextEncoder:
         self._twin.normalizer, self._twin.pre_tokenizer = own.normalizer, own.pre_tokenizer
         added = own.get_added_tokens_decoder()
         self._require_control(own, added)
-        self._secret = secrets.token_hex(8)  # a name in a text would be a token again
+        self._secret = secrets.token_hex(8)  # otherwise a name in a text would be a token again
         self._names = {
             t.content: t.content if is_text(t) else f"<{self._secret}{index}>"
             for index, t in added.items()
@@ -72,14 +72,14 @@ class TextEncoder:
         encoding = self._twin.encode(
             text.encode("utf-8", "replace").decode(), add_special_tokens=False
         )
-        # a vocabulary with gaps may have a twin's id, too
+        # a vocabulary with gaps may also contain the id of a renamed token
         return tuple(
             self._ids[index] if self._secret in token or token in self._text else index
             for token, index in zip(encoding.tokens, encoding.ids, strict=True)
         )
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, with special ones."""
+        """Decode tokens to text, including special tokens."""
         return str(
             self._tokenizer.decode(
                 list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
@@ -87,14 +87,14 @@ class TextEncoder:
         )
 
     def id_of(self, token: str) -> int | None:
-        """The id of a text that is one token, else None."""
+        """Return the id of a text that is one token, else None."""
         index = self._tokenizer.convert_tokens_to_ids(token)
         if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
             return None
         return index
 
     def markup_in(self, text: str) -> list[tuple[int, str]]:
-        """Places and names of added tokens in an unmarked text."""
+        """Return positions and names of added tokens in an unmarked text."""
         return [(match.start(), match[0]) for match in self._any.finditer(text)]
 
     def fit(self, text: str, tokens: int) -> str:
@@ -104,13 +104,13 @@ class TextEncoder:
         if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
             return text
         while kept and (size := len(self.encode(fitting))) > tokens:
-            # at least one byte less, or the loop might not end
+            # at least one byte less, or the loop would not end
             kept = min(kept - 1, kept * tokens // size)
             fitting = clip(text, kept)
         return fitting
 
     def _require_control(self, own: Tokenizer, added: dict[int, AddedToken]) -> None:
-        # every unknown character becomes this token
+        # unknown characters become this token
         unknown = getattr(own.model, "unk_token", None)
         for index, token in added.items():
             in_text = own.model.token_to_id(token.content) is not None
@@ -125,9 +125,9 @@ class TextEncoder:
 
 
 def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
-    """Return a function that encodes replies as after a line break, where no space is added.
+    """Return a function that encodes a reply as if after a line break, so that no space is added.
 
-    A reply that shares a token with the line break is encoded without it.
+    If the reply's beginning and the line break form one token, the reply is encoded alone.
     """
 
     def encode(text: str) -> list[int]:

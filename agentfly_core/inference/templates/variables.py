@@ -19,17 +19,24 @@ SWITCHES = ("enable_thinking", "thinking")
 
 
 def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]]) -> str:
-    """The chat template of a tokenizer for conversations with tools; raises ValueError without."""
+    """Return the chat template of a tokenizer for conversations with tools.
+
+    Raises ValueError if it has none.
+    """
     if not tokenizer.chat_template:
         raise ValueError("template: the model has no chat template. Set template=hermes.")
     return str(tokenizer.get_chat_template(tools=[*tools]))
 
 
 def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
-    """The variable that switches reasoning, or ""; raises ValueError for unknown variables."""
-    from jinja2 import Environment, meta  # needed here only
+    """Return the variable that switches reasoning, or "".
 
-    text = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", jinja)  # a tag of transformers
+    Raises ValueError for unknown variables.
+    """
+    from jinja2 import Environment, meta  # imported here, because only this function needs it
+
+    # the tag `generation` of transformers
+    text = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", jinja)
     syntax = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(text)
     own = meta.find_undeclared_variables(syntax) - NOT_VARIABLES
     for name in variables:
@@ -42,7 +49,7 @@ def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
 
 
 def with_date(jinja: str, variables: Mapping[str, JSON], date: str) -> dict[str, Any]:
-    """The variables, and the function from which templates read the date.
+    """Return the variables, and add the function from which templates read the date.
 
     Raises ValueError if the template needs a date and `date` is empty.
     """
