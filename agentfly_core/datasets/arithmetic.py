@@ -1,4 +1,4 @@
-"""Sums of two two-digit numbers; splits share no pair of operands."""
+"""Arithmetic with two two-digit numbers; splits share no pair of operands."""
 
 import operator
 import random
@@ -17,7 +17,7 @@ OPERATIONS = {"+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul
 def arithmetic(
     seed: int, train: int, validation: int, test: int, operators: str = "+-*"
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, such as `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
+    """Make problems for each split: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
     41+58 and 58*41 have the same pair of operands, so they are in the same split. Raises ValueError
     for an unknown operator and for more problems than there are.
@@ -29,7 +29,7 @@ def arithmetic(
     sizes = {"train": train, "validation": validation, "test": test}
 
     def problems(pair: tuple[int, int]) -> Iterator[Problem]:
-        # a set: for equal numbers the reversed pair is the same problem
+        # a set, because with equal numbers the reversed pair is the same problem
         for sign, (x, y) in product(operators, sorted({pair, pair[::-1]})):
             name, work_out = OPERATIONS[sign]
             facts = {"answer": str(work_out(x, y))}

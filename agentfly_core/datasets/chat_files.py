@@ -1,4 +1,4 @@
-"""Chats of a data file, as demonstrations of a warm start."""
+"""Read the chats of a data file as demonstrations of a warm start."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from agentfly_core.system.formats.text import counted, sentence
 
 @dataclass(frozen=True, slots=True)
 class ChatRow:
-    """The replies of a chat or trace, the tools that its row lists, None for the experiment's, and
-    tools' answers after the last reply: `ChatRow("chats.jsonl", 17, (RecordedReply(...),), None)`.
+    """A row with a chat or a trace: `ChatRow("chats.jsonl", 17, (RecordedReply(...),), None)`.
 
-    A trace of our own has `ours`, see `Trace`.
+    `tools` are those that the row lists; None means the experiment's tools. `closing` are the
+    tools' answers after the last reply. Only a trace that `agentfly export` wrote has `ours`, see
+    `Trace`.
     """
 
     source: str
@@ -37,7 +38,7 @@ class ChatRow:
 
     @classmethod
     def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
-        """The chat or trace in a row; raises ValueError."""
+        """Read the chat or trace in a row. Raises ValueError."""
         if (trace := trace_of(row)) is None:
             chat = demonstration_of(row)
             return cls(source, number, chat.replies, tools_of(row), chat.closing)
@@ -50,7 +51,7 @@ class ChatRow:
 def _replies(trace: Trace) -> Iterator[RecordedReply]:
     for listed, call in trace.replies:
         chat = chat_of(listed)
-        if not trace.ours:  # a policy of ours may say nothing
+        if not trace.ours:  # one of our policies may have replied with an empty text
             chat.checked()
         if not is_reply(chat.messages[-1]):
             raise ValueError("a sampled message is not of the assistant")
@@ -59,15 +60,18 @@ def _replies(trace: Trace) -> Iterator[RecordedReply]:
 
 @dataclass(frozen=True)
 class ChatFile:
-    """Settings of a warm start on a file: other names of columns, and the most rows that are left
-    out: `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`.
+    """Settings of a warm start on a file: new names for columns, and how many bad rows may be left
+    out. `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`
     """
 
     columns: dict[str, str] | None = None
     tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
 
     def read(self, path: Path) -> Iterator[ChatRow | BadRow]:
-        """The chats of a file, and a BadRow for each unusable row; raises ValueError without."""
+        """Yield the chats of a file, and a BadRow for each unusable row.
+
+        Raises ValueError if there is no chat.
+        """
         for number, row in rows(path):
             try:
                 yield ChatRow.of(path.name, number, renamed(row, self.columns or {}))

@@ -1,4 +1,4 @@
-"""Chats of data files: messages of OpenAI, with parts and tool calls, and turns of ShareGPT."""
+"""Read chats of data files: OpenAI's messages with parts and tool calls, and ShareGPT's turns."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ MAX_BYTES = 2**31
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """All messages of a conversation up to and with a reply, whether it is trained, and the tokens
-    that a model read and sampled, None without ids.
+    """A reply in a file: all messages up to and including it, and whether it is trained.
+
+    `call` has the tokens that a model read and sampled; it is None if the file has no token ids.
     """
 
     messages: Messages
@@ -49,14 +50,14 @@ class RecordedReply:
         return message
 
     def continues(self, other: RecordedReply) -> bool:
-        """Whether its prompt begins with another prompt and that one's reply.
+        """Whether its prompt begins with another reply's prompt followed by that reply.
 
-        Messages are compared, and token ids if both have them.
+        Messages are compared, and token ids too if both replies have them.
         """
         size = len(other.messages)
         if size >= len(self.messages) or other.messages != self.messages[:size]:
             return False
-        # a server that renders the history anew gives other ids; such a prompt opens a context
+        # a server that renders the history again gives other ids; such a prompt opens a new context
         if self.call is None or other.call is None:
             return True
         tokens = (*other.call.prompt, *other.call.sampled)
@@ -65,7 +66,8 @@ class RecordedReply:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChat:
-    """Messages of a chat, and whether each is trained:
+    """The messages of a chat, and whether each of them is trained:
+
     `RecordedChat((Message("user", "1+1?"), Message("assistant", "2")), (False, True))`.
     """
 
@@ -74,12 +76,12 @@ class RecordedChat:
 
     @property
     def opening(self) -> Messages:
-        """The messages without a last reply."""
+        """The messages, without the last one if it is a reply."""
         return self.messages[:-1] if is_reply(self.messages[-1]) else self.messages
 
     @property
     def replies(self) -> tuple[RecordedReply, ...]:
-        """The assistant's messages, each with all messages before it."""
+        """The assistant's messages, each together with all messages before it."""
         places = reply_places(self.messages)
         return tuple(RecordedReply(self.messages[: at + 1], self.trained[at]) for at in places)
 
@@ -100,14 +102,17 @@ class RecordedChat:
         return questions[-1]
 
     def followed_by(self, completion: RecordedChat) -> RecordedChat:
-        """The chat with further messages; only these are trained."""
+        """Append the messages of `completion`; only these are trained."""
         untrained = (False,) * len(self.messages)
         return RecordedChat(
             (*self.messages, *completion.messages), (*untrained, *completion.trained)
         ).checked()
 
     def checked(self) -> RecordedChat:
-        """The chat itself; raises ValueError for messages in an order that no chat has."""
+        """Return the chat itself.
+
+        Raises ValueError if its messages are in an order that no chat has.
+        """
         before: Message | Observation | None = None
         for number, item in enumerate(self.messages, 1):
             if fault := _order_fault(before, item):
@@ -117,12 +122,12 @@ class RecordedChat:
 
 
 def text_chat(role: Speaks, text: str) -> RecordedChat:
-    """A chat of one message; a reply is trained."""
+    """Make a chat of one message; it is trained if it is a reply."""
     return RecordedChat((Message(role, text),), (role == "assistant",))
 
 
 def chat_of(value: Any) -> RecordedChat:
-    """The chat in a list of messages or in its JSON text.
+    """Read the chat in a list of messages or in its JSON text.
 
     Raises ValueError with a phrase such as "message 3 has the role 'bot', expected ...".
     """
@@ -147,11 +152,13 @@ def _role(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """The text of content: of nothing, of text, or of text parts, each on its own lines."""
+    """Return the text of a message's content: nothing, a text, or text parts, each on its own
+    line.
+    """
     if not isinstance(value, list):
         return "" if value is None else value
     parts = [part for part in value if isinstance(part, Mapping)]
-    # pictures are refused, since leaving them out would change the question
+    # pictures are refused, because leaving them out would change the question
     if any(part.get("type") != "text" for part in parts):
         raise ValueError("expected parts of the type 'text'; pictures and sound cannot be trained")
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
@@ -186,7 +193,7 @@ class _Written(BaseModel):
     train: bool | None = Field(None, validation_alias=AliasChoices("train", "weight"))
 
     def calls(self) -> dict[str, ToolCall]:
-        """Its calls by id; raises ValueError."""
+        """Return the message's calls by id. Raises ValueError for repeated ids."""
         if self.role == "function_call":
             return {"": call_of(strict_json.parse(self.content))}
         named = [(call.id, call.function) for call in self.tool_calls or ()]
@@ -194,7 +201,7 @@ class _Written(BaseModel):
         if twice := [name for name in ids if ids.count(name) > 1]:
             raise ValueError(f"the id {twice[0]!r} belongs to two calls; give each another id")
         return {
-            # calls without ids are answered in their order
+            # calls without ids are answered in order
             name or f"#{place}": ToolCall(
                 call.name, arguments_of(call.name, call.arguments), id=call_id(name)
             )
@@ -206,7 +213,7 @@ _MESSAGES = TypeAdapter(Annotated[list[_Written], Field(min_length=1)])
 
 
 def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
-    """The messages of a record; raises ValueError."""
+    """Convert the messages of a record. Raises ValueError."""
     waiting: dict[str, ToolCall] = {}
     answers: dict[str, Observation | None] = {}
     for number, one in enumerate(read, 1):
@@ -224,7 +231,7 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
                     "of the role 'tool'"
                 )
             waiting = one.calls()
-            answers = dict.fromkeys(waiting)  # rollouts have answers in the order of the calls
+            answers = dict.fromkeys(waiting)  # rollouts store answers in the order of the calls
         except ValueError as error:
             raise ValueError(f"message {number}: {error}") from None
         if one.role == "function_call":
@@ -233,12 +240,12 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
             yield Message(
                 one.role, one.content, tuple(waiting.values()), reasoning=one.reasoning or ""
             )
-    if waiting:  # the chat ends amid its answers
+    if waiting:  # the chat ends before all calls are answered
         yield from filter(None, answers.values())
 
 
 def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]:
-    """Remove the answered call from `waiting`; returns its key and the name of its tool."""
+    """Remove the answered call from `waiting`, and return its key and the name of its tool."""
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:
         raise ValueError(
@@ -249,17 +256,17 @@ def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]
 
 
 def reply_places(messages: Messages) -> list[int]:
-    """The places of the assistant's messages."""
+    """Return the indices of the assistant's messages."""
     return [place for place, message in enumerate(messages) if is_reply(message)]
 
 
 def is_reply(item: Message | Observation | None) -> bool:
-    """Whether a message is of the assistant."""
+    """Whether a message is the assistant's."""
     return isinstance(item, Message) and item.role == "assistant"
 
 
 def _order_fault(before: Message | Observation | None, item: Message | Observation) -> str:
-    """The fault of a message after the message before, or ""."""
+    """Return why a message may not follow the message `before`, or ""."""
     if isinstance(item, Observation):
         return ""
     if not (item.content.strip() or item.calls):
@@ -275,7 +282,9 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
 
 
 def _fault(error: ValidationError) -> str:
-    """The first fault that pydantic found, with its place, value and expectation."""
+    """Describe the first fault that pydantic found: its position, its value and what was
+    expected.
+    """
     first = error.errors()[0]
     value, steps = shown(first["input"]), first["loc"]
     if not steps:

@@ -1,4 +1,4 @@
-"""The meaning of a row's columns: its prompt, its completion and its tools."""
+"""Interpret a row's columns: its prompt, its completion and its tools."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,10 @@ DataRow = Mapping[str, Any]
 
 
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
-    """A row with other names of columns; raises ValueError for another value and equal names."""
+    """Rename a row's columns.
+
+    Raises ValueError if the row is no object or two names become equal.
+    """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
     if not isinstance(row, Mapping):
@@ -30,9 +33,10 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
 
 
 def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
-    """The first field of PROMPTS that a row has, and the chat in it.
+    """Return the first field of PROMPTS that a row has, and the chat in it.
 
-    Raises ValueError for a row without one, and for further messages with another question.
+    Raises ValueError if the row has no such field, and if another of these fields has a different
+    question.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"it has none of the fields {', '.join(PROMPTS)}")
@@ -47,7 +51,7 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
 
 
 def demonstration_of(row: DataRow) -> RecordedChat:
-    """The chat that a row demonstrates: its messages, or its prompt and completion.
+    """Return the chat that a row demonstrates: its messages, or its prompt and completion.
 
     Raises ValueError unless exactly one field of CHATS and COMPLETIONS has replies.
     """
@@ -69,7 +73,7 @@ def demonstration_of(row: DataRow) -> RecordedChat:
 
 
 class _Tool(BaseModel):
-    """A tool as OpenAI lists it, or without the outer object."""
+    """A tool in OpenAI's format, with or without the outer object."""
 
     name: str = Field(validation_alias=AliasChoices(AliasPath("function", "name"), "name"))
     description: str = Field(
@@ -85,9 +89,11 @@ _TOOLS = TypeAdapter(list[str | _Tool])
 
 
 def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
-    """The tools that a row lists by name or schema, None for all tools of the experiment.
+    """Return the tools that a row lists by name or by schema;
 
-    A name alone has an empty schema. Raises ValueError for another list.
+    None means all tools of the experiment.
+
+    A tool that is given by its name only has an empty schema. Raises ValueError for any other list.
     """
     if (listed := row.get(TOOLS)) is None:
         return None
@@ -116,7 +122,7 @@ def _given(row: DataRow, fields: Sequence[str]) -> list[str]:
 
 
 def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
-    """The chat in a field: text, or messages; raises ValueError."""
+    """Read the chat in a field: a text, or messages. Raises ValueError for others."""
     value = row[field]
     if isinstance(value, list) or (isinstance(value, str) and WRITTEN.match(value)):
         try:

@@ -1,4 +1,6 @@
-"""Demonstrations of the calculator, and parts of demonstrations with deliberate mistakes."""
+"""Demonstrations of the calculator, and shared functions for demonstrations with deliberate
+mistakes.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -24,19 +26,22 @@ PROGRAM_MISTAKES = ("guess", "mistype a bound", "take another exponent", "misrea
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Call the calculator, then answer with the result.
 
-    For `datasets.arithmetic` and problems with the fact `expression`. A share `spoilt` guesses,
-    mistypes the sum, uses another operation or misreads the result.
+    Works for `datasets.arithmetic` and for problems with the fact `expression`. A share `spoilt` of
+    the episodes contains a mistake: a guess, a mistyped sum, another operation or a misread result.
     """
     reply = partial(use_tool, calculation, partial(calling, "calculator", "expression"), answering)
     return replying(seed, spoilt, reply, SUM_MISTAKES)
 
 
 def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
-    """A demonstrator of replies; a share `spoilt` of the episodes has one of the mistakes."""
+    """Make a demonstrator from `reply`.
+
+    A share `spoilt` of the episodes contains one of the mistakes.
+    """
 
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
-        # seeded anew in each turn: all turns of an episode have the same mistake
+        # seeded again in each turn, so that all turns of an episode have the same mistake
         draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
         mistake = draw.choice(mistakes) if draw.random() < spoilt else ""
         return reply(draw, conversation, mistake)
@@ -52,13 +57,13 @@ def use_tool(
     conversation: Conversation,
     mistake: str,
 ) -> str:
-    """The reply of a demonstrator with one tool: ask it in the first turn, then say the answer."""
+    """Reply as a demonstrator with one tool: call it in the first turn, then give the answer."""
     argument, answer = work(draw, conversation.problem, mistake)
     return ask(argument) if argument and conversation.turn == 0 else say(answer)
 
 
 def calling(tool: str, argument: str, value: str) -> str:
-    """A reply that is a call with one argument."""
+    """Write a reply that is a call with one argument."""
     return call_text(tool, **{argument: value})
 
 
@@ -66,9 +71,9 @@ answering = partial(calling, "answer", "answer")
 
 
 def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Expression and answer of a ToolStep for a sum.
+    """Return expression and answer of a ToolStep for a sum.
 
-    `mistake` is one of SUM_MISTAKES, or empty for a right step.
+    `mistake` is one of SUM_MISTAKES, or empty for a correct step.
     """
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
@@ -85,9 +90,9 @@ def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Program and answer of a ToolStep for a problem of `datasets.powers`.
+    """Return program and answer of a ToolStep for a problem of `datasets.powers`.
 
-    `mistake` is one of PROGRAM_MISTAKES, or empty for a right step.
+    `mistake` is one of PROGRAM_MISTAKES, or empty for a correct step.
     """
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
@@ -102,7 +107,7 @@ def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def slip(draw: random.Random, text: str) -> str:
-    """The text with one digit replaced by another one above 0."""
+    """Replace one digit of a text by another digit above 0."""
     place = draw.choice([i for i, letter in enumerate(text) if letter.isdigit()])
     # not 0: a leading zero would make the number invalid
     digit = draw.choice([other for other in "123456789" if other != text[place]])

@@ -1,4 +1,4 @@
-"""The rows of a data file: a JSON array, JSON lines, parquet or CSV."""
+"""Read the rows of a data file: a JSON array, JSON lines, parquet or CSV."""
 
 import csv
 import io
@@ -25,11 +25,13 @@ FIRST = 100
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each row, a ValueError if unreadable; CSV begins at 2."""
+    """Yield the number and value of each row; the value is a ValueError if the row is
+    unreadable.
+    """
     _require_file(path)
     match path.suffix:
         case ".jsonl":
-            # not `splitlines`, which also divides at U+2028, which JSON allows in texts
+            # not `splitlines`, which also splits at U+2028, a character that JSON texts may contain
             lines = enumerate(_text(path).split("\n"), 1)
             return ((number, _value(line)) for number, line in lines if line.strip())
         case ".csv":
@@ -59,8 +61,12 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """Rows of a CSV file as texts, empty cells as null; pandas' index gets pandas' name."""
-    csv.field_size_limit(max(len(text), csv.field_size_limit()))  # 131,072 a cell by default
+    """Yield rows of a CSV file: cells are texts, empty cells null.
+
+    An index that pandas wrote without a name is named as pandas does.
+    """
+    # the default limit is 131,072 characters per cell
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(lines, [])

@@ -31,14 +31,15 @@ def files(
     needs: tuple[str, ...] = (),
     columns: Columns = None,
 ) -> dict[str, Rows]:
-    """Problems for each split, drawn from its file, by default from the train file.
+    """Make problems for each split from its file; a split without a file uses the train file.
 
-    A row's prompt is the first of PROMPTS, a text or messages without their last reply; `tools`
-    selects tools. The `id` is optional. All other fields but the index of pandas become facts; none
-    in `needs` may be missing or null. The train
-    split also has a BadRow for each unusable row, numbered from 1 (in CSV the header is row 1), and
-    a Repeated for each repeated question with its facts; test keeps it before validation, then
-    train. Raises ValueError for unreadable files, too few problems, and ids of different rows.
+    A row's prompt is the first of PROMPTS: a text, or messages without their last reply. `tools`
+    selects tools, and the `id` is optional. All other fields become facts, except for an index of
+    pandas; the fields in `needs` may not be missing or null. The train split also has a BadRow for
+    each unusable row; rows are numbered from 1, and in CSV the header is row 1. It has a Repeated
+    for each row that repeats question and facts. If two splits have the same row, it stays in the
+    test split, else in validation. Raises ValueError for unreadable files, too few problems, and an
+    id that belongs to two different rows.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     names = {
@@ -52,14 +53,14 @@ def files(
     _require_distinct_ids(sources, columns or {})
     built: dict[str, Rows] = {}
     elsewhere: set[str] = set()
-    # test first: it must not change when more training problems are drawn
+    # test is drawn first, because it must not change when more training problems are drawn
     for split in reversed(sizes):
         drawn = sources[names[split]].draw(sizes[split], elsewhere)
         elsewhere |= {*map(content, drawn)}
         built[split] = [*drawn]
     for name, source in sources.items():
         source.require({split: sizes[split] for split in sizes if names[split] == name}, built)
-        # bad rows replace problems of the first split
+        # bad rows count as problems of the first split
         built[next(split for split in sizes if names[split] == name)] += source.bad
     return built
 
@@ -75,11 +76,11 @@ class _Source:
         self.bad = [row for _, row in read_rows if isinstance(row, BadRow)]
         self._left = [(number, row) for number, row in read_rows if isinstance(row, Problem)]
         self.contents = {problem.id: content(problem) for _, problem in self._left}
-        # files are often sorted by difficulty or topic
+        # shuffled, because files are often sorted by difficulty or topic
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
-        """Draw up to `size` problems, skipping those with contents in `elsewhere`."""
+        """Draw up to `size` problems; skip those whose content is in `elsewhere`."""
         again = {n for n, problem in self._left if content(problem) in elsewhere}
         fault = "another split has its question and facts"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
@@ -101,7 +102,7 @@ class _Source:
 
 
 def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, str]) -> None:
-    """Raise ValueError for an id of different rows in two files, such as a row number."""
+    """Raise ValueError if two files use an id, such as a row number, for different rows."""
     for (one, first), (other, second) in combinations(sources.items(), 2):
         for name in first.contents.keys() & second.contents.keys():
             if first.contents[name] == second.contents[name]:
@@ -121,10 +122,10 @@ def require_fields(
     needs: tuple[str, ...] = (),
     columns: Columns = None,
 ) -> None:
-    """Check the first rows of the files before any work.
+    """Check the first rows of the files before a run starts.
 
-    Raises ValueError for a missing file, and if none of these rows has a question, a fact of
-    `needs` or a column of `columns`.
+    Raises ValueError for a missing file, and for a question, a fact in `needs` or a column in
+    `columns` that none of these rows has.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
         fields = first_fields(Path(source))
@@ -146,7 +147,9 @@ def require_fields(
 def read(
     path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
-    """Numbered rows of a file: problems, BadRows, and Repeated for equal rows."""
+    """Yield the numbered rows of a file: problems, BadRow for unusable and Repeated for equal
+    rows.
+    """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
         try:
@@ -165,7 +168,7 @@ def read(
 
 
 def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Problem:
-    """The problem of a row; raises ValueError."""
+    """Make the problem of a row. Raises ValueError."""
     row = renamed(row, columns)
     field, prompt = prompt_of(row)
     question, opening, listed = prompt.question, prompt.opening, tools_of(row)
@@ -186,7 +189,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
 
 
 def _made_id(problem: Problem) -> str:
-    """An id of a row without one: a digest of its prompt, facts and tools."""
+    """Make an id for a row that has none: a digest of its prompt, facts and tools."""
     further = [digest([*map(plain, problem.messages)])] if problem.messages else []
     further += [] if problem.tools is None else [digest(problem.tools)]
     return short(problem.prompt, digest(problem.facts), *further)

@@ -1,4 +1,4 @@
-"""Problems from folders of tasks in the layouts of Harbor and of terminal-bench.
+"""Make problems from folders of tasks in the layouts of Harbor and of terminal-bench.
 
 | | Harbor | terminal-bench |
 |---|---|---|
@@ -26,12 +26,12 @@ APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
 LABELS = ("category", "difficulty")
 """Settings that become facts, for `evaluate.by`."""
-# images with a shell and Python only, which the sandbox offers, too
+# images that contain only a shell and Python, as the sandbox does
 _BARE = re.compile(
     r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
     r"|(?:[\w.-]+/)*t-bench/(?:ubuntu|python)-[\d-]+(?::[\w.-]+)?"
 )
-# a check that calls these would fail here whatever the model did
+# a check that calls these would always fail here
 _REFUSED = re.compile(
     r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
 )
@@ -47,7 +47,7 @@ _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
 
 class RefusedTask(Exception):
-    """A task that cannot be played here, with the file and the line of the reason."""
+    """A task cannot be played here; the message has file and line of the reason."""
 
     def __init__(self, path: Path, why: str, line: int = 1) -> None:
         super().__init__(why)
@@ -57,7 +57,7 @@ class RefusedTask(Exception):
 def harbor(
     seed: int, train: int, validation: int, test: int, folder: Path
 ) -> dict[str, list[Problem | BadRow]]:
-    """Problems for each split from a folder with a folder for each task:
+    """Make problems for each split from a folder that contains a folder for each task:
 
         Problem("count-words", "Write how many words notes.txt has to /app/count.txt.", {
             "files": {"notes.txt": "..."},
@@ -66,16 +66,16 @@ def harbor(
             "category": "files",
         })
 
-    For `rewards.folder:hidden_check`. There is no container. A BadRow with file and line replaces a
-    task whose Dockerfile does more than copy text into /app of a bare image, or whose check calls a
-    program that needs a network, a package or the workspace's git.
+    The reward is `rewards.folder:hidden_check`. No container is started. So a task becomes a BadRow
+    with file and line if its Dockerfile does more than copy text into /app of a bare image, or if
+    its check calls a program that needs a network, a package or the workspace's git.
     """
     if not folder.is_dir():
         raise ValueError(
             f"folder: got {str(folder)!r}, expected a folder with a folder for each task."
         )
     problems, bad = list[Problem](), list[BadRow]()
-    # sorted, because the order of a folder differs between machines
+    # sorted, because the order of files differs between machines
     for path in filter(Path.is_dir, sorted(folder.iterdir())):
         try:
             is_harbor = (path / "task.toml").exists()
@@ -119,7 +119,7 @@ def _problem(
 
 
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A section of settings, empty if missing."""
+    """Return a section of the settings, empty if it is missing."""
     section = document.get(name) or {}
     if not isinstance(section, Mapping):
         raise RefusedTask(settings, f"{name} is {section!r}, expected a section")
@@ -154,7 +154,9 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
 
 
 def _require_alone(program: Path, modules: Set[str]) -> None:
-    """Refuse a line that imports another module, or names a program that needs a network."""
+    """Refuse a line that imports a module outside of `modules`, or names a program that needs a
+    network.
+    """
     for number, line in enumerate(_text(program).splitlines(), 1):
         code = _COMMENT.sub("", line)
         imported = _IMPORT.match(code) if program.suffix == ".py" else None
@@ -165,14 +167,14 @@ def _require_alone(program: Path, modules: Set[str]) -> None:
 
 
 def _seconds(settings: Path, limit: object) -> float:
-    """The time limit of a check: the task's own, at most MOST_SECONDS."""
+    """Return the time limit of a check: the task's own limit, at most MOST_SECONDS."""
     if not isinstance(limit, int | float) or not limit > 0:
         raise RefusedTask(settings, f"its check may take {limit!r} seconds, expected more than 0")
     return min(float(limit), MOST_SECONDS)
 
 
 def _copied(context: Path) -> dict[str, str]:
-    """The files of /app by name, as a Dockerfile copies them."""
+    """Return the files of /app by name, as a Dockerfile copies them."""
     dockerfile, files = context / "Dockerfile", dict[str, str]()
     for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
         try:
@@ -186,7 +188,7 @@ def _copied(context: Path) -> dict[str, str]:
 
 
 def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
-    """The files that an instruction copies; raises ValueError if it needs a container."""
+    """Return the files that an instruction copies. Raises ValueError if it needs a container."""
     match instruction[0].upper(), instruction[1:]:
         case "FROM", [image] if _BARE.fullmatch(image):
             return {}
@@ -215,7 +217,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
 
 
 def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
-    """Each instruction of a Dockerfile with the number of its first line."""
+    """Yield each instruction of a Dockerfile with the number of its first line."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(_text(dockerfile).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -228,7 +230,7 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """A file, or all files and links of a folder."""
+    """Return a file, or all files and links of a folder."""
     if path.is_file():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())

@@ -1,4 +1,4 @@
-"""The problems of several tasks as one dataset."""
+"""Join the problems of several tasks in one dataset."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,19 @@ from agentfly_core.records.trajectory import Problem, of_task
 def mixture(
     seed: int, train: int, validation: int, test: int, tasks: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Rows]:
-    """The splits of all tasks, task by task, from their sections `data`; ids are `shop/2-red-cup`.
+    """Make the splits of all tasks from their `data` sections, task by task.
 
-    Raises ValueError for unusable data, with its task, and for a training problem that another task
-    holds out.
+    Ids are `shop/2-red-cup`.
+
+    Raises ValueError for unusable data, naming the task, and for a training problem that is a
+    validation or test problem of another task.
     """
     splits: dict[str, Rows] = {split: [] for split in SPLITS}
     for name, settings in tasks.items():
         with at(f"tasks.{name}.data"):
             data = Data.model_validate(settings)
             built = build(data, seed if data.seed is None else data.seed)
-            # checked here, where an error still names the task
+            # checked here, because here an error can name the task
             problems_of(data, built)
         for split, rows in built.items():
             splits[split] += [
@@ -35,7 +37,9 @@ def mixture(
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    """Raise ValueError for a training problem that another task holds out."""
+    """Raise ValueError for a training problem that is a validation or test problem of another
+    task.
+    """
     trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:

@@ -31,25 +31,28 @@ Names = dict[str, Sequence[str]]
 
 
 def people() -> Names:
-    """320, 40 and 40 names by split, for every seed: `{"train": ["Anna Berg", ...], ...}`.
+    """Return 320, 40 and 40 names by split, the same for every seed:
 
-    Names differ between splits, but their words occur in all. Companies and books are alike.
+    `{"train": ["Anna Berg", ...], ...}`.
+
+    No name is in two splits, but first names and surnames occur in all. Companies and books work
+    the same way.
     """
     return _split(FIRST, LAST)
 
 
 def companies() -> Names:
-    """Names of companies, such as "Amber Mills", as many as `people` returns."""
+    """Return names of companies, such as "Amber Mills", as many as `people` returns."""
     return _split(ADJECTIVES, TRADES)
 
 
 def books() -> Names:
-    """Titles of books, such as "Quiet Harbour", as many as `people` returns."""
+    """Return titles of books, such as "Quiet Harbour", as many as `people` returns."""
     return _split(ADJECTIVES, SUBJECTS)
 
 
 def _split(first: str, second: str) -> Names:
     names = [f"{one} {other}" for one, other in product(first.split(), second.split())]
-    # not the experiment's seed: a test name of one seed must not train with another
+    # not the experiment's seed: a test name of one seed must not be trained with another seed
     random.Random(0).shuffle(names)
     return shares(names, SHARES)

@@ -1,4 +1,4 @@
-"""Shared parts of scripted players with deliberate mistakes."""
+"""Shared functions of scripted players with deliberate mistakes."""
 
 import random
 import re
@@ -12,13 +12,13 @@ Demonstrator = Callable[[Conversation], Awaitable[str]]
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
-    """The mistake of this episode, or "" without one."""
+    """Return the mistake of this episode, or ""."""
     draw = random.Random(hashing.seed(seed, "mistake", conversation.problem.id, conversation.chain))
     return draw.choice(kinds) if draw.random() < spoilt else ""
 
 
 def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
-    """A wrong answer of the right one's form: a number of as many digits, or one of `like`."""
+    """Return a wrong answer of the same form: a number with as many digits, or one of `like`."""
     if not right.isdigit():
         return draw.choice([other for other in like if other != right])
     numbers = range(10 ** (len(right) - 1), 10 ** len(right))
@@ -35,9 +35,11 @@ def observed(conversation: Conversation) -> list[str]:
 
 
 def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, dict[str, str]]:
-    """The text that a prompt fills, and its fields: `("rename", {"old": "amber-mills", ...})`.
+    """Return the text that a prompt fills, and its fields:
 
-    Raises ValueError for another prompt.
+    `("rename", {"old": "amber-mills", ...})`.
+
+    Raises ValueError for a prompt that fills none of the texts.
     """
     for kind, text in texts.items():
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w -]+)", re.escape(text))

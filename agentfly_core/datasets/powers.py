@@ -13,7 +13,7 @@ EXPONENTS = (1, 2, 3)
 
 @generated
 def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem(
             "pow-2-12-15",

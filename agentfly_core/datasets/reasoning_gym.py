@@ -25,23 +25,24 @@ def reasoning_gym(
     dataset: str,
     config: dict[str, Any] | None = None,
 ) -> dict[str, list[Problem]]:
-    """Problems for each split of one of its datasets, such as
+    """Make problems for each split from one of reasoning-gym's datasets, such as
 
         Problem("chain_sum-9f2c41d07a3be518", "State the final answer to ... 41 + 58 =", {
             "answer": "99", "expression": "41 + 58", "dataset": "chain_sum", "config": {...},
             "entry": "{'question': ...}",
         })
 
-    Splits share no prompt. Facts are the right answer, null if many are right, texts and numbers of
-    the entry's metadata, and the input of `rewards.reasoning_gym`. Raises ValueError for an unknown
-    dataset, a wrong `config` and too many problems.
+    Splits share no prompt. The fact `answer` is the right answer, or null if many answers are
+    right. Further facts are texts and numbers of the entry's metadata, and what
+    `rewards.reasoning_gym` needs. Raises ValueError for an unknown dataset, a wrong `config` and
+    too many problems.
     """
     draw = partial(created, dataset, config or {})
     sizes = {"train": train, "validation": validation, "test": test}
     seen: set[str] = set()
     splits = {}
     for split, size in sizes.items():
-        # generators of small configs repeat themselves, so several seeds are tried
+        # generators with small configs repeat problems, so several seeds are tried
         seeds = (hashing.seed(seed, "reasoning-gym", split, n) % 2**32 for n in range(ROUNDS))
         made = chain.from_iterable(draw(seed=one, size=max(1, size)) for one in seeds)
         entries: dict[str, GymEntry] = {}
@@ -67,7 +68,9 @@ def _problem(entry: GymEntry, dataset: str, config: dict[str, Any]) -> Problem:
 
 
 def stored(entry: GymEntry) -> str:
-    """An entry as a Python literal, to keep tuples; other metadata is removed."""
+    """Write an entry as a Python literal, which keeps tuples; metadata that is no literal is
+    removed.
+    """
     metadata = {}
     for key, value in entry["metadata"].items():
         with suppress(ValueError, SyntaxError):

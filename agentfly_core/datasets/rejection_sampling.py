@@ -1,4 +1,6 @@
-"""Rejection sampling (RFT, arXiv 2308.01825): which episodes of a run become demonstrations."""
+"""Rejection sampling (RFT, arXiv 2308.01825): it selects the episodes of a run that become
+demonstrations.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,16 +17,20 @@ SampledTokens = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class RejectionSampling:
-    """At most `best` different episodes of each problem with a reward of at least `threshold`.
+    """Selects up to `best` different episodes of each problem with a reward of at least
+    `threshold`.
 
-    Higher rewards come first, then later steps. Trained speakers with such a reward are imitated.
+    Episodes with higher rewards come first, then those of later steps. Of an episode, the trained
+    speakers with such a reward are imitated.
     """
 
     threshold: float = 1.0
     best: Annotated[int, Field(ge=1)] = 4
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
-        """Demonstrations of at most `most` episodes: the first of each problem, then the second."""
+        """Select demonstrations from at most `most` episodes: the first one of each problem, then
+        the second.
+        """
         good = [
             (trajectory, score)
             for trajectory, score in played
@@ -34,19 +40,20 @@ class RejectionSampling:
             and reaches(score.reward, self.threshold)
         ]
         episodes = by_episode([trajectory for trajectory, _ in good])
-        episodes.reverse()  # of equal ones the sort keeps the order
+        episodes.reverse()  # the sort keeps the order of equal ones
         scores = {score.trajectory_id: score for _, score in good}
         episodes.sort(key=lambda episode: episode_reward(episode, scores) or 0.0, reverse=True)
         problems: defaultdict[str, dict[SampledTokens, list[Trajectory]]] = defaultdict(dict)
         for episode in episodes:
             turns = [turn for trajectory in episode for turn in trajectory.turns]
             sampled = tuple(span.tokens for turn in turns for span in turn.sampled)
-            # equal tokens teach the same twice; the best and latest copy stays
+            # a second episode with equal tokens teaches nothing new; the best and latest copy is
+            # kept
             problems[episode[0].problem.id].setdefault(sampled, episode)
         best = [[*different.values()][: self.best] for different in problems.values()]
         ranked = [item for of_problem in best for item in enumerate(of_problem)]
-        # one of each problem before a second of any: easy problems have most good episodes
-        # by seed, a random but reproducible order of problems
+        # one episode of each problem comes before a second one of any, because easy problems have
+        # most good episodes ordered by seed: a random but reproducible order of problems
         ranked.sort(key=lambda item: (item[0], item[1][0].seed))
         chosen = [trajectory for _, episode in ranked[:most] for trajectory in episode]
         return [replace(trajectory, role="demonstration") for trajectory in chosen]

@@ -1,4 +1,4 @@
-"""Splits that share nothing: parts of the material of problems, and samples of problems."""
+"""Make splits that share nothing: divide the material of problems, and sample problems."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
-    """Consecutive items for each split, in proportion to its size: `{"train": items[:80], ...}`."""
+    """Divide items into consecutive parts in proportion to the splits' sizes:
+
+    `{"train": items[:80], ...}`.
+    """
     parts: dict[str, Sequence[T]] = {}
     start = problems = 0
     for split, size in sizes.items():
@@ -23,12 +26,12 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """The split of an item, chosen from `splits` by its name alone, the same under any seed."""
+    """Choose the split of an item by its name only, so that it is the same under any seed."""
     return splits[hashing.seed(kind, item) % len(splits)]
 
 
 def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:
-    """`size` of the items; raises ValueError for fewer."""
+    """Sample `size` items. Raises ValueError if there are fewer."""
     if size > len(problems):
         raise ValueError(
             f"data.{split} is {size}, but {len(problems)} problems are left for it; lower it."
@@ -42,7 +45,10 @@ def sampled(
     problems: Callable[[T], Iterable[Problem]],
     sizes: Mapping[str, int],
 ) -> dict[str, list[Problem]]:
-    """Divide items among the splits, and draw problems of them; raises ValueError for too few."""
+    """Divide items among the splits, and sample problems made from them.
+
+    Raises ValueError for too few.
+    """
     shuffled = list(items)
     draw.shuffle(shuffled)
     return {

@@ -1,7 +1,8 @@
-"""Traces of other programs: chats with the token ids that a server read and sampled.
+"""Read traces of other programs: chats with the token ids that a server read and sampled.
 
-OpenEnv's `TrainingTrace` (openenv 0.10.0, schema_version 1), `Trace` of verifiers (0.4.0, version
-1), and logged chat completions of servers that return token ids (vLLM's `return_token_ids`).
+Supported are OpenEnv's `TrainingTrace` (openenv 0.10.0, schema_version 1), verifiers' `Trace`
+(0.4.0, version 1), and logged chat completions of servers that return token ids (vLLM's
+`return_token_ids`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,10 @@ OURS = "agentfly"
 
 @checked(frozen=True)
 class RecordedCall:
-    """Tokens of a model call: `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True, True))`, with
-    whether each sampled token is trained.
+    """Tokens of a model call:
+
+    `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True, True))`, where `trained` marks the sampled
+    tokens that are trained.
     """
 
     prompt: tuple[NonNegativeInt, ...]
@@ -46,7 +49,7 @@ TracedReply = tuple[Sequence[Any], RecordedCall | None]
 class Trace:
     """The sampled replies of a trace in order, and its tools.
 
-    `ours` is the row of our record, which only a trace of `agentfly export` contains.
+    `ours` is the trajectory row that `agentfly export` added; other traces have None.
     """
 
     replies: Sequence[TracedReply]
@@ -55,7 +58,10 @@ class Trace:
 
 
 def trace_of(row: Mapping[str, Any]) -> Trace | None:
-    """The trace in a row, None for a row of another kind; raises ValueError for a fault."""
+    """Read the trace in a row;
+
+    None for a row of another kind. Raises ValueError for a faulty trace.
+    """
     for field, read in FORMATS.items():
         if isinstance(row.get(field), list | dict):
             try:
@@ -83,7 +89,10 @@ def _openenv(row: Mapping[str, Any]) -> Trace:
 
 
 def _verifiers(row: Mapping[str, Any]) -> Trace:
-    """The sampled nodes in order; the prompt of a node is the path from a root to its parent."""
+    """Read the sampled nodes in order.
+
+    The prompt of a node is the path from a root to its parent.
+    """
     _require_version(row["version"])
     paths, replies = list[tuple[list[Any], list[int]]](), list[TracedReply]()
     for number, node in enumerate(row["nodes"]):
@@ -95,7 +104,7 @@ def _verifiers(row: Mapping[str, Any]) -> Trace:
         messages = [*before, _as_openai(node["message"])]
         if node["sampled"]:
             replies.append((messages, _call_of(tokens, node)))
-        # also of nodes that were not sampled, because later nodes continue them
+        # also for nodes that were not sampled, because later nodes continue them
         paths.append((messages, [*tokens, *node.get("token_ids", [])]))
     return Trace(replies, row["nodes"][0].get("tools"))
 
@@ -104,7 +113,7 @@ def _call_of(before: Sequence[int], node: Mapping[str, Any]) -> RecordedCall | N
     tokens, mask = node.get("token_ids", []), node.get("mask", [])
     if True not in mask:
         return None
-    # the node of a reply begins with the header that the template writes before it
+    # a reply's node begins with the header that the template writes before the reply
     begin, logprobs = mask.index(True), iter(node["logprobs"])
     filled = tuple(next(logprobs) if trained else 0.0 for trained in mask[begin:])
     return RecordedCall((*before, *tokens[:begin]), tokens[begin:], filled, mask[begin:])
@@ -116,9 +125,9 @@ def _as_openai(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _logged(row: Mapping[str, Any]) -> Trace:
-    """A request to a chat server and its response."""
+    """Read a request to a chat server and its response."""
     request, response = row["request"], row["response"]
-    # ids are optional in a log, and one without them is read as a chat
+    # ids are optional in a log; a log without ids is read as a chat
     prompt, choice = response.get("prompt_token_ids"), response["choices"][0]
     call: RecordedCall | None = None
     if prompt and choice.get("token_ids") and choice.get("logprobs"):

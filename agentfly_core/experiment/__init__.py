@@ -1,1 +1,3 @@
-"""An experiment: its settings, tasks, parts, keys, checks and the code that it names."""
+"""An experiment: its settings, tasks and parts, its checks, the keys of its stages, and the code
+that it names.
+"""

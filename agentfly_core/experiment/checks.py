@@ -43,7 +43,7 @@ from agentfly_core.rl.interface import Algorithm, Needs
 
 def check(settings: Settings) -> dict[str, Task]:
     """Import the tasks of an experiment and check all settings; raises ValueError."""
-    # first, because `make` of another class fails with an error of its own
+    # checked first, because `make` of a wrong class would raise another error
     _require_algorithm(settings.algorithm.use)
     tasks = import_tasks(settings)
     whole, algorithm = together(settings, tasks), settings.algorithm.make()
@@ -68,15 +68,15 @@ def check(settings: Settings) -> dict[str, Task]:
     training = {name: task.settings.data.train for name, task in tasks.items()}
     quotas = settings.quotas(settings.rollout.problems)
     schedule = ProblemSchedule(settings.seed, settings.rollout, quotas, settings.night)
-    # without steps no training problem is played
+    # without steps, no training problem is needed
     if settings.steps:
         _require_problems(schedule, training)
     return tasks
 
 
 def check_run(experiment: Experiment, name: str) -> None:
-    """Raise ValueError for missing frozen speakers, and as `check_beginning`; a run that has begun
-    no longer needs its model and data files.
+    """Check frozen speakers, and for a new run also `check_beginning`; a run that has begun no
+    longer needs its model and data files. Raises ValueError.
     """
     if record_of(experiment.store, name) is None:
         _ = experiment.frozen
@@ -84,9 +84,9 @@ def check_run(experiment: Experiment, name: str) -> None:
 
 
 def check_beginning(settings: Settings) -> None:
-    """Raise ValueError for sizes, a model and data files with which no run may begin."""
+    """Raise ValueError for sizes, a model or data files with which no run can begin."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
-    # only a value that the user set must fit
+    # only a value that the user has set must fit
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
             f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
@@ -135,7 +135,7 @@ def check_inputs(settings: Settings) -> None:
         with at(key):
             if load(data.use) is files:
                 require_fields(**check_settings(files, data.settings, GIVEN["data"]))
-    # a fork has the warm start of its origin
+    # a fork uses the warm start of its origin
     shown = None if settings.fork else settings.warm_start
     if shown and (path := chat_file(shown.demonstrations)):
         with at("warm_start.demonstrations"):
@@ -158,7 +158,9 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Lines for the user: probes of the model's own template, or that another one is played."""
+    """Return lines for the user: probes of the model's own template, or a note that another
+    template is used.
+    """
     if not isinstance(model_reference(model), LocalModel):
         return []
     tokenizer = model_config.tokenizer(model)
@@ -169,12 +171,12 @@ def template_report(model: str, part: Part) -> list[str]:
         return []
     return [
         f"{part.use}: chat servers write another prompt, by the model's own chat template. To "
-        "train it in that format, set template=model."
+        "train in that format, set template=model."
     ]
 
 
 def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a model's own chat template can be played, and writes another prompt."""
+    """Whether a model's own chat template can be used and writes a different prompt."""
     try:
         played = ModelTemplate(tokenizer)
     except ValueError:
@@ -277,8 +279,8 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for a step that needs more than the `training` problems of a task, and for a
-    night of unknown tasks.
+    """Raise ValueError if a step needs more problems of a task than `training` has, and if a night
+    names unknown tasks.
     """
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
@@ -302,17 +304,17 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
 
 
 def _config_at_hand(named: str) -> PreTrainedConfig | None:
-    """The config of a model in a folder, or of a hub model that was fetched before."""
+    """Return the config of a model in a folder, or of a hub model that is already in the cache."""
     with at("model"):
         model = model_reference(named)
     return model_config.of_reference(model) if isinstance(model, HubModel | LocalModel) else None
 
 
 def _require_algorithm(use: str) -> None:
-    """Raise ValueError for other classes, and for sft, which ignores rewards."""
+    """Raise ValueError for a class that is no algorithm, and for sft, which ignores rewards."""
     with at("algorithm.use"):
         maker = load(use)
-        # `refills` is only annotated in Algorithm, so `dir` lacks it
+        # `refills` is only annotated in Algorithm, so `dir` does not list it
         public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]
         if missing := [name for name in public if not hasattr(maker, name)]:
             raise ValueError(
@@ -333,9 +335,9 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
 
 
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
-    """Raise ValueError for settings with which the gate of a night cannot judge."""
+    """Raise ValueError for settings with which the promotion gate of a night cannot decide."""
     for name in promotion.reward_margins:
-        # parts of a reward appear only when it scores, so the name of the whole is checked
+        # the parts of a reward are unknown before it scores, so only the reward's name is checked
         if name.partition("/")[0] not in names:
             raise ValueError(
                 f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
@@ -351,7 +353,9 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
 
 
 def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
-    """Raise ValueError unless the loss corrects once for episodes of another policy, if needed."""
+    """Raise ValueError unless the loss corrects exactly once for episodes of an older policy, if it
+    must.
+    """
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, and {use} compares with no old "

@@ -1,4 +1,4 @@
-"""Reasons to refuse that a run continues: other settings, code or stages."""
+"""Refuse to continue a run with other settings, code or stages."""
 
 import logging
 
@@ -15,10 +15,12 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError for stages of another version, or fewer `steps` than done."""
+    """Raise ValueError for other versions of stages, and if the run has done more than `steps`
+    steps.
+    """
     name = record["name"]
     refuse_other_stages(name, record)
-    # only a warning: the versions of stages say whether other code computes other results
+    # only a warning: whether the results would differ is decided by the versions of the stages
     if record["revision"] != revision():
         logger.warning(
             "The run was started under revision %s and continues under %s.",
@@ -45,13 +47,13 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
 
 
 def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
-    """Raise ValueError, key by key, for a run with other settings or model files.
+    """Raise ValueError, which lists the keys, if the run has other settings or model files.
 
-    Resumable settings may differ; `steps` may not if the learning rate depends on it.
+    Resumable settings may differ, but `steps` may not if the learning rate depends on it.
     """
     name, before = record["name"], record.get("model_digest")
     now = StageKeys(settings).model_digest()
-    # empty where the folder is gone, which a run that has begun no longer needs
+    # empty if the folder was removed; a run that has begun no longer needs it
     if before and now and before != now:
         raise ValueError(
             f"model: the run {name!r} was started with other files in {settings.model} "

@@ -1,4 +1,4 @@
-"""An experiment resolved once: settings, imported parts, site and store."""
+"""An experiment, which is resolved once: settings, imported parts, site and store."""
 
 import logging
 import re
@@ -36,8 +36,8 @@ class Experiment:
     """An experiment and the place where it runs: `Experiment.of("quickstart", settings, {"seed":
     "default", ...}, Site(), Store.at(".", cache))`.
 
-    `tasks` has the key `single` without a mixture; `whole` joins all tasks. `pinned` are the
-    `frozen` at the begin of a run.
+    Without a mixture, the only key of `tasks` is `single`. `whole` joins all tasks. `pinned` has
+    the digests of frozen speakers from the beginning of the run, see `frozen`.
     """
 
     name: str
@@ -61,8 +61,10 @@ class Experiment:
         pinned: Mapping[str, str] | None = None,
         tasks: Mapping[str, Task] | None = None,
     ) -> Self:
-        """Import tools, rewards and environments unless `tasks` are given; raises ValueError with
-        the key of a wrong setting.
+        """Make an experiment.
+
+        Tools, rewards and environments are imported unless `tasks` are given. Raises ValueError
+        with the key of a wrong setting.
         """
         tasks = import_tasks(settings) if tasks is None else tasks
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
@@ -76,7 +78,8 @@ class Experiment:
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
     def run_name(self, name: str, new: bool) -> str:
-        """Return `name`, or the default name with a digest; with `new` the next free one.
+        """Return `name`, or the default name, which contains a digest; with `new`, the next free
+        name.
 
         Raises ValueError for a name that cannot be a folder name.
         """
@@ -88,7 +91,7 @@ class Experiment:
         base = name or f"{self.name}-{self.settings.digest[:8]}"
         if new:
             names = chain([base], (f"{base}-{number}" for number in count(2)))
-            # by name, since a damaged run.json also takes its name
+            # compared by name, because a run with a damaged run.json also occupies its name
             return next(n for n in names if "run.json" not in self.store.names(RunLayout(n).uri))
         return base
 
@@ -99,7 +102,7 @@ class Experiment:
 
     @property
     def greedy(self) -> bool:
-        """Whether each problem of a step is played once more, greedily, as a baseline."""
+        """Whether each problem of a step is also played greedily once, as a baseline."""
         return self.algorithm.needs.greedy_episode
 
     @property
@@ -116,7 +119,9 @@ class Experiment:
 
     @property
     def parent(self) -> Parent | None:
-        """Policy of the run that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or None."""
+        """The policy of the run that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or
+        None.
+        """
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
         with at("model"):
@@ -127,13 +132,15 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """Policy run:NAME@STEP of the algorithm's KL penalty, or None."""
+        """The policy run:NAME@STEP that the algorithm's KL penalty names, or None."""
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """Digests of the frozen speakers by role, pinned when a run begins; `self` has no other.
+        """The digests of frozen speakers by role, which are fixed when a run begins.
+
+        The speaker `self` has no digest of its own.
 
         Raises ValueError for a missing policy or chat service.
         """
@@ -147,18 +154,21 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """The memory with which a policy plays; None if it has none, and without
-        `agent.remembers`.
+        """Return the memory with which a policy plays;
+
+        None if it has none or `agent.remembers` is not set.
         """
         return memory_of(self.store, policy) if self.settings.agent.remembers else None
 
     def scores(
         self, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
     ) -> list[Scored]:
-        """Score some of the episodes `among` all, each task's by its own rewards.
+        """Score trajectories by the rewards of their task;
 
-        In a mixture a score also has the goal, by the name shared by all tasks. Without rewards all
-        are Unscored.
+        `among` are all trajectories of the step.
+
+        In a mixture, a score also has the task's goal under a name that all tasks share. Without
+        rewards, all are Unscored.
         """
         if not self.whole.rewards:
             return [Scored(t.id, {}, (), Unscored("there are no rewards")) for t in trajectories]
@@ -175,7 +185,7 @@ class Experiment:
         return fresh
 
     def sizes(self, policy: Pointer) -> tuple[int, int]:
-        """Bytes of a policy and of a learner state.
+        """Return the sizes in bytes of a policy and of a learner state.
 
         A policy has one number of the model's dtype for each weight. A learner state has three
         float32 numbers for each weight (the master copy and AdamW's two moments), and six with a
@@ -210,22 +220,24 @@ class Experiment:
 
     @property
     def divided_site(self) -> Site:
-        """The site for services; on CPU each gets half of the threads if both work at once.
+        """The site for learner and sampler.
 
-        With all threads a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of 9.9 to
-        10.6 s.
+        On CPUs each of them gets half of the threads if they run at the same time.
+
+        If both used all threads, a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of
+        9.9 to 10.6 s.
         """
         together = self.settings.rollout.max_staleness > 0 and self.site.device == "cpu"
         each = {"threads": max(1, self.site.threads // 2)} if together else {}
         return self.site.model_copy(update=each)
 
     def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
-        """The keys of a policy's held-out episodes, shard by shard."""
+        """Return the keys of a policy's held-out episodes, one per shard."""
         shards, key = self.evaluation_shards(data, split), StageKeys(self.settings).evaluation
         memory = self.memory_of(policy)
         return [key(policy, data, split, shard, self.frozen, memory) for shard in shards]
 
     def evaluation_shards(self, data: Pointer, split: str) -> range:
-        """The numbers of the shards of an evaluation on a split."""
+        """Return the numbers of the shards of an evaluation on a split."""
         evaluate, shard = self.settings.evaluate, self.settings.rollout.shard
         return range(shards_of_split(self.store.open(data), split, evaluate.episodes, shard))

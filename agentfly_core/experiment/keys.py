@@ -1,6 +1,7 @@
 """The key of each stage's output: a digest of its inputs and of the settings that the stage reads.
 
-A number in `VERSIONS` goes up when a stage would compute other results from the same inputs.
+A stage's number in `VERSIONS` is increased when the stage computes other results from the same
+inputs.
 """
 
 import os
@@ -40,12 +41,12 @@ class StageKeys:
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """The dataset with its three splits; files in its settings count by content."""
+        """Return the key of the dataset. Files in its settings count by their content."""
         read = {}
         for name, path in self.data_files().items():
             if path.is_file():
                 read[name] = sha256(path)
-            else:  # the names and contents of all files in a folder
+            else:  # for a folder: the names and contents of all files
                 files = sorted(file for file in path.rglob("*") if file.is_file())
                 read[name] = digest(
                     [[one.relative_to(path).as_posix(), sha256(one)] for one in files]
@@ -60,14 +61,16 @@ class StageKeys:
         return StageKeys(settings)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
     def solvable(self, data: Pointer) -> str:
-        """File of the report on whether a dataset's problems can be solved."""
+        """Return the name of the report on whether a dataset's problems can be solved."""
         reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
         key = self._key("score", reads, {"data": data.digest}, "solvable")
         return f"{SHARED}/solvable/{key[:16]}.json"
 
     def data_files(self) -> dict[str, Path]:
-        """Existing files, and for Path settings folders, that a dataset's settings name:
-        `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
+        """Return the existing files that a dataset's settings name:
+
+        `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`. Settings of
+        the type Path may also name folders.
         """
         paths = {}
         for task, one in self.settings.each.items():
@@ -80,33 +83,40 @@ class StageKeys:
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:
-        """The materialised base model; a local one counts by the content of its files."""
+        """Return the key of the materialised base model.
+
+        A local model counts by the content of its files.
+        """
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:
-        """The sha256 of each file of a model folder by its path in it; empty for other models."""
+        """Return the sha256 of each file of a model folder by its relative path; empty for other
+        models.
+        """
         folder = Path(self.settings.model)
         inside = folder.rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
         return {path.relative_to(folder).as_posix(): unchanged_sha256(path) for path in files}
 
     def model_digest(self) -> str:
-        """Digest of the files of the model folder that a run starts from, or ""."""
+        """Return the digest of the files in the model folder that a run starts from, or ""."""
         files = {} if self.settings.fork else self.model_files()
         return digest(files) if files else ""
 
     def own_nano(self, train: str) -> ArtifactKey:
-        """The model `nano` of the training split with this sha256 and its demonstrations."""
+        """Return the key of the model `nano`, which is made from the training split with this
+        sha256 and its demonstrations.
+        """
         warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
-        # the training split only, since other test problems give the same model
+        # only the training split, because other test problems give the same model
         inputs = {"train": train, "demonstrations": digest(shown), **self._chats()}
         played = ("template", "agent", "tools", "environments", "tasks")
         reads = ("model", "nano", "dtype", *played, "code.demonstrate")
         return self._shared("model", reads, inputs)
 
     def base_model(self, data: Artifact | None) -> ArtifactKey | None:
-        """The base model; None for `nano` without its dataset."""
+        """Return the key of the base model; None for `nano` before its dataset exists."""
         if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
         return self.own_nano(data.manifest["files"]["train.parquet"]["sha256"]) if data else None
@@ -118,7 +128,10 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """The demonstrations of the warm start; `frozen` and `memory`: see `Experiment`."""
+        """Return the key of the warm start's demonstrations.
+
+        For `frozen` and `memory` see `Experiment`.
+        """
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
         inputs |= self._chats()
@@ -131,10 +144,10 @@ class StageKeys:
         return {"chats": sha256(file)} if file and file.is_file() else {}
 
     def warm_start(self, model: Pointer, demonstrations: Pointer, round: int) -> ArtifactKey:
-        """The policy after warm start round 1, 2, ..."""
+        """Return the key of the policy after round 1, 2, ... of the warm start."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
-        # shared prefixes change the last bits of gradients, so they belong to the key
+        # prefix sharing changes the last bits of gradients, so it belongs to the key
         target = self._shared("warm_start", reads, inputs, self.settings.update.share_prefixes)
         return ArtifactKey(
             f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
@@ -151,8 +164,10 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """One shard of a step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
-        `frozen` and `memory`: see `Experiment`.
+        """Return the key of one shard of a step's episodes.
+
+        `drawn` identifies their problems, see `SamplingRound.drawn`. For `frozen` and `memory` see
+        `Experiment`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
@@ -169,35 +184,38 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """One shard of a policy's held-out episodes, shared by all runs; `frozen` and `memory`: see
-        `Experiment`.
+        """Return the key of one shard of a policy's held-out episodes, which all runs share.
+
+        For `frozen` and `memory` see `Experiment`.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
-        # the shard size is an input: a batch with other episodes changes the last bits of replies
+        # the shard size is an input, because other episodes in a batch change the last bits of
+        # replies
         stages, size = StageKeys(self.settings.of_data), self.settings.rollout.shard
         target = stages._shared("evaluate", reads, inputs, size)
         uri, key = shard_uri(f"{target.uri}/{split}", shard), digest([target.key, split, shard])
         return ArtifactKey(uri, "evaluate", key, inputs)
 
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
-        """Scores of the episodes of a step or an evaluation, in the folder of the rollouts.
+        """Return the key of the scores of a step's or an evaluation's episodes, in the folder of
+        the rollouts.
 
-        Round 1, 2, ... are scores of a step before its refills.
+        Rounds 1, 2, ... are scores of a step before its refills are played.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
         key = self._key("score", reads, inputs, *([round] if round else []))
         folder = rollouts[0].uri.rpartition("/")[0]
         if folder.startswith(f"{SHARED}/") and (own := self.settings.code.get("score")):
-            # runs share the folder, and each code that scores it has scores of its own
+            # runs share the folder, and different code has its own scores in it
             return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
         name = f"scored-{round}" if round else "scored"
         return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
     def memory(self, run: str, before: Pointer | None, scored: Pointer, step: int) -> ArtifactKey:
-        """The memory that step 1, 2, ... leaves, from the memory before it."""
+        """Return the key of the memory that step 1, 2, ... makes from the memory before it."""
         inputs = {"scored": scored.digest, **_remembered(before)}
         reads = ("agent.remembers", "seed", "night", "code.memory")
         key = self._key("score", reads, inputs, MEMORY, step)
@@ -212,14 +230,15 @@ class StageKeys:
         reference: Pointer | None = None,
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """The policy that step 1, 2, ... publishes; `reference` belongs to the KL penalty, `memory`
-        is the step's.
+        """Return the key of the policy that step 1, 2, ... publishes.
+
+        `reference` is the policy of the KL penalty, and `memory` the memory of this step.
         """
         inputs = {"policy": policy.digest, "scored": scored.digest, **_remembered(memory)}
         inputs |= {"reference": reference.digest} if reference else {}
-        # a fork with a fresh optimizer computes other weights from the same inputs
+        # a fork with a new optimizer computes other weights from the same inputs
         is_fresh = self.settings.fork and self.settings.fork.optimizer_state == "fresh"
-        # the step counts, because the learning rate may depend on it
+        # the step number counts, because the learning rate may depend on it
         key = self._key("update", UPDATE, inputs, step, *(["fresh"] if is_fresh else []))
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
@@ -237,7 +256,10 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """A chat service as a policy; `tokenizer` is the digest of the counting tokenizer."""
+    """Return the key of a chat service as a policy.
+
+    `tokenizer` is the digest of the tokenizer that counts its tokens.
+    """
     # 1 is the version, as in VERSIONS
     inputs = {"tokenizer": tokenizer}
     key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])
@@ -245,40 +267,40 @@ def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
 
 
 def chat_service(settings: Endpoint) -> str:
-    """Digest of the settings that determine a chat service's answers."""
+    """Return the digest of the settings that determine a chat service's answers."""
     return digest(["chat_service", 1, _identity(settings)])
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
-    """The learner state of a policy, published in its folder."""
+    """Return the key of a policy's learner state, which is published in the policy's folder."""
     # the update that makes the policy also makes its state, from the same inputs
     folder, key = policy.uri.rpartition("/")[0], digest([policy.key, "learner"])
     return ArtifactKey(f"{folder}/learner", policy.stage, key, policy.inputs)
 
 
 def ledger(run: str, policy: Pointer) -> ArtifactKey:
-    """The ledger of a whole run."""
+    """Return the key of the ledger of a whole run."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 
 
 def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
-    """Frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
+    """Return frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
     return {f"speaker/{role}": policy for role, policy in frozen.items()}
 
 
 def _remembered(memory: Pointer | None) -> dict[str, str]:
-    """A memory as an input of episodes and policies."""
+    """Return a memory as an input of episodes and policies."""
     return {MEMORY: memory.digest} if memory else {}
 
 
 def _identity(settings: Endpoint) -> JSON:
-    # not the key, limits and timeouts, which do not change an answer
+    # without API key, limits and timeouts, which do not change an answer
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
 def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) -> dict[str, JSON]:
-    """Settings read by a stage, without resumable settings and weights of rewards."""
+    """Return the settings that a stage reads, without resumable settings and weights of rewards."""
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
     unread = [*resumable(Settings), *(FINE_TUNING if stage == "demonstrate" else ())]
@@ -289,7 +311,7 @@ def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) ->
     if isinstance(tasks := settings.get("tasks"), Mapping):
         for task in tasks.values():
             assert isinstance(task, dict)
-            task.pop("data", None)  # the dataset's digest counts
+            task.pop("data", None)  # the dataset's digest is in the key instead
             if "rewards" not in reads:
                 task.pop("rewards", None)
                 task.pop("goal", None)

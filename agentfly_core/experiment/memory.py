@@ -12,13 +12,13 @@ FILES = "files"
 
 
 def memory_of(store: Store, policy: Pointer) -> Pointer | None:
-    """The memory of a policy; None for a policy without one, such as a base model."""
+    """Return the memory of a policy; None for a policy without one, such as a base model."""
     digest = store.resolve(policy).manifest["inputs"].get(MEMORY)
     return Pointer(f"{policy.uri.rpartition('/')[0]}/{MEMORY}", digest) if digest else None
 
 
 def memory_folder(store: Store, memory: Pointer) -> Path:
-    """The local folder of the remembered files."""
+    """Return the local folder of the memory's files."""
     folder = store.open(memory) / FILES
     folder.mkdir(exist_ok=True)  # object storage keeps no empty folder
     return folder

@@ -1,4 +1,4 @@
-"""The files, functions and classes of an author's own modules, and of what these import."""
+"""Find the files, functions and classes of an author's own modules and of their imports."""
 
 import ast
 import hashlib
@@ -39,14 +39,14 @@ class Package:
 
 
 def sources(module: str) -> dict[str, str]:
-    """Return the sha256 of each file of a module's top-level package, and of its imports that are
-    not installed. Empty for AgentFly's modules and the standard library.
+    """Return the sha256 of each file of a module's top-level package, and of imported packages that
+    are not installed. Empty for AgentFly's modules and the standard library.
     """
     return {name: own for package in _reached(module) for name, own in package.files.items()}
 
 
 def _reached(module: str) -> list[Package]:
-    """The package of a module, followed by its imports that are not installed."""
+    """Return the package of a module, followed by the imported packages that are not installed."""
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names:
         return []
@@ -66,7 +66,7 @@ def _reached(module: str) -> list[Package]:
 
 
 def spec_of(top: str) -> ModuleSpec | None:
-    """The import spec of a top-level module, or None without a file."""
+    """Return the import spec of a top-level module, or None if it has no file."""
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # the main module of a notebook
@@ -80,11 +80,11 @@ def _is_installed(spec: ModuleSpec) -> bool:
 
 
 def _roots(spec: ModuleSpec) -> list[Path]:
-    """The folders of a package, or the file of a module."""
+    """Return the folders of a package, or the file of a module."""
     return [Path(root) for root in spec.submodule_search_locations or [str(spec.origin)]]
 
 
-@cache  # a process runs the code that it imported first
+@cache  # cached, because a process runs the code that it imported first
 def _package(name: str) -> Package:
     spec = spec_of(name)
     assert spec, f"{name} has no file"
@@ -100,7 +100,7 @@ def _package(name: str) -> Package:
             package.imports.update(_imports(path.read_bytes()))
         if is_small and not _is_installed(spec):
             package.parts.update(definitions(relative, path.read_bytes()))
-    # too large, installed or not in Python: the package counts as a whole
+    # for a package that is large, installed or not in Python, only the whole counts
     if not package.parts:
         package.parts[name] = digest(package.files)[:8]
     return package
@@ -114,7 +114,7 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
     module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
     lines = source.splitlines(keepends=True)
     names = [module] * len(lines)
-    with suppress(SyntaxError, ValueError):  # a package may contain unused files that do not parse
+    with suppress(SyntaxError, ValueError):  # a package may contain unused files with syntax errors
         for node in ast.parse(source).body:
             if isinstance(node, DEFINITIONS):
                 # the line number of a function excludes its decorators
@@ -128,8 +128,9 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
 
 
 def _imports(source: bytes) -> set[str]:
-    """The top-level names that a source imports. Text may look like an import, so a name counts
-    only if a module of this name exists.
+    """Return the top-level names that a source imports.
+
+    Because text may look like an import, a name counts only if such a module exists.
     """
     tops = set[str]()
     for package, modules in IMPORT.findall(source):
@@ -139,12 +140,12 @@ def _imports(source: bytes) -> set[str]:
 
 
 def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
-    """Digests of the functions, classes and files that these modules depend on."""
+    """Return digests of the functions, classes and files that these modules depend on."""
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}
     return own | {name: file[:8] for name, file in data.items()}
 
 
 def top_of(name: str) -> str:
-    """The top-level module of a function, class or file: `my_shop`."""
+    """Return the top-level module of a function, class or file: `my_shop`."""
     return re.split("[./]", name)[0]

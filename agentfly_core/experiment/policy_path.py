@@ -16,7 +16,9 @@ GIVEN = ("problems", "seed")
 def policy_at(
     path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
 ) -> ScriptedPolicy:
-    """Load a policy, or make it by the function at the path from problems, seed and settings.
+    """Load a policy.
+
+    If the path names a function of problems, seed and settings, call it to make one.
 
     Raises ValueError for other objects and for settings that do not fit.
     """
@@ -41,8 +43,8 @@ def of_tasks(
 ) -> ScriptedPolicy:
     """Return a policy that plays each task of a mixture by the task's own policy.
 
-    `tasks` are their settings, such as `{"sums": {"demonstrations": "my_sums:adds", "settings":
-    {}}}`. `spoilt` overrides that setting of each policy that has it.
+    `tasks` maps tasks to settings, such as `{"sums": {"demonstrations": "my_sums:adds", "settings":
+    {}}}`. `spoilt` overrides the setting `spoilt` of each policy that has one.
     """
     policies = {}
     for name, shown in tasks.items():
@@ -80,7 +82,7 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
 
 def is_policy(value: object) -> TypeGuard[ScriptedPolicy]:
     """Whether a value is an `async def`, or an object with an async `__call__`."""
-    # a class may have an async __call__ for its objects, and is called to make one
+    # a class with an async __call__ is no policy itself: it is called to make one
     if isinstance(value, type):
         return False
     called = getattr(type(value), "__call__", None)  # noqa: B004

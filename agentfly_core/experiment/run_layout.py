@@ -1,4 +1,6 @@
-"""Paths of files and artifacts of runs and plays in their store, and reading a run's records."""
+"""Paths of files and artifacts of runs and plays in their store, and functions to read a run's
+records.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -17,8 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class EpisodeLayout:
-    """Paths of played episodes. `scored` has the scores of all of them; the inputs in its manifest
-    name the shards, see `rollouts`.
+    """Paths of played episodes.
+
+    `scored` contains the scores of all episodes; the inputs in its manifest name the shards, see
+    `rollouts`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -34,8 +38,8 @@ class StepLayout(EpisodeLayout):
     """Paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
     `runs/demo/steps/000007/policy`.
 
-    `learner` is the state of `policy`, `memory` the memory with which it plays; `metrics` is a JSON
-    file.
+    `learner` is the optimizer state of `policy`, `memory` the memory with which the policy plays,
+    and `metrics` a JSON file.
     """
 
     def __init__(self, uri: str) -> None:
@@ -49,7 +53,7 @@ class StepLayout(EpisodeLayout):
 class PlayLayout(EpisodeLayout):
     """Paths of a play: `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
 
-    `record` is a PlayRecord. `tokenizer` reads the episodes' tokens.
+    `record` is a PlayRecord. `tokenizer` decodes the episodes' tokens.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,7 +62,7 @@ class PlayLayout(EpisodeLayout):
         self.tokenizer = f"{self.uri}/tokenizer"
 
     def rescored(self, rewards: str) -> str:
-        """The scores of other rewards; `rewards` is a digest."""
+        """Return the path of scores by other rewards; `rewards` is their digest."""
         return f"{self.uri}/rescored/{rewards[:16]}"
 
 
@@ -73,7 +77,10 @@ def plays(store: Store) -> list[str]:
 
 
 def next_play(store: Store, experiment: str) -> str:
-    """The first free name: `next_play(store, "quickstart")` is `quickstart-1` in an empty store."""
+    """Return the first free name:
+
+    `next_play(store, "quickstart")` is `quickstart-1` in an empty store.
+    """
     taken = set(store.names(PLAYS))
     return next(name for n in count(1) if (name := f"{experiment}-{n}") not in taken)
 
@@ -81,9 +88,9 @@ def next_play(store: Store, experiment: str) -> str:
 class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
-    `start` has the policy before step 1, `links` ids in other systems. A finished run has a
-    `summary` and a `ledger`, a judged night a `report`; `night` copies its entries of the night
-    ledger.
+    `start` contains the policy before step 1, and `links` the run's ids in other systems. A
+    finished run has a `summary` and a `ledger`. A night that was judged has a `report`, and `night`
+    is a copy of its entries in the night ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -98,21 +105,24 @@ class RunLayout:
         self.night = f"{self.uri}/night.json"
 
     def step(self, number: int) -> StepLayout:
-        """Paths of step 1, 2, ..."""
-        # padded: names in a store sort in the order of steps
+        """Return the paths of step 1, 2, ..."""
+        # padded, so that names in a store sort in the order of steps
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def rescored(self, rewards: str) -> str:
-        """Folder of the scores of other rewards, one artifact a step; `rewards` is a digest."""
+        """Return the folder of scores by other rewards, with one artifact per step;
+
+        `rewards` is their digest.
+        """
         return f"{self.uri}/rescored/{rewards[:16]}"
 
     def steps(self, store: Store) -> list[int]:
-        """The steps that have begun, in order."""
+        """Return the steps that have begun, in order."""
         return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]
 
 
 def record_of(store: Store, name: str) -> RunRecord | None:
-    """Read a run.json, or None if missing; Damaged contains the remedy."""
+    """Read a run.json; None if it is missing. Raises Damaged with the remedy."""
     try:
         record: RunRecord | None = store.read_json(RunLayout(name).record)
         return record
@@ -124,7 +134,7 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 
 
 def run_records(store: Store) -> Iterator[RunRecord]:
-    """Read the run.json of each run, without damaged ones."""
+    """Read the run.json of each run; damaged ones are skipped."""
     for name in store.names("runs"):
         # a damaged run must not hide the others
         with suppress(Damaged):
@@ -133,7 +143,10 @@ def run_records(store: Store) -> Iterator[RunRecord]:
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """A finished run's summary; a damaged one is logged and counts as none: the run rewrites it."""
+    """Return a finished run's summary.
+
+    A damaged summary is logged and counts as missing, because the run can write it again.
+    """
     try:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
@@ -143,28 +156,28 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """The summary of a run that has done all its `steps`, or None."""
+    """Return the summary of a run that has done all its `steps`, or None."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 
 
 def done_by(store: Store, run: str, step: int) -> str:
-    """The run that did a step, 0 for the start: this one, or the origin of a fork."""
+    """Return the run that did a step (0 is the start): this run, or the origin of a fork."""
     try:
         record = store.read_json(RunLayout(run).record)
-    except Damaged:  # own steps of the run are readable
+    except Damaged:  # the run's own steps need no lookup
         record = None
     fork = record["settings"].get("fork") if record else None
     return done_by(store, fork["run"], step) if fork and step <= fork["step"] else run
 
 
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
-    """Paths of a run's step, in the run that did it."""
+    """Return the paths of a run's step, in the run that did it."""
     return RunLayout(done_by(store, name, step)).step(step)
 
 
 def shard_uri(folder: str, number: int) -> str:
-    """The path of a shard in a folder: `runs/demo/steps/000007/rollout-000`."""
+    """Return the path of a shard in a folder: `runs/demo/steps/000007/rollout-000`."""
     return f"{folder}/rollout-{number:03d}"
 
 
@@ -177,7 +190,7 @@ class StepMetrics(TypedDict):
 
 
 def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
-    """The metrics.json of a step that ended; raises Damaged where it is missing or damaged."""
+    """Read the metrics.json of a finished step. Raises Damaged if it is missing or damaged."""
     metrics: StepMetrics | None = store.read_json(step.metrics)
     if metrics is None:
         raise Damaged(f"{store.uri}/{step.metrics} is missing.")
@@ -185,12 +198,12 @@ def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
 
 
 def begun_shards(store: Store, folder: str) -> list[str]:
-    """The shards in a folder, in order, with unpublished ones."""
+    """Return the shards in a folder in order, including unpublished ones."""
     return [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """The rollouts, in order, of the episodes in `scored`, from the same folder."""
+    """Return the rollouts of the episodes in `scored`, in order; they are in the same folder."""
     folder = scored.uri.rpartition("/")[0]
     shards = sorted(scored.manifest["inputs"].items())
     return [Pointer(f"{folder}/{name}", digest) for name, digest in shards]

@@ -1,4 +1,4 @@
-"""The policies of runs in a store, found by the run's name and a step."""
+"""Find the policies of runs in a store by the run's name and a step."""
 
 from dataclasses import dataclass
 
@@ -53,26 +53,26 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
 
 
 def inherited_template(store: Store, model: str, template: TemplatePart) -> TemplatePart:
-    """The chat template of the run that `model` names, unless `template` names one."""
+    """Return the chat template of the run that `model` names, unless `template` names another."""
     own = template == TemplatePart(use="default") and model.startswith("run:")
     parent = policy_of_run(model) if own else None
     if parent is None or (record := record_of(store, parent.run)) is None:
-        return template  # a missing run is reported with its policy
+        return template  # a missing run is reported when its policy is looked up
     return TemplatePart.model_validate(record["settings"]["template"])
 
 
 def last_policy(store: Store, name: str) -> Artifact | None:
     """Return the last policy of a run, or None for a run without policies.
 
-    A run of no steps has the policy of its warm start.
+    For a run without steps this is the policy of its warm start.
     """
     layout = RunLayout(name)
     policies = (store.get(layout.step(step).policy) for step in reversed(layout.steps(store)))
-    # the newest steps may have begun without a policy
+    # the newest step may have begun without having a policy
     if policy := next(filter(None, policies), None):
         return policy
     record, start = record_of(store, name), store.read_json(layout.start)
-    # otherwise a run that died in its first step would pass its start off as its result
+    # otherwise the start of a run that died in its first step would count as its result
     if record is None or start is None or record["settings"]["steps"] != 0:
         return None
     return store.get(Pointer.of(start, layout.start).uri)
@@ -90,7 +90,7 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 
 def policy_of(store: Store, name: str, step: int) -> Pointer:
-    """Return the policy of a run's step, 0 for its start, in a fork also of the origin.
+    """Return the policy of a run's step (0 is the start). A fork also has the steps of its origin.
 
     Raises ValueError for a missing policy.
     """
@@ -106,7 +106,7 @@ def policy_of(store: Store, name: str, step: int) -> Pointer:
 
 
 def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer) -> None:
-    """Raise ValueError when two policies read and write tokens of different tokenizers."""
+    """Raise ValueError if two policies use different tokenizers."""
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(

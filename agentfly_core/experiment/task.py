@@ -1,4 +1,4 @@
-"""A task of an experiment: its settings with the parts that they name, imported and checked."""
+"""A task of an experiment: its settings, and the imported and checked parts that they name."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +33,8 @@ trajectories of a step with their scores, and a seed.
 class Task:
     """A task with its parts: `Task(settings, agent, (calculator,), {exact: 1.0}, "exact", {})`.
 
-    `settings` describe an experiment with this task alone. `rewards` maps rewards to weights,
-    `goal` names the reward that decides success ("" without rewards), `limits` maps environments to
+    `settings` describe an experiment with only this task. `rewards` maps rewards to weights. `goal`
+    names the reward that decides success ("" without rewards). `limits` maps environment classes to
     limits.
     """
 
@@ -47,12 +47,12 @@ class Task:
 
     @property
     def parts(self) -> tuple[Tool | Reward, ...]:
-        """Its tools, and then its rewards."""
+        """The tools, followed by the rewards."""
         return (*self.tools, *self.rewards)
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """Import the tasks of an experiment by name, `{"single": Task(...)}` without a mixture.
+    """Import the tasks of an experiment by name; without a mixture this is `{"single": Task(...)}`.
 
     Raises ValueError with the key of a wrong setting.
     """
@@ -74,7 +74,10 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
 
 
 def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
-    """Join all tasks; raises ValueError if two set a reward or environment differently."""
+    """Join all tasks to one.
+
+    Raises ValueError if two tasks set a reward or environment differently.
+    """
     if SINGLE in tasks:
         return tasks[SINGLE]
     agent = agent_of(settings.agent)
@@ -116,16 +119,18 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the name in scores of `Settings.goal`; the tasks of a mixture share GOAL.
+    """Return the name of `Settings.goal` in scores.
 
-    Raises ValueError without rewards.
+    In a mixture the goals of all tasks are scored as GOAL.
+
+    Raises ValueError if there are no rewards.
     """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
 
 
 def require_rewards(goal: str) -> None:
-    """Raise ValueError for the goal of settings without rewards, ""."""
+    """Raise ValueError if the goal is "", which means that there are no rewards."""
     if not goal:
         raise ValueError(
             "The experiment has no rewards, so success cannot be measured. Evaluate its policy by "
@@ -134,11 +139,15 @@ def require_rewards(goal: str) -> None:
 
 
 def agent_of(part: AgentPart) -> Agent:
-    """Import the agent; a class gives one object for all episodes. Raises ValueError."""
+    """Import the agent.
+
+    A class is called once, and its object plays all episodes. Raises ValueError.
+    """
     with at("agent.use"):
         named = load(part.use)
         if inspect.isfunction(named) and [*inspect.signature(named).parameters][1:] == ["base_url"]:
-            from agentfly_core.agents.program import FunctionProgram  # which loads aiohttp
+            # imported here, because it loads aiohttp
+            from agentfly_core.agents.program import FunctionProgram
 
             return FunctionProgram(named)
         if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
@@ -179,7 +188,7 @@ def tools_of(part: ToolPart) -> tuple[Tool, ...]:
 
 
 def reward_of(key: str, part: RewardPart) -> Reward:
-    """Load the reward of a key with its settings; raises ValueError for other objects."""
+    """Load the reward that a key names, with its settings. Raises ValueError for other objects."""
     with at("rewards"):
         declared = _named(part.use or key, Reward)
         if part == RewardPart(weight=part.weight):
@@ -193,13 +202,13 @@ def reward_of(key: str, part: RewardPart) -> Reward:
 
 
 def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """The chat template, for a model of this tokenizer."""
+    """Make the chat template for a model with this tokenizer."""
     made: ChatTemplate = construct(load(part.use), part.settings, {"tokenizer": tokenizer})
     return made
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
-    """Load environments with their limits; raises ValueError for other classes."""
+    """Load environment classes with their limits. Raises ValueError for other classes."""
     limits = {}
     with at("environments"):
         for path, pool in pools.items():

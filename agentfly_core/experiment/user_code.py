@@ -1,4 +1,5 @@
-"""An author's own code: digests of the modules that an experiment names, and changes of a run's.
+"""An author's own code: digests of the modules that an experiment names, and their changes during a
+run.
 
 A changed digest changes the keys of the stages that run the module, and the name of the run.
 """
@@ -46,7 +47,7 @@ BEFORE_STEPS = ("prepare", "demonstrate")
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
-    """Return the digests of the author's code at hand. Each module depends on all `code_files`.
+    """Return the digests of the author's present code. Each module depends on all `code_files`.
 
     Raises ValueError for a module without a file, and for a file that does not exist.
     """
@@ -56,7 +57,7 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
     code = {}
     for stage, paths in _paths(settings, tasks).items():
         modules = sorted({path.partition(":")[0] for path in paths})
-        # the code of a program is among the files, which no module of the author needs to read
+        # a program's code is in the files; no module of the author needs to read it
         if own := {n: _module(n, data) for n in modules if sources(n) or n == PROGRAM_MODULE}:
             code[stage] = own
     return code
@@ -92,19 +93,19 @@ def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
 
 
 def modules_of(code: Code) -> dict[str, str]:
-    """The digest of each of the author's modules: `{"my_tools": "9f2c51aa03be7d10"}`."""
+    """Return the digest of each of the author's modules: `{"my_tools": "9f2c51aa03be7d10"}`."""
     return {module: own for stage in code.values() for module, own in stage.items()}
 
 
 def recorded(code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """Code as run.json has it, with the revision of the working directory."""
+    """Return the code in the form of run.json, with the revision of the working directory."""
     modules = modules_of(code)
     parts = parts_of(modules, _digests(data_files))
     return {"modules": modules, "parts": parts, "repository": revision(Path.cwd())}
 
 
 def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """The recorded code of a run that continues, perhaps with more modules."""
+    """Return the recorded code of a run that continues, perhaps with more modules."""
     now = recorded(code, data_files)
     return {
         "modules": {**before["modules"], **now["modules"]},
@@ -114,14 +115,16 @@ def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeR
 
 
 def changed(record: RunRecord, code: Code) -> list[str]:
-    """The modules of a run and of `code` that differ: `["my_shop"]`."""
+    """Return the modules that differ between a run and `code`: `["my_shop"]`."""
     before, now = record["code"]["modules"], modules_of(code)
     # a module that the settings no longer name is a changed setting, which is refused elsewhere
     return sorted(name for name in before if now.get(name, before[name]) != before[name])
 
 
 def edited(record: RunRecord) -> list[str]:
-    """The functions and classes of a run that differ in the working directory, `["my_shop.price"]`.
+    """Return a run's functions and classes that differ in the working directory:
+
+    `["my_shop.price"]`.
 
     The name of a module covers its lines outside of functions and classes. Modules that are missing
     here are skipped.
@@ -148,8 +151,9 @@ def _data_files(record: RunRecord) -> list[str]:
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """The code of a run that continues under `code`, or of a fork of it: its dataset and its
-    demonstrations are kept.
+    """Return the code of a run, or of its fork, that continues under `code`.
+
+    The code of its dataset and demonstrations stays as recorded.
     """
     before = CODE.validate_python(record["settings"]["code"])
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
@@ -157,7 +161,7 @@ def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
 
 
 def refuse_other_code(record: RunRecord, code: Code) -> None:
-    """Raise ValueError with the changed functions for a run with other code of its author."""
+    """Raise ValueError, which names the changed functions, if the run was made with other code."""
     if modules := changed(record, code):
         names = ", ".join(edited(record) or modules)
         raise ValueError(
@@ -168,8 +172,9 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
 
 
 def accept_code(store: Store, name: str, code: Code) -> None:
-    """Let a run continue under this code, with an entry in run.json; finished steps stay. Raises
-    Locked while a process writes it.
+    """Let a run continue under this code, and record that in run.json.
+
+    Finished steps are kept. Raises Locked while another process writes the run.
     """
     layout = RunLayout(name)
     with only_writer(store, layout.uri):

@@ -1,1 +1,1 @@
-"""Problems, trajectories, scores and the ledger: types and their parquet."""
+"""Problems, trajectories, scores and the ledger: their types and parquet files."""

@@ -1,4 +1,4 @@
-"""Datasets of problems: built, checked and stored in three splits."""
+"""Build, check and store datasets of problems in three splits."""
 
 import logging
 from collections import Counter
@@ -46,10 +46,13 @@ class Repeated(BadRow):
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
-    """Build, check and write the splits as parquet files; returns QUARANTINED and REPEATED counts.
+    """Build, check and write the splits as parquet files.
 
-    Lists skipped rows in the `quarantine` file, and logs leaks. Raises ValueError for too many bad
-    rows, a repeated id, and a wrong number of problems unless bad rows replace them.
+    Returns the counts QUARANTINED and REPEATED.
+
+    Skipped rows are listed in the `quarantine` file, and leaks between splits are logged. Raises
+    ValueError for too many bad rows, for a repeated id, and for a wrong number of problems; bad
+    rows count as problems there.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -97,7 +100,7 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
 def problems_of(
     data: Data, built: Mapping[str, Sequence[Problem | BadRow]]
 ) -> dict[str, list[Problem]]:
-    """The problems of built splits; raises ValueError for wrong counts and repeated ids."""
+    """Return the problems of built splits. Raises ValueError for wrong counts and repeated ids."""
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     seen: dict[str, str] = {}
     for name, problems in splits.items():
@@ -113,7 +116,7 @@ def problems_of(
     for name in SPLITS:
         returned, expected = len(splits[name]), getattr(data, name)
         usable = [row for row in built[name] if not isinstance(row, Repeated)]
-        # bad rows may replace problems, repeated rows may not
+        # bad rows count as problems, repeated rows do not
         if returned > expected or len(usable) < expected:
             raise ValueError(
                 f"{data.use} returned {returned} problems as {name}, expected {expected}: set "
@@ -123,7 +126,7 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Report problems of two splits with equal prompts, up to spaces, and equal facts."""
+    """Report problems of two splits whose prompts (except for spaces) and facts are equal."""
     reports = []
     for other, split in combinations(SPLITS, 2):
         ids = {content(problem): problem.id for problem in splits[other]}
@@ -137,18 +140,18 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
 
 
 def spaced_alike(prompt: str) -> str:
-    """A prompt with single spaces, to compare prompts."""
+    """Replace white space by single spaces, to compare prompts."""
     return " ".join(prompt.split())
 
 
 def content(problem: Problem) -> str:
-    """Digest of the messages, with single spaces, and of the facts, which splits must not share."""
+    """Return a digest of messages (with single spaces) and facts, which no two splits may share."""
     messages = [*map(plain, problem.messages)]
     return digest([spaced_alike(problem.prompt), problem.facts, messages])
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:
-    """The problems of one split of a prepared dataset, all or these rows."""
+    """Read the problems of one split of a prepared dataset: all, or only these rows."""
     return read_problems(folder / f"{name}.parquet", rows)
 
 
@@ -158,7 +161,9 @@ def sizes_by_task(folder: Path) -> dict[str, int]:
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """Number of shards of an evaluation with `episodes` of each problem, `shard` in a shard."""
+    """Return the number of shards of an evaluation with `episodes` per problem and `shard` episodes
+    per shard.
+    """
     return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 
 
@@ -175,7 +180,7 @@ def _problem_fault(row: object, data: Data) -> str | None:
     if row.task != SINGLE and data.use != MIXTURE:
         return f"its task is {row.task!r}; only a mixture sets it"
     questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
-    # rewards and reports read the prompt alone
+    # rewards and reports read only the prompt
     if row.messages and questions[-1:] != [row.prompt]:
         return f"its prompt is {shown(row.prompt)}, expected its last user message"
     if not isinstance(row.facts, Mapping):

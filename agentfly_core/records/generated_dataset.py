@@ -1,4 +1,4 @@
-"""Marks on the functions of datasets."""
+"""The mark `@generated` for functions that make datasets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -7,9 +7,9 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 
 
 def generated(function: B) -> B:
-    """Mark a dataset that generates problems from its seed, with equal ids for equal problems.
+    """Mark a dataset that generates problems from its seed and gives equal problems equal ids.
 
-    A better policy of a night is then confirmed on fresh problems.
+    Nights then confirm a better policy on fresh problems.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

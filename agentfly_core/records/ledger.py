@@ -24,10 +24,13 @@ ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """Outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625, "used")`.
+    """The outcome of a problem in a step:
 
-    `reward` is the mean of scored episodes. `zero_spread`: equal rewards of each speaker. With a
-    curriculum `kind` groups pass rates, and `solved` counts scored episodes that reached the goal.
+    `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625, "used")`.
+
+    `reward` is the mean over scored episodes. The outcome `zero_spread` means that each speaker's
+    rewards are equal in all episodes. With a curriculum, pass rates are computed for each `kind` of
+    problem, and `solved` counts the scored episodes that reached the goal.
     """
 
     step: int
@@ -44,7 +47,7 @@ class LedgerRow:
 def ledger(
     step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]
 ) -> list[LedgerRow]:
-    """A row for each problem of a step, in the order of problem ids."""
+    """Make a row for each problem of a step, sorted by problem id."""
     by_id = {score.trajectory_id: score for score in scores}
     problems: dict[tuple[str, str], list[Earned | None]] = {}
     for episode in by_episode(trajectories):
@@ -66,13 +69,16 @@ def ledger(
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
     """Write a step's rows into a folder."""
-    import pandas as pd  # takes half a second
+    import pandas as pd  # imported here, because it takes half a second
 
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 
 def pass_rates(folder: Path) -> PassRates:
-    """Solved and scored episodes of a step by kind; raises ValueError without a curriculum."""
+    """Count solved and scored episodes of a step by kind.
+
+    Raises ValueError if the step had no curriculum.
+    """
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(
@@ -84,7 +90,7 @@ def pass_rates(folder: Path) -> PassRates:
 
 
 def together(steps: Iterable[PassRates]) -> PassRates:
-    """The same of several steps, their kinds in alphabetical order."""
+    """Add up the counts of several steps; kinds are in alphabetical order."""
     solved: Counter[str] = Counter()
     scored: Counter[str] = Counter()
     for rates in steps:
@@ -95,18 +101,18 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 
 
 def used(folder: Path) -> Counter[str]:
-    """Problems of a scored step with outcome `used`, counted by task: `{"single": 5}`."""
+    """Count the problems of a scored step with the outcome `used` by task: `{"single": 5}`."""
     rows = _read(folder)
     return Counter(rows["task"][rows["outcome"] == "used"])
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Problems that a scored step played, counted by task: `{"single": 64}`."""
+    """Count the problems that a scored step played by task: `{"single": 64}`."""
     return Counter(read_column(folder / FILE, "task"))
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:
-    """The rows of many steps in one table."""
+    """Join the rows of many steps in one table."""
     import pandas as pd
 
     rows: pd.DataFrame = pd.concat(map(_read, folders), ignore_index=True)

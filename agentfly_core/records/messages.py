@@ -1,4 +1,4 @@
-"""Messages of an episode as text, and calls of tools as models write them."""
+"""Write messages of an episode as text, and read and write tool calls as models do."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
 
-# clients may reorder the arguments of a call
+# sorted, because clients may reorder the arguments of a call
 _as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
 _ID = re.compile("[a-zA-Z0-9]{9}")
 CALL, CALL_END = "<tool_call>", "</tool_call>"
@@ -23,19 +23,19 @@ CALL, CALL_END = "<tool_call>", "</tool_call>"
 
 
 def read_text(item: Message | Observation) -> str:
-    """A read message as text: `calculator: 99` for a tool's answer."""
+    """Write a message that the model read as text: `calculator: 99` for a tool's answer."""
     return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
 
 
 def plain(item: Message | Observation) -> list[str]:
-    """A message as its role (of a tool its name) and text: `["user", "What is 41+58?"]`."""
+    """Return a message's role, or the tool's name, and its text: `["user", "What is 41+58?"]`."""
     if isinstance(item, Observation):
         return [item.tool, item.content]
     return [item.role, reply_text(item)]
 
 
 def said_text(turn: Turn) -> str:
-    """A reply as text: reasoning in brackets, text, and calls as `add({"number": 41})`."""
+    """Write a reply as text: reasoning in brackets, text, and calls as `add({"number": 41})`."""
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
         if isinstance(call, ToolCall)
@@ -47,7 +47,7 @@ def said_text(turn: Turn) -> str:
 
 
 def texts(trajectory: Trajectory) -> Iterator[str]:
-    """The prompt, and then all messages of an episode in order."""
+    """Yield the prompt and then all messages of an episode in order."""
     yield trajectory.problem.prompt
     for turn in trajectory.turns:
         yield from map(read_text, turn.read)
@@ -56,9 +56,10 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
 
 
 def call_of(value: JSON) -> ToolCall:
-    """The call in a JSON object; raises ValueError.
+    """Read the call in a JSON object. Raises ValueError for other objects.
 
-    Lenient calls, as in vLLM and TRL, have arguments as JSON text, `parameters` or no arguments.
+    As in vLLM and TRL, a lenient call may have its arguments as JSON text or under `parameters`, or
+    no arguments.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
@@ -69,7 +70,10 @@ def call_of(value: JSON) -> ToolCall:
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
-    """The arguments of a call, an object, its JSON text, or None; raises ValueError."""
+    """Read the arguments of a call: an object, its JSON text, or None.
+
+    Raises ValueError for others.
+    """
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
     except ValueError as error:
@@ -82,12 +86,12 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
 
 
 def call_id(written: object) -> str:
-    """A written id of a call, or "" for one that Mistral's templates refuse."""
+    """Return the id of a call, or "" if Mistral's templates would refuse it."""
     return written if isinstance(written, str) and _ID.fullmatch(written) else ""
 
 
 def reply_text(reply: Message) -> str:
-    """A reply as a model writes it: its text, then its calls."""
+    """Write a reply as a model does: its text, then its calls."""
     calls = (
         call.text
         if isinstance(call, BadCall)
@@ -99,16 +103,19 @@ def reply_text(reply: Message) -> str:
 
 
 def client_text(reply: Message) -> str:
-    """The content of a reply as a chat client gets it: its text, then calls that are unreadable."""
+    """Return the content of a reply as a chat client gets it: its text, then its unreadable
+    calls.
+    """
     unreadable = (call.text for call in reply.calls if isinstance(call, BadCall))
     return "\n".join(filter(None, [reply.content, *unreadable]))
 
 
 def echo_key(item: Message | Observation) -> str:
-    """A text that is equal for a message and for its echoes by chat clients.
+    """Return a key that is equal for a message and for its echoes in later requests of chat
+    clients.
 
-    Echoes of a reply may differ in outer whitespace, in their reasoning, and in how the arguments
-    of calls are written. Other messages are echoed as they are.
+    An echo of a reply may differ in outer whitespace, in its reasoning, and in the way arguments of
+    calls are written. Other messages are echoed unchanged.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])
@@ -123,7 +130,7 @@ def echo_key(item: Message | Observation) -> str:
 
 
 def _with_whole_numbers(value: JSON) -> JSON:
-    """The value with 1.0 as 1, as JavaScript writes it."""
+    """Replace 1.0 by 1, as JavaScript writes it."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
@@ -132,5 +139,5 @@ def _with_whole_numbers(value: JSON) -> JSON:
 
 
 def call_text(name: str, **arguments: JSON) -> str:
-    """A reply that is one call: `call_text("answer", answer="99")`."""
+    """Write a reply that is a single call: `call_text("answer", answer="99")`."""
     return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))

@@ -1,7 +1,8 @@
 """Parquet files of trajectories, scores and problems, with a public schema.
 
-One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities
-float32. A trajectory's turns are stored context by context, and read back in the order of time.
+Each row is a trajectory, and rows are sorted by (problem, chain, agent). Tokens are int32 and
+log-probabilities float32. A trajectory's turns are stored by context, and read back in the order of
+time.
 """
 
 import json
@@ -20,7 +21,7 @@ NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
 HELD_OUT = "held_out.parquet"
 """File names in the folders of stages."""
-# sorted and without spaces: equal episodes must have equal bytes
+# sorted and without spaces, because equal episodes must have equal bytes
 _text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _Fields = list[tuple[str, pa.DataType]]
 _SPAN: _Fields = [
@@ -39,7 +40,7 @@ def _texts(*names: str) -> _Fields:
 
 
 def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Schema:
-    """The columns of schema 1 with further fields of spans and problems."""
+    """Return the columns of schema 1 with additional fields of spans and problems."""
     turn = [
         ("read", pa.string()),
         ("given", pa.list_(pa.int32())),
@@ -104,7 +105,7 @@ def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) ->
 
 
 def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
-    """A trajectory as a row of TRAJECTORY."""
+    """Convert a trajectory to a row of the schema TRAJECTORY."""
     return (
         _fields(t, PLAIN)
         | _problem_row(t.problem)
@@ -128,7 +129,7 @@ def read_trajectories(path: Path) -> list[record.Trajectory]:
     if not any(one.branch for one in stored):
         return stored
     by_id, whole = {one.id: one for one in stored}, dict[str, record.Trajectory]()
-    # a parent's chain is below those of its children, so its turns are whole before theirs
+    # a parent's chain is below its children's chains, so its turns are complete before theirs
     for one in sorted(stored, key=attrgetter("chain")):
         shared = one.branch is not None and one.branch.parent in by_id
         whole[one.id] = _with_shared_turns(one, whole) if shared else one
@@ -144,7 +145,7 @@ def _with_shared_turns(
 
 
 def trajectory_of(row: Mapping[str, Any]) -> record.Trajectory:
-    """The trajectory of a row of TRAJECTORY."""
+    """Convert a row of the schema TRAJECTORY to a trajectory."""
     return record.Trajectory(
         **{name: row[name] for name in PLAIN},
         problem=_problem(row["problem"], row),
@@ -201,7 +202,7 @@ def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[record.Problem]:
-    """Read problems, all or these rows; raises ValueError for a file of another schema."""
+    """Read all problems, or only these rows. Raises ValueError for a file of another schema."""
     return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows, (PROBLEM_1,))]
 
 
@@ -212,7 +213,7 @@ def read_column(path: Path, name: str) -> list[str]:
 
 
 def count_rows(path: Path) -> int:
-    """Number of rows of a file."""
+    """Return the number of rows of a file."""
     return int(pq.read_metadata(path).num_rows)
 
 
@@ -226,7 +227,7 @@ def _read(
     rows: Sequence[int] | None = None,
     older: Sequence[pa.Schema] = (),
 ) -> list[dict[str, Any]]:
-    with pq.ParquetFile(path) as file:  # read_table takes twice as long for a shard
+    with pq.ParquetFile(path) as file:  # `read_table` takes twice as long for a shard
         table = file.read(use_threads=False)
     number = _number(table.schema)
     schemas = {_number(one): one for one in (*older, schema)}
@@ -249,7 +250,7 @@ def _number(schema: pa.Schema) -> str:
 
 
 def _fields(stored: object, names: Iterable[str]) -> dict[str, Any]:
-    """Attributes by name; `asdict` would copy each token."""
+    """Return attributes by name; `asdict` would copy each token."""
     return {name: getattr(stored, name) for name in names}
 
 

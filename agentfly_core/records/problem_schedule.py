@@ -1,4 +1,6 @@
-"""The problems and shards of each step, drawn by the seed; more on demand."""
+"""The problems and shards of each step, drawn by the seed, and more of them if a step needs
+refills.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ class SamplingRound:
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 
-    `tasks` numbers the step's problems by task; refills continue after the first 64. With `greedy`
-    each problem has one more episode at temperature 0. Nights count problems of earlier steps in
-    `before`, curricula solved and scored episodes in `by_kind`.
+    `tasks` gives the numbers of the step's problems by task; after a first round with 0 to 63, a
+    refill starts at 64. With `greedy`, each problem has one more episode at temperature 0. In a
+    night, `before` counts the problems of earlier steps. With a curriculum, `by_kind` counts solved
+    and scored episodes.
     """
 
     step: int
@@ -43,14 +46,14 @@ class SamplingRound:
     by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def drawn(self, schedule: ProblemSchedule) -> list[int | str]:
-        """The part of a rollout's key that identifies its problems."""
+        """Return the part of a rollout's key that identifies its problems."""
         key: list[int | str] = [self.greedy]
         if schedule.rollout.curriculum:
             key.append(hashing.digest({kind: [*counts] for kind, counts in self.by_kind.items()}))
         for name, numbers in self.tasks.items():
             key += [name, numbers.start, numbers.stop]
             if schedule.night:
-                # the number of earlier problems gives the place in the epoch
+                # the number of earlier problems gives the position in the epoch
                 key.append(self.before.get(name, 0))
         return key
 
@@ -59,7 +62,7 @@ class SamplingRound:
 class ProblemSchedule:
     """The order in which the steps of a run play its training problems.
 
-    `problems` counts the problems of a step by task: `{"sums": 11, "shop": 5}`.
+    `problems` is the number of problems of a step by task: `{"sums": 11, "shop": 5}`.
     """
 
     seed: int
@@ -74,29 +77,29 @@ class ProblemSchedule:
         before: Mapping[str, int] = {},
         by_kind: Mapping[str, tuple[int, int]] = {},
     ) -> SamplingRound:
-        """The first round of step 1, 2, ..., which is always played."""
+        """Return the first round of step 1, 2, ..., which is always played."""
         tasks = {name: range(count) for name, count in self.problems.items()}
         shards = self._shards(sum(self.problems.values()), greedy, 0)
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """The round after `last` in further shards; `missing` counts problems by task."""
+        """Return the round after `last`, with new shards; `missing` counts problems by task."""
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
         tasks = {name: range(stops[name], stops[name] + missing[name]) for name in stops}
         return replace(last, shards=shards, tasks=tasks)
 
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
-        """Count by task the problems of a step that are still missing beside the `used` ones."""
+        """Count by task how many problems a step still needs in addition to the `used` ones."""
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Rows of the training split for a round, with a curriculum all candidates.
+        """Return the rows of the training split for a round; with a curriculum, all candidates.
 
         `sizes` counts problems by task in the order of the file. Each pass over a task is a new
-        permutation, and a step plays problems of one pass. A night plays epochs (`epoch_order`),
-        and a step may play problems of two. Raises ValueError if a task has fewer problems than a
-        step may need, or a night fewer than twice as many.
+        permutation, and a step uses problems of one pass only. A night uses epochs instead
+        (`epoch_order`), and its steps may use problems of two epochs. Raises ValueError if a task
+        has fewer problems than a step may need; a night needs twice as many.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -113,7 +116,7 @@ class ProblemSchedule:
             )
         numbers = drawn.tasks[task]
         if self.night is None:
-            # a rest smaller than a block is left out: a step plays problems of one pass
+            # the last problems of a pass are left out if a step needs more: it uses one pass only
             turn, place = divmod(drawn.step - 1, size // block)
             order, first = _pass_order(self.seed, turn, size, task), place * block
             if self.rollout.curriculum:
@@ -129,22 +132,26 @@ class ProblemSchedule:
         return [orders[i // size][i % size] for i in played]
 
     def block_of(self, task: str) -> int:
-        """Problems of a task's pass that a step uses, candidates of a curriculum included."""
+        """Return how many problems of a task's pass a step uses, including candidates of a
+        curriculum.
+        """
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """The problems of a round: all, or a weighted draw of each task with a curriculum."""
+        """Choose the problems of a round: all of them, or with a curriculum a weighted draw per
+        task.
+        """
         if self.rollout.curriculum is None:
             return [*problems]
 
         def drawn(problem: Problem) -> float:
             solved, scored = sampling_round.by_kind.get(self.kind_of(problem), (0, 0))
-            rate = (solved + 1) / (scored + 2)  # one half before the first episode
-            # by problem, so the draw does not depend on the order of the file
+            rate = (solved + 1) / (scored + 2)  # the pass rate is one half before the first episode
+            # seeded by problem, so that the draw does not depend on the order of the file
             seed = hashing.seed(self.seed, "curriculum", sampling_round.step, problem.id)
-            # the first to arrive in a race of exponential clocks (Efraimidis and Spirakis, 2006)
+            # weighted sampling by exponential keys (Efraimidis and Spirakis, 2006)
             return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)
 
         picked = []
@@ -154,7 +161,10 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """Key of a problem's pass rate: its id, or task and fact; raises ValueError."""
+        """Return the key of a problem's pass rate: its id, or its task and the chosen fact.
+
+        Raises ValueError if the fact is missing.
+        """
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:
             return problem.id
@@ -166,9 +176,12 @@ class ProblemSchedule:
         return range(first, first - (-episodes // self.rollout.shard))
 
 
-@functools.lru_cache(maxsize=8)  # one per task of a mixture
+@functools.lru_cache(maxsize=8)  # one entry for each task of a mixture
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
-    """A pass over `size` problems: every shard of every step needs it."""
+    """Return the order of a pass over `size` problems.
+
+    It is cached, because every shard of every step needs it.
+    """
     order = list(range(size))
     random.Random(hashing.seed(seed, "pass", turn, *_seed_of(task))).shuffle(order)
     return tuple(order)
@@ -179,9 +192,10 @@ def _seed_of(task: str) -> list[str]:
 
 
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
-    """The permutation of `size` problems of a task in an epoch of nights.
+    """Return the permutation of `size` problems of a task in an epoch of nights.
 
-    Two fixed halves are shuffled separately: a problem returns after at least size / 2 others.
+    Two fixed halves are shuffled separately, so at least size / 2 other problems are played before
+    a problem is repeated.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -193,7 +207,8 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """The next night after `night`, from counts of played and of all training problems by task:
+    """Return the night after `night`, given counts of played and of all training problems by task:
+
     `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
     """
     places = {}

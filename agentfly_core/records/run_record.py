@@ -8,7 +8,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class AcceptedCode(TypedDict):
-    """An accepted change of code: the last step before it, and the earlier digests by stage."""
+    """An accepted change of code: the last step before it, and the old digests by stage."""
 
     step: int
     time_ms: int
@@ -17,7 +17,10 @@ class AcceptedCode(TypedDict):
 
 
 class SiteRecord(TypedDict):
-    """Settings of the site that are read again. The record contains all its other settings too."""
+    """The settings of the site that later commands read.
+
+    The record also contains all other settings of the site.
+    """
 
     name: str
     mlflow_tracking_uri: str
@@ -28,9 +31,10 @@ class SiteRecord(TypedDict):
 class RunRecord(TypedDict):
     """run.json: identity and settings of a run.
 
-    `settings` is the experiment, `site` the newest site. `frozen` has the digests of frozen
-    speakers by role. `accepted_code` lists accepted changes of `code`. `model_digest` covers the
-    files of a model folder. `planned_steps` is set if the run ended early for lack of time.
+    `settings` are those of the experiment, and `site` those of the site that the run used last.
+    `frozen` has the digests of frozen speakers by role. `accepted_code` lists accepted changes of
+    `code`. `model_digest` is the digest of the files in a model folder. `planned_steps` is set if
+    the run ended early at its time limit.
     """
 
     uid: str
@@ -59,9 +63,11 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """Held-out success before and after, which an experiment without rewards lacks; details of
-    these evaluations beyond the test split; `losses` of the rounds of a run that is a warm start
-    alone. An interval is `[low, high]`.
+    """Details of a finished run.
+
+    An experiment without rewards has no held-out success. `evaluations` has further figures of the
+    evaluations before and after. `losses` has the losses of each round, for a run that consists of
+    a warm start only. An interval is `[low, high]`.
     """
 
     success_before: float
@@ -73,7 +79,10 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json: the result of a run. `seconds` are by stage, 0 for stages of another run."""
+    """summary.json: the result of a run.
+
+    `seconds` are given by stage, 0 for a stage that another run has computed.
+    """
 
     run: str
     experiment: str
@@ -88,11 +97,12 @@ ModeName = Literal["experiment", "live", "chat"]
 
 
 class PlayRecord(TypedDict):
-    """play.json: the policy and settings of played episodes, and their command.
+    """play.json: the policy, the settings and the command of played episodes.
 
-    `policy` is the given reference ("run:demo@7", "oracle", "my_file:policy"), `sampled_from` the
-    policy that sampled tokens, `script` the import path of a function with replies. `way` is the
-    mode: in a "chat" the experiment's agent and limits do not count.
+    `policy` is the reference that the user gave ("run:demo@7", "oracle", "my_file:policy").
+    `sampled_from` is the policy that sampled tokens, and `script` the import path of a function
+    that replied instead. `way` is the mode: the mode "chat" ignores the experiment's agent and
+    limits.
     """
 
     experiment: str

@@ -1,4 +1,4 @@
-"""Trajectories of several speakers as episodes: their answers and rewards."""
+"""Group trajectories of several speakers by episode, and find their answers and rewards."""
 
 import math
 from collections import Counter, defaultdict
@@ -14,7 +14,10 @@ Earned = Mapping[str, float]
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
-    """The episode number of each trajectory, from 0; a repeated agent begins another episode."""
+    """Return the episode number of each trajectory, from 0.
+
+    A trajectory whose agent already occurred starts the next episode.
+    """
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
     result = []
@@ -26,7 +29,7 @@ def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
 
 
 def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
-    """The trajectories of each episode, in the order of their first ones."""
+    """Group trajectories by episode, in the order of each episode's first trajectory."""
     episodes: defaultdict[int, list[Trajectory]] = defaultdict(list)
     for number, trajectory in zip(episode_numbers(trajectories), trajectories, strict=True):
         episodes[number].append(trajectory)
@@ -34,8 +37,9 @@ def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
 
 
 def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
-    """Average activity of speakers in an episode: `{"planner": {"avg_turns": 3.0,
-    "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
+    """Return the average activity of each speaker per episode:
+
+    `{"planner": {"avg_turns": 3.0, "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
     """
     episodes = len({*episode_numbers(trajectories)})
     turns, tokens, calls = Counter[str](), Counter[str](), Counter[str]()
@@ -55,7 +59,9 @@ def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
 
 
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
-    """The scored trajectory: of the answer's speaker, else of `main`, else the first one."""
+    """Return the trajectory that rewards score: that of the answer's speaker, else of `main`, else
+    the first.
+    """
     answers = [one for one in episode if one.answered is not None]
     candidates = answers or [one for one in episode if one.agent == main]
     calls = [min((turn.call for turn in one.turns), default=math.inf) for one in episode]
@@ -63,22 +69,24 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """Key in `Scored.rewards` of a speaker's own value of a reward."""
+    """Return the key in `Scored.rewards` of a speaker's own value of a reward."""
     return f"{reward}/speaker/{speaker}"
 
 
 def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float:
-    """The value of a speaker's instance, else of its role, else the default.
+    """Return the value of a speaker's instance, else that of its role, else the default.
 
-    `{"worker": 0.5, "worker/2": 1.0}` has 1.0 for worker/2, and 0.5 for worker and worker/3.
+    For `{"worker": 0.5, "worker/2": 1.0}` this is 1.0 for worker/2, and 0.5 for worker and
+    worker/3.
     """
     role, number = instance(agent)
     return by_name.get(f"{role}/{number}", by_name.get(role, default))
 
 
 def own_reward(scored: Scored, reward: str, agent: str) -> float:
-    """A speaker's unweighted reward, in `{"exact": 1.0, "exact/speaker/planner": 0.5}` 0.5 for the
-    planner.
+    """Return a speaker's unweighted reward: for `{"exact":
+
+    1.0, "exact/speaker/planner": 0.5}` the planner has 0.5.
     """
     start = apart_name(reward, "")
     apart = {k.removeprefix(start): v for k, v in scored.rewards.items() if k.startswith(start)}
@@ -86,25 +94,28 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """The speaker that it is compared as: its role, or `worker/2` if a reward names it."""
+    """Return the name under which a trajectory is compared: its role, or its instance such as
+    `worker/2` if a reward names that.
+    """
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
     return name if any(key.endswith(apart_name("", name)) for key in scored.rewards) else role
 
 
 def group_of(trajectory: Trajectory, scored: Scored) -> str:
-    """The group in which advantages compare a scored trajectory."""
+    """Return the group in which advantages compare a scored trajectory."""
     name = compared_as(trajectory, scored)
     return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 
 
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
-    """Rewards of trained speakers, as means of the instances that are compared together; None
-    without a score.
+    """Return the rewards of trained speakers: means over the instances that are compared together.
 
-    If no speaker is trained, as with an endpoint, all count.
+    None if a score is missing.
+
+    If no speaker is trained, for example with an endpoint, all speakers count.
     """
-    # a speaker without a turn lacks tokens to train
+    # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for trajectory in trained:
@@ -116,13 +127,15 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
 
 
 def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> float | None:
-    """The mean reward of its speakers; None if a score is missing."""
+    """Return the mean reward of an episode's speakers. None if a score is missing."""
     rewards = earned_by_speaker(episode, scores)
     return None if rewards is None else fmean(rewards.values())
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether a speaker earned different rewards in a problem's episodes, which training needs."""
+    """Whether a speaker's rewards differ between a problem's episodes; training needs a
+    difference.
+    """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for speaker, reward in episode.items():
@@ -136,5 +149,5 @@ def reaches(reward: float, bound: float) -> bool:
 
 
 def differ(least: float, greatest: float) -> bool:
-    """Whether values between these differ by more than rounding: 0.3 and 0.1 + 0.2 do not."""
+    """Whether two values differ by more than rounding errors: 0.3 and 0.1 + 0.2 do not."""
     return greatest - least > max(ABSOLUTE, RELATIVE * abs(least), RELATIVE * abs(greatest))

@@ -18,14 +18,17 @@ _SPAN = pa.schema(
         ("end", pa.float64()),
     ]
 )
-# CLOCK_BOOTTIME also runs while the machine sleeps, and clock corrections do not move it
+# CLOCK_BOOTTIME also runs while the machine sleeps, and corrections of the clock do not change it
 _BEGUN = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 Doing = Literal["waiting", "generating", "tools", "rewards"]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An activity in seconds since 1970: `Span("tools", 1763740000.25, 1763740000.75)`."""
+    """An activity, with times in seconds since 1970:
+
+    `Span("tools", 1763740000.25, 1763740000.75)`.
+    """
 
     doing: Doing
     start: float
@@ -36,7 +39,7 @@ class Span:
 class Timing:
     """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
 
-    `counts` of its events are metrics of its shard: `{"gateway/overruled/seed": 3}`.
+    `counts` of the episode's events become metrics of its shard: `{"gateway/overruled/seed": 3}`.
     """
 
     trajectory_id: str
@@ -44,12 +47,12 @@ class Timing:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def seconds(self, doing: Doing) -> float:
-        """Total seconds of an activity."""
+        """Return the total seconds of an activity."""
         return sum(span.end - span.start for span in self.spans if span.doing == doing)
 
 
 def moment() -> float:
-    """Seconds since 1970, monotonic within a process."""
+    """Return the time in seconds since 1970; it never decreases within a process."""
     return _BEGUN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -64,7 +67,7 @@ def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
 
 
 def read_timings(folder: Path) -> list[Timing]:
-    """Read the timings of a shard, in the order written."""
+    """Read the timings of a shard, in the order in which they were written."""
     spans: dict[str, list[Span]] = {}
     with pq.ParquetFile(folder / FILE) as file:
         columns = file.read(_SPAN.names, use_threads=False).to_pydict()
@@ -74,7 +77,7 @@ def read_timings(folder: Path) -> list[Timing]:
 
 
 def union(intervals: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
+    """Return the length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
     total, end = 0.0, float("-inf")
     for start, stop in sorted(intervals):
         total += max(0.0, stop - max(start, end))

@@ -1,7 +1,7 @@
-"""The record of an episode, with tokens as sampled, never re-tokenized from text.
+"""The record of an episode. It contains the sampled tokens; text is never tokenized again.
 
-The type of a span is the loss mask: `Given` was read by the model, `Sampled` is trained, unless
-its `trained` is False.
+The type of a span is the loss mask: the model read the tokens of `Given`, and those of `Sampled`
+are trained, unless its `trained` is False.
 """
 
 import json
@@ -25,7 +25,8 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 class ToolCall:
     """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`.
 
-    `lenient`: it was not in the template's format. `id` is the model's own, in formats with ids.
+    `lenient` is True if the call was not in the template's format. `id` is the id that the model
+    wrote, if the format has ids.
     """
 
     name: str
@@ -46,9 +47,9 @@ class BadCall:
 class Message:
     """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls.
 
-    `reasoning` is the reply's text before its answer, without the template's marks. `cut`: the
-    token limit ended the reply, so its text may be incomplete. `rewritten`: the template writes the
-    message with other tokens than the model did.
+    `reasoning` is the reply's text before its answer, without the template's marks. `cut` means
+    that the token limit ended the reply, so its text may be incomplete. `rewritten` means that the
+    template writes this message with other tokens than those that the model sampled.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -61,9 +62,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer, or an error of the model: `Observation("calculator", "99")`.
+    """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`.
 
-    `reward` of the step is hidden from the model, and part of `Turn.reward`.
+    `reward` is the step's reward. The model does not see it; it is added to `Turn.reward`.
     """
 
     tool: str
@@ -74,7 +75,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Tokens read by the model, never trained: `Given((1, 87, 203, 4))`."""
+    """Tokens that the model read, which are never trained: `Given((1, 87, 203, 4))`."""
 
     tokens: tuple[int, ...]
 
@@ -84,9 +85,9 @@ class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` of
-    the tokens' distributions, in nats, are recorded where the agent asks for them; those of vLLM
-    are estimates, see `vllm_client.entropy`. `trained` is False for tokens that are not the
-    policy's choice, such as a forced end of reasoning. Raises ValueError for different lengths.
+    the tokens' distributions, in nats, are recorded if the agent asks for them; vLLM's are
+    estimates, see `vllm_client.entropy`. `trained` is False for tokens that the policy did not
+    choose, such as a forced end of reasoning. Raises ValueError if the lengths differ.
     """
 
     tokens: tuple[int, ...]
@@ -109,13 +110,16 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """The tokens from `begin` to before `end`; only the last part has the span's finish."""
+        """Return the tokens from index `begin` to before `end`.
+
+        Only the last part has the span's `finish`.
+        """
         return replace(
             self,
             tokens=self.tokens[begin:end],
             logprobs=self.logprobs[begin:end],
             entropies=self.entropies[begin:end],
-            # "length" or "stop_string" happened at the end of the whole span only
+            # "length" and "stop_string" describe the end of the whole span only
             finish=self.finish if end == len(self.tokens) else "stop",
             trained=trained,
         )
@@ -123,7 +127,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Newly read messages and the reply.
+    """A turn: the newly read messages and the reply.
 
         Turn(
             read=(Observation("calculator", "99"),),
@@ -132,10 +136,11 @@ class Turn:
             sampled=(Sampled((57, 12, 2), (-0.11, -1.9, -0.002), 6, "stop"),),
         )
 
-    The turns of a `context` are one sequence of tokens, to which `given` adds new ones. `call` is
-    the reply's number in the episode, from 0. `temperature` is None for the experiment's. `state`
-    is the environments' state key before the reply, `reward` the sum of tools' rewards or None,
-    `pictures` SHA-256 digests. Replies of other policies have no tokens.
+    The turns of a `context` form one sequence of tokens; `given` are the tokens that were added
+    before the reply. `call` numbers the replies of the episode from 0. `temperature` is None for
+    the experiment's temperature. `state` is the environments' state key before the reply. `reward`
+    is the sum of the tools' rewards, or None. `pictures` are SHA-256 digests. Replies of untrained
+    policies have no tokens.
     """
 
     read: tuple[Message | Observation, ...]
@@ -157,10 +162,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts`: for rewards.
+    """A problem:
 
-    In a mixture `task` is the name of its task; see `of_task`. `messages` are the prompt of a
-    problem that begins with several messages; `prompt` is then the text of the last user message.
+    `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for rewards.
+
+    In a mixture, `task` is the name of the problem's task; see `of_task`. If a problem begins with
+    several messages, they are in `messages`, and `prompt` is the text of the last user message.
     `tools` names the tools of this problem; None means all tools of the experiment.
     """
 
@@ -173,14 +180,14 @@ class Problem:
 
 
 def of_task(problem: Problem, task: str) -> Problem:
-    """A problem as one of a task; in a mixture the name of the task begins the id."""
+    """Assign a problem to a task. In a mixture, its id then begins with the task's name."""
     if task == SINGLE:
         return problem
     return replace(problem, id=f"{task}/{problem.id}", task=task)
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """A fact as text, to group problems; raises ValueError if it is missing."""
+    """Return a fact as text, to group problems. Raises ValueError if it is missing."""
     if fact not in problem.facts:
         raise ValueError(
             f"{setting}: the problem {problem.id!r} has no fact {fact!r}, it has "
@@ -193,8 +200,8 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 class Ending(StrEnum):
     """Why an episode ended.
 
-    AGENT_ERROR: an error of the agent after the first reply; scored. FAILED: an error of a service,
-    or of the agent before any reply; unscored.
+    AGENT_ERROR is an error of the agent after its first reply; the episode is scored. FAILED is an
+    error of a service, or of the agent before its first reply; the episode is not scored.
     """
 
     TERMINAL = "terminal"
@@ -210,9 +217,10 @@ class Ending(StrEnum):
 class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
-    `by_speaker` has other values of speakers: `Score(1.0, by_speaker={"planner": 0.5, "worker/1":
-    0.0, "worker/2": 1.0})`. An instance that it names is compared with the same instance in the
-    problem's other episodes, all others of a role with each other.
+    `by_speaker` gives speakers their own values: `Score(1.0, by_speaker={"planner": 0.5,
+    "worker/1": 0.0, "worker/2": 1.0})`. An instance that it names, such as worker/2, is compared
+    with worker/2 of the problem's other episodes. The other instances of a role are compared with
+    each other.
     """
 
     value: float
@@ -223,7 +231,10 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Answers that earn the maximum, or less: `Examples(right=("99",), wrong=("", "98"))`."""
+    """Answers that earn the maximum (`right`), and answers that earn less (`wrong`):
+
+    `Examples(right=("99",), wrong=("", "98"))`.
+    """
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -233,13 +244,16 @@ def is_usable(value: float) -> bool:
     """Whether a number may be a reward: finite, and at most LARGEST."""
     try:
         return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
-    except OverflowError:  # an int of 400 digits
+    except OverflowError:  # for example an int of 400 digits
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward and why: excluded, counted, never 0: `Unscored("exact: TimeoutError")`."""
+    """A missing reward and its reason.
+
+    It is excluded and counted, and never becomes 0: `Unscored("exact: TimeoutError")`.
+    """
 
     reason: str
 
@@ -256,10 +270,11 @@ class Branch:
 class Trajectory:
     """The record of one speaker's tokens in an episode.
 
-    `turns` are in the order of time. `agent` is role and instance, `searcher/2`; the first instance
-    has the role's name. `closing` has observations after the last reply, `observed` rewards that
-    needed the environment, `error` the error of FAILED or AGENT_ERROR, `answered` the agent's
-    answer. `policy` is empty for the trained policy, or names an untrained one.
+    `turns` are in the order of time. `agent` is the speaker's role and instance, such as
+    `searcher/2`; the first instance has only the role's name. `closing` has the observations after
+    the last reply. `observed` has the rewards that read an environment. `error` describes the
+    endings FAILED and AGENT_ERROR. `answered` is the answer that the agent set. `policy` is empty
+    for the trained policy, otherwise the name of an untrained one.
     """
 
     id: str
@@ -281,37 +296,40 @@ class Trajectory:
 
     @property
     def speaker(self) -> str:
-        """The role of its speaker: `searcher` of the agent `searcher/2`."""
+        """The role of the speaker: `searcher` if the agent is `searcher/2`."""
         return self.agent.partition("/")[0]
 
     @property
     def answer(self) -> str | None:
-        """The agent's answer, or the output of the final tool, or the last reply if it is whole."""
+        """The answer that the agent set, else the output of the tool that ended the episode, else
+        the last reply unless it was cut.
+        """
         if self.answered is not None:
             return self.answered
         if self.ending is Ending.TERMINAL and self.closing:
             return self.closing[-1].content
-        # the end of a cut reply is missing, so it may contain a wrong answer
+        # a cut reply lacks its end, so its text may contain a wrong answer
         if self.ending is Ending.NO_TOOL_CALLS and self.turns and not self.turns[-1].cut:
             return without_thoughts(self.turns[-1].reply.content)
         return None
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """All answers of tools in order, read or not."""
+        """All answers of tools in order, also those that the model did not read."""
         read = [item for turn in self.turns for item in turn.read if isinstance(item, Observation)]
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply is trained; greedy ones of training episodes are not, nor are those
-        without a trained token.
+        """Whether a reply is trained.
+
+        Greedy replies of training episodes and replies without a trained token are not.
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
 
     @property
     def own_turns(self) -> tuple[Turn, ...]:
-        """The turns that it does not share with its parent."""
+        """The turns that this trajectory does not share with its parent."""
         return self.turns[self.branch.turns if self.branch else 0 :]
 
     @property
@@ -322,9 +340,10 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of one problem, which a reward compares, in the order of their chain numbers.
+    """The episodes of one problem in the order of their chain numbers, for a reward that compares
+    them.
 
-    Each episode is its trajectory with the answer. FAILED episodes are left out.
+    Of each episode the group contains the trajectory with the answer. FAILED episodes are left out.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -332,31 +351,35 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """All trajectories of an episode, by speaker; `of("worker")` are those of a role."""
+    """All trajectories of an episode, one per speaker; `of("worker")` returns those of a role."""
 
     trajectories: tuple[Trajectory, ...]
 
     def of(self, role: str) -> tuple[Trajectory, ...]:
-        """The trajectories of a role's instances."""
+        """Return the trajectories of a role's instances."""
         return tuple(one for one in self.trajectories if one.speaker == role)
 
 
 def team(episode: Sequence[Trajectory]) -> Team:
-    """The team of an episode, in an order that does not depend on the answer's speaker."""
+    """Make the team of an episode, in an order that does not depend on who gave the answer."""
     return Team(tuple(sorted(episode, key=lambda one: instance(one.agent))))
 
 
 def instance(agent: str) -> tuple[str, int]:
-    """Role and number of a speaker: `worker/2` is `("worker", 2)`, `worker` the first one."""
+    """Split a speaker's name:
+
+    `worker/2` gives `("worker", 2)`, and `worker` gives `("worker", 1)`.
+    """
     role, _, number = agent.partition("/")
     return role, int(number or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory, stored separately for rescoring.
+    """The scores of a trajectory. They are stored separately, so that episodes can be scored again.
 
-    `rewards` by name, `turn_rewards` by turn or empty, `reward` the weighted sum.
+    `rewards` are unweighted, by name. `turn_rewards` has one number per turn, or is empty. `reward`
+    is the weighted sum.
     """
 
     trajectory_id: str
