@@ -24,7 +24,7 @@ class GDPO(PolicyGradient):
         if self.kl and self.kl.in_rewards:
             raise ValueError(
                 "algorithm.kl: GDPO normalises each reward by itself, so a penalty cannot be "
-                f"subtracted; got use: {self.kl.use}, expected loss."
+                f"subtracted; got use: {self.kl.use}; expected loss."
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -201,11 +201,10 @@ class Episode(Speaker):
                 async with episode.branch():
                     return await episode.turn(messages)
 
-        A block sees all replies that were made before it began. Replies made after the block see
-        its replies. Seeds are derived from the prompts. Raises EpisodeOver after the end of the
-        episode, and ValueError while a reply outside of such blocks is running. The order of
-        arrival determines the batches of the in-process sampler, so use `gather` if the parts are
-        known beforehand.
+        A block sees all replies made before it began, and later replies see those of the block.
+        Seeds are derived from the prompts. Raises EpisodeOver after the end of the episode, and
+        ValueError while a reply outside of such blocks is running. Batches of the in-process
+        sampler depend on the order of arrival, so use `gather` if the parts are known beforehand.
         """
         trunk = self.history
         branch = trunk.part()
@@ -230,9 +229,8 @@ class Episode(Speaker):
             ...
             await episode.restore(before)
 
-        A snapshot contains no conversations: `reply_to` and `turn` can continue any earlier
-        conversation anyway. Raises NotImplementedError if an environment cannot save its state, and
-        ServiceFailure.
+        It contains no conversations: `reply_to` and `turn` can continue any earlier one anyway.
+        Raises NotImplementedError if an environment cannot save its state, and ServiceFailure.
         """
         return await self._stage.do(self._snapshot())
 
@@ -247,11 +245,11 @@ class Episode(Speaker):
             episode.reply(Message("user", f"Try approach {number}."))
 
         In each new episode the agent starts again. Until this call it gets the recorded replies and
-        tool answers: nothing is sampled and no tool is executed. Then the environments of the new
-        episode are restored from snapshots. If an environment has no `snapshot`, the tools are
-        executed again instead. The episode ends FAILED if its agent makes other requests than
-        before or gets other tool answers. Limits also count the replies before the fork. Raises
-        ValueError within `gather` and `branch`, and ServiceFailure.
+        tool answers, so nothing is sampled or executed. Then its environments are restored from
+        snapshots. If an environment has no `snapshot`, tools are executed again instead. The
+        episode ends FAILED if its agent makes other requests or gets other tool answers. Limits
+        also count the replies before the fork. Raises ValueError within `gather` and `branch`, and
+        ServiceFailure.
         """
         branch = self.history
         if branch.number or branch.parts or branch is not self._stage.trunk:
@@ -278,9 +276,7 @@ class Episode(Speaker):
         return 0
 
     async def _begin_at(self, origin: ForkOrigin) -> None:
-        """Restore environments and facts at the point where a forked episode stops repeating its
-        parent.
-        """
+        """Restore environments and facts once a forked episode has repeated its parent."""
         if origin.snapshot is not None:
             await self._restore(origin.snapshot)
             self.problem = replace(self.problem, facts=deepcopy(origin.facts))

@@ -186,7 +186,7 @@ class _ShardPlay:
                 raise EpisodeBroken.by(error, episode_spec, rules) from error
             self.played.append(episode)
             self.watch(episode.record[0])
-        # the sampler must not wait for a seat without further episodes
+        # the sampler must not wait for a task without further episodes
         here.close()
 
 
