@@ -1,1 +1,1 @@
-"""Experiment and site files: pydantic models, and reading them."""
+"""Experiment and site files: their pydantic models, and functions to read them."""

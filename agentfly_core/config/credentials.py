@@ -1,4 +1,4 @@
-"""Refusing secrets in settings, since settings are stored with a run and its artifacts."""
+"""Refuse secrets in settings, because settings are stored with a run and its artifacts."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,13 @@ class SecretGiven(ValueError):
 
 
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
-    """Raise SecretGiven for a setting that is a secret by its name, or the environment's."""
+    """Raise SecretGiven for a setting whose name is that of a secret, or whose value is a secret
+    environment variable's.
+    """
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
             name, last = ".".join(key).removesuffix("_env"), _name(key[-1]).removesuffix("_env")
-            # an existing variable with this secret is the best advice
+            # if an environment variable already has this secret, the message names it
             variable = next(iter(holders(str(value))), f"MY_{last.upper()}")
             raise SecretGiven(
                 f"{source}: {'.'.join(key)} {fault}. Settings are stored with the run, in MLflow "
@@ -43,13 +45,13 @@ def _fault(key: str, value: JSON) -> str:
         return f"holds {secret if variable else 'a password in a URL'}"
     names_variable = name.endswith("_env") and VARIABLE.fullmatch(text)
     by_name = SECRET_NAME.search(name.removesuffix("_env")) and not names_variable
-    # a password may be digits; other names, such as `max_token`, often have numbers
+    # a password may consist of digits, but names such as `max_token` usually have numbers
     is_text = isinstance(value, str) or (type(value) is int and "pass" in name)
     return "is a secret by its name" if text and is_text and by_name else ""
 
 
 def _name(key: str) -> str:
-    """`api_key` of `api_key`, `api-key` and `apiKey`."""
+    """Normalise a name: `api_key`, `api-key` and `apiKey` become `api_key`."""
     return re.sub("(?<=[a-z])(?=[A-Z])|-", "_", key).lower()
 
 

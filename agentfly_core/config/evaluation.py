@@ -1,4 +1,4 @@
-"""How policies are evaluated: on which split and which further datasets, how often, how exactly."""
+"""How policies are evaluated: on which splits and datasets, how often, and by how many episodes."""
 
 import re
 from typing import Annotated, Self
@@ -13,10 +13,11 @@ SPLITS = ("train", "validation", "test")
 
 
 class Evaluate(Section):
-    """Held-out evaluation: test before and after, validation each `every` steps (0: never).
+    """Held-out evaluation: the test split before and after training, and the validation split after
+    every `every` steps (0: never).
 
-    `pass_at` are the k of pass@k, `by` is a fact with separate rates for each value, `datasets` are
-    evaluated with the test split.
+    `pass_at` lists values of k for pass@k. `by` names a fact; success is also reported for each of
+    its values. `datasets` are evaluated together with the test split.
     """
 
     goal: str = Field(

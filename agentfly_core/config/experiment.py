@@ -1,7 +1,7 @@
 """The experiment file: settings that define an experiment; site.py defines where it runs.
 
-Defaults are vetted, so `conf/NAME.yaml` contains only deviations. loading.py reads files and
-overrides.
+Defaults are tested, so `conf/NAME.yaml` contains only what differs from them. loading.py reads
+files and overrides.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,11 +64,14 @@ class Adapter(Section):
 
 
 class Rollout(Section):
-    """Episodes of a step: `problems` x `group_size`, `shard` of them at the same time.
+    """The episodes of a step:
 
-    A dead sampler loses at most a shard. Each of up to `refills` further rounds replaces problems
-    with equal rewards only (dynamic sampling, DAPO, arXiv 2503.14476); the algorithm gives the
-    default. With `max_staleness` s, step k samples from policy k - 1 - s while earlier updates run.
+    `problems` x `group_size`. `shard` of them are played at the same time.
+
+    If the sampler dies, at most one shard is lost. In up to `refills` further rounds, problems
+    whose rewards are all equal are replaced by others (dynamic sampling, DAPO, arXiv 2503.14476);
+    its default depends on the algorithm. With `max_staleness` s, step k samples from policy k - 1 -
+    s while earlier updates are still running.
     """
 
     problems: Positive = 16
@@ -81,15 +84,17 @@ class Rollout(Section):
 
 
 class Update(Section):
-    """AdamW steps of one update, `epochs` x `mini_batches`, and retention on disk.
+    """The AdamW steps of one update, `epochs` x `mini_batches`, and how many states are kept on
+    disk.
 
-    A learner state is stored every `learner_every` steps. The newest `keep_learner` of them are
-    kept, and the weights of the newest `keep_policies` policies (0: of all). `share_prefixes`
-    computes a common prefix, such as a prompt, once; results differ by rounding only.
-    `update: none` is short for `{weights: false}`: steps are played, scored and remembered.
+    A learner state is stored every `learner_every` steps, and the newest `keep_learner` states are
+    kept. The weights of the newest `keep_policies` policies are kept (0: all). With
+    `share_prefixes`, a common prefix such as a prompt is computed only once; results differ only by
+    rounding. `update: none` stands for `{weights: false}`: steps are played and scored, and
+    `agent.remembers` runs, but the policy is not trained.
     """
 
-    # unset it is not part of keys and digests
+    # an unset value is not part of keys and digests
     weights: bool = Field(
         default=True,
         exclude_if=lambda weights: weights is True,
@@ -98,7 +103,7 @@ class Update(Section):
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = Field(
-        default="constant", description="the rate over the steps, after the warm-up"
+        default="constant", description="how the rate changes over the steps, after the warm-up"
     )
     warmup_steps: Annotated[int, Field(ge=0)] = Field(
         default=0, description="steps over which the rate rises to `learning_rate`"
@@ -125,9 +130,10 @@ class Update(Section):
 
 
 class OrderPosition(Section):
-    """A place in the order of problems: `{epoch: 2, problem: 512}`.
+    """A position in the order of problems: `{epoch: 2, problem: 512}`.
 
-    An epoch plays each training problem once in its own order; `problem` of them are already done.
+    An epoch plays each training problem once, in an order of its own. `problem` is the number of
+    problems that are already done.
     """
 
     epoch: Annotated[int, Field(ge=0)] = 0
@@ -135,23 +141,26 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """Start of a nightly run in the order of each task's problems: `{number: 12, tasks: {single:
-    {epoch: 2, problem: 512}}}`. Its sampling seeds depend on its `number` alone.
+    """The position at which a nightly run starts in the order of each task's problems:
+
+    `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Its sampling seeds depend only on
+    `number`.
     """
 
     number: Positive
     tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> OrderPosition:
-        """Return the position of a task, by default the beginning."""
+        """Return the position of a task; the default is the beginning."""
         return self.tasks.get(task, OrderPosition())
 
 
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    The fork begins with step 8, with the order, seeds and learner state of the other run's step 8;
-    with `optimizer_state: fresh` only the policy continues.
+    The fork begins with step 8. It has the problem order, seeds and learner state that step 8 of
+    the other run has. With `optimizer_state: fresh`, only the policy is taken over and the
+    optimizer starts new.
     """
 
     run: str
@@ -160,17 +169,18 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """When a stage fails: limits on shares of its episodes."""
+    """Limits on the share of failed and of unscored episodes, above which a stage fails."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
 
 
 class Settings(Section):
-    """Settings of an experiment; runs with equal settings digests are the same.
+    """The settings of an experiment. Runs with equal digests of their settings are the same run.
 
-    `code_files` are data files that its code reads, with the files of a program. `code` is
-    computed: digests of the author's modules by stage, `{"rollout": {"my_tools": "9f2c..."}}`.
+    `code_files` are data files that the author's code reads, and the files of an agent program.
+    `code` is computed: the digests of the author's modules by stage, `{"rollout": {"my_tools":
+    "9f2c..."}}`.
     """
 
     model: str
@@ -293,9 +303,11 @@ class Settings(Section):
 
     @property
     def each(self) -> Mapping[str, Self]:
-        """Settings of each task as an experiment; `{"single": self}` without `tasks`.
+        """Return each task's settings as those of an experiment;
 
-        Their `rollout.problems` is the task's quota of a step.
+        `{"single": self}` without `tasks`.
+
+        In them, `rollout.problems` is the task's share of the problems of a step.
         """
         if not self.tasks:
             return {SINGLE: self}
@@ -315,18 +327,24 @@ class Settings(Section):
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """Divide `count` by the weights of the tasks: `{"single": 16}` without `tasks`."""
+        """Divide `count` in proportion to the weights of the tasks:
+
+        `{"single": 16}` without `tasks`.
+        """
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {SINGLE: 1.0}, count)
 
     @property
     def start_step(self) -> int:
-        """Step of the policy that training starts from: 0, or the origin's step of a fork."""
+        """The step of the policy that training starts from:
+
+        0, or for a fork the step of its origin.
+        """
         return self.fork.step if self.fork else 0
 
     @property
     def own_steps(self) -> range:
-        """Steps of the run itself: 1 to `steps`, or those after a fork's start."""
+        """The run's own steps: 1 to `steps`, or for a fork those after its start."""
         return range(self.start_step + 1, self.steps + 1)
 
     @property
@@ -340,11 +358,14 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """Import path of the reward that decides success; GOAL in a mixture, "" without rewards."""
+        """The import path of the reward that decides success;
+
+        GOAL in a mixture, "" without rewards.
+        """
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
-        """The settings of each tool, reward, kind of environment and of the agent."""
+        """Yield the own settings of each tool, reward and environment class, and of the agent."""
         yield OwnSettings.beside(self.agent, ("agent",), self.agent.use)
         own = {"tools": self.tools, "rewards": self.rewards, "environments": self.environments}
         yield from own_settings_of(own, ())
@@ -358,8 +379,8 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """The same settings with `seed` replaced by the seed of the data, for the dataset and
-        held-out episodes.
+        """Return these settings with the seed of the data as `seed`, for the dataset and held-out
+        episodes.
         """
         if self.data.seed is None:
             return self
@@ -367,17 +388,18 @@ class Settings(Section):
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
     def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
-        """The same with other digests of the author's code."""
+        """Return these settings with other digests of the author's code."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
     def on(self, dataset: HeldOutDataset) -> Self:
-        """The same with the problems of another dataset."""
+        """Return these settings with the problems of another dataset."""
         seed = self.data.seed if dataset.seed is None else dataset.seed
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """The same with the problems of a confirmation after `earlier` others: of a seed that none
-        had before. Champion and challenger play their test split.
+        """Return these settings with fresh problems for a confirmation: after `earlier` other
+        confirmations, their seed has never been used. Champion and challenger play their test
+        split.
         """
 
         def fresh(data: Data) -> Data:
@@ -396,7 +418,10 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Base of the seeds of a step's episodes: `(seed, 7)`, or `(seed, "night", 12, 7)`."""
+        """Return the base of the seeds of a step's episodes:
+
+        `(seed, 7)`, or `(seed, "night", 12, 7)`.
+        """
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -1,4 +1,4 @@
-"""Bounds on metrics that detect failing training, with vetted defaults."""
+"""Bounds on metrics that detect failing training, with tested defaults."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -11,7 +11,7 @@ from agentfly_core.config.section import Positive, Section
 class Sign(Section):
     """A bound of a metric: `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
 
-    After `steps` steps in a row a warning is logged; with `stop` the run stops.
+    After `steps` steps in a row beyond the bound, a warning is logged; with `stop` the run stops.
     """
 
     metric: str
@@ -27,7 +27,7 @@ class Sign(Section):
         return self
 
     def seen(self, metrics: Mapping[str, float]) -> bool:
-        """Whether the metric is beyond its bound; a metric that was not measured is not."""
+        """Whether the metric is beyond its bound. A metric that was not measured is not."""
         value = metrics.get(self.metric)
         if value is None:
             return False
@@ -42,7 +42,7 @@ class Sign(Section):
 
 Signs = Mapping[str, Sign | None]
 SIGNS: dict[str, Sign | None] = {
-    # episodes and calls of tools: faults of rewards and templates
+    # episodes and tool calls: faults of rewards and templates
     "unscored": Sign(metric="rollout/unscored", above=0.02),
     "zero_spread": Sign(metric="rollout/zero_spread_groups", above=0.95, steps=3),
     "bad_calls": Sign(metric="rollout/bad_call_share", above=0.5, steps=3),

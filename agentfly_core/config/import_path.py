@@ -1,4 +1,4 @@
-"""Loading functions and classes by import path, and checking their settings."""
+"""Load functions and classes by import path, and check their settings."""
 
 import importlib
 import inspect
@@ -32,12 +32,14 @@ def at(key: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        # not from the error: the message has its text already
+        # without the cause, because the message already has its text
         raise ValueError(f"{key}: {error}") from error.__cause__
 
 
 def load(path: str) -> Any:
-    """Import a function or class, `package.module:name`; the working directory is importable.
+    """Import a function or class, `package.module:name`.
+
+    The working directory can be imported from.
 
     Raises ValueError for anything else.
     """
@@ -47,7 +49,7 @@ def load(path: str) -> Any:
     importable_here()
     try:
         imported = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # an author's module may raise anything
+    except (Exception, SystemExit) as error:  # an author's module may raise any error
         line = own_line(error)
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
@@ -65,7 +67,7 @@ def load(path: str) -> Any:
 
 
 def algorithm_path(short: str) -> str:
-    """The import path of an algorithm's short name, such as "grpo"; import paths are kept.
+    """Return the import path of an algorithm's short name, such as "grpo"; import paths are kept.
 
     Raises ValueError for an unknown name.
     """
@@ -91,9 +93,10 @@ def construct(
 def check_settings(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Settings converted to the annotated types of `maker`'s parameters.
+    """Convert settings to the annotated types of `maker`'s parameters.
 
-    Raises ValueError for unknown settings, other types, and missing settings that are not `given`.
+    Raises ValueError for unknown settings, wrong types, and missing settings that are not in
+    `given`.
     """
     name, parameters = _called(maker), parameters_of(maker)
     for key in given:
@@ -112,7 +115,7 @@ def check_settings(
 
 
 def parameters_of(maker: Maker) -> Parameters:
-    """The parameters of a function or class; raises ValueError for anything else."""
+    """Return the parameters of a function or class. Raises ValueError for anything else."""
     try:
         parameters = inspect.signature(maker).parameters
     except ValueError:
@@ -127,7 +130,7 @@ def parameters_of(maker: Maker) -> Parameters:
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """The types of the named parameters of `maker`; with the default None, null is allowed.
+    """Return the types of the named parameters of `maker`. If a default is None, null is allowed.
 
     Annotations of other parameters may use names imported for type checking only.
     """
@@ -136,7 +139,7 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
         key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()
     }
     called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
-    # annotations use names of the module that defines the function
+    # annotations are evaluated in the module that defines the function
     namespace = getattr(inspect.unwrap(called), "__globals__", {})
     try:
         types = (
@@ -157,7 +160,7 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
 
 
 def nullable(kind: Any) -> Any:
-    """The type with null, for `n: int = None`."""
+    """Allow null for a type, as for `n: int = None`."""
     if get_origin(kind) is Annotated:
         inner, *metadata = get_args(kind)
         return Annotated[Optional[inner], *metadata]  # noqa: UP045
@@ -165,7 +168,7 @@ def nullable(kind: Any) -> Any:
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:
-    """A setting as its annotated type; raises ValueError with its key `where`."""
+    """Convert a setting to its annotated type. Raises ValueError with its key `where`."""
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -185,9 +188,10 @@ def _called(maker: Maker) -> str:
 def with_defaults(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Settings of `maker` with defaults, in sections too; see `check_settings`.
+    """Add defaults to settings of `maker`, also in their sections; see `check_settings`.
 
-    `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}`.
+    With `with_defaults(GRPO, {"policy_loss": "gspo"})`, `policy_loss` becomes `{"use": "gspo",
+    "low": 3e-4, "high": 4e-4}`.
     """
     defaults = {
         p.name: p.default for p in parameters_of(maker).values() if p.default is not p.empty

@@ -1,4 +1,4 @@
-"""Reading experiments and sites: defaults, then files, then overrides."""
+"""Read experiments and sites: defaults, then files, then overrides."""
 
 import os
 import re
@@ -65,7 +65,7 @@ class Difference:
 
 
 def names(folder: Path = CONF) -> list[str]:
-    """The experiments in a folder of experiment files."""
+    """Return the names of the experiments in a folder."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
@@ -90,7 +90,7 @@ def _flows(path: Path, changed_ns: int) -> tuple[str, ...]:
 def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     """Read an experiment by its name in `./conf` or its path; raises ValueError with all mistakes.
 
-    An override replaces the whole value: after `rewards={"a:b": 1}` there is one reward.
+    An override replaces the whole value: after `rewards={"a:b": 1}` there is only one reward.
     """
     path = _path(experiment)
     written = strict_yaml.settings(path)
@@ -98,17 +98,17 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     changes = [override(text) for text in overrides]
     values = _merge(PARTS, {key: _in_full(key, value) for key, value in written.items()})
     for key, value in changes:
-        # before the merge, so an error names the override as the source
+        # checked before the merge, so that an error names the override as its source
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
         values = _replaced(values, _keys(key), _in_full(key, value))
-    # digests of other code would give wrong cache keys
+    # wrong digests would give wrong cache keys
     if "code" in values:
         raise ValueError("code: cannot be set; name data files of your modules in `code_files`.")
     settings = _completed(_validate(Settings, values, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}
     for key in flat(settings.model_dump(mode="json")):
-        # the first source that sets the key or a section with it
+        # the first source that sets the key or a section that contains it
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
         derived = TASKS if settings.tasks and key.startswith(FROM_TASKS) else None
@@ -117,20 +117,20 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 
 
 def site(name: str, store: str = "") -> Site:
-    """The site of `conf/site/NAME.yaml`, `AGENTFLY_<KEY>` variables and `store`."""
+    """Read a site from `conf/site/NAME.yaml`, from `AGENTFLY_<KEY>` variables and from `store`."""
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}
     return _validate(Site, values, ", ".join(source for source, layer in layers.items() if layer))
 
 
 def site_origin(name: str, store: str = "") -> dict[str, str]:
-    """Origins of a site's values: `{"ranks": "AGENTFLY_RANKS", "device": "default"}`."""
+    """Return the origins of a site's values: `{"ranks": "AGENTFLY_RANKS", "device": "default"}`."""
     last = {key: source for source, layer in _layers(name, store).items() for key in layer}
     return {key: last.get(key, "default") for key in Site.model_fields}
 
 
 def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
-    """Differences of two dumped settings, key by key, without digests of code."""
+    """Return the differences of two dumped settings, key by key; digests of code are ignored."""
     before, after = ({**flat(tree), "code": None} for tree in (old, new))
     free = set(resumable(Settings))
     return [
@@ -141,12 +141,18 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
 
 
 def settings() -> list[str]:
-    """Names of the settings that every experiment has: `["seed", "update.learning_rate", ...]`."""
+    """Return the names of the settings that every experiment has:
+
+    `["seed", "update.learning_rate", ...]`.
+    """
     return [key for key in defaults() if not key.startswith("site.")]
 
 
 def defaults() -> dict[str, JSON]:
-    """Defaults of an experiment and a site by dotted key: `{"seed": 0, ..., "site.ranks": 1}`."""
+    """Return the defaults of an experiment and a site by dotted key:
+
+    `{"seed": 0, ..., "site.ranks": 1}`.
+    """
     given: dict[str, JSON] = {
         "model": "",
         "data": {"use": "", "train": 1, "test": 1},
@@ -162,11 +168,12 @@ def _completed(settings: Settings) -> Settings:
     """Add the defaults of all named parts, to store complete settings."""
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
-    # unset values stay out: `model_fields_set` later separates a user's values from defaults
+    # unset values are left out, because `model_fields_set` later separates a user's values from
+    # defaults
     full = settings.model_dump(mode="json", exclude_unset=True)
     parts = {name: (getattr(settings, name), full[name], GIVEN[name]) for name in GIVEN}
     if refills is None:
-        del parts["algorithm"]  # no algorithm: checked later
+        del parts["algorithm"]  # an invalid algorithm is reported later
     for name, task in settings.tasks.items():
         parts[f"tasks.{name}.data"] = task.data, full["tasks"][name]["data"], GIVEN["data"]
     for key, (part, section, given) in parts.items():
@@ -182,14 +189,17 @@ def _completed(settings: Settings) -> Settings:
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Settings of a site by source, the last one wins; raises ValueError for unknown variables."""
+    """Return the settings of a site by source; the last source wins.
+
+    Raises ValueError for unknown variables.
+    """
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
         hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
         raise ValueError(f"Unknown site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     fields = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
-    # these three are set for child processes, not by users
+    # these variables are set for child processes, not by users
     ours = [name for name in os.environ if name.startswith("AGENTFLY_")]
     given = [name for name in ours if name not in (RUN, OWNER, SANDBOX)]
     if unknown := [name for name in given if name not in fields]:
@@ -211,10 +221,10 @@ def _path(experiment: str) -> Path:
 
 
 def override(text: str) -> tuple[str, JSON]:
-    """Key and value of an override: `("rollout.problems", 8)` of `rollout.problems=8`."""
+    """Split an override: `rollout.problems=8` gives `("rollout.problems", 8)`."""
     key, equals, value = text.partition("=")
     if not equals or not all(_keys(key)):
-        begin = re.split(r"[\s:]", key)[0]  # the rest may be a secret
+        begin = re.split(r"[\s:]", key)[0]  # the value is not shown, because it may be a secret
         raise ValueError(
             f"Got the override {begin!r}, expected key=value, for example "
             "update.learning_rate=3e-4."
@@ -226,7 +236,7 @@ def override(text: str) -> tuple[str, JSON]:
 
 
 def _keys(key: str) -> list[str]:
-    """Parts of a dotted key; an import path is one part of rewards.my.rewards:cites.weight."""
+    """Split a dotted key; in rewards.my.rewards:cites.weight the import path is one part."""
     before, _, name = key.partition(":")
     outer = 3 if key.startswith("tasks.") else 1  # tasks.NAME.rewards
     *sections, module = before.split(".", outer)
@@ -237,7 +247,7 @@ def _keys(key: str) -> list[str]:
 
 
 def _sections_of(key: str) -> set[str]:
-    """A dotted key and its sections: `{"update", "update.epochs"}`."""
+    """Return a dotted key and its sections: `{"update", "update.epochs"}`."""
     return {key[: end.start()] for end in re.finditer(r"\.|$", key)}
 
 
@@ -252,7 +262,7 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
 
 
 def _in_full(key: str, value: JSON) -> JSON:
-    """A value without the short form `update: none`, which another override would replace."""
+    """Replace the short form `update: none`, because another override would overwrite it."""
     return {"weights": False} if (key, value) == ("update", "none") else value
 
 
@@ -287,7 +297,7 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             yield f"{where}: {message_of(fault)}"
         elif not where:
             yield message_of(fault)
-        elif fault["type"] != "default_factory_not_called":  # follows from another fault
+        elif fault["type"] != "default_factory_not_called":  # this fault follows from another one
             message, got = message_of(fault), repr(fault.get("input"))
             yield f"{where}: {message}" + ("" if got in message else f" (got {got})")
 
@@ -300,7 +310,7 @@ def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The sections in an annotation such as `dict[str, Sign | None]`."""
+    """Yield the sections in an annotation such as `dict[str, Sign | None]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for option in getattr(annotation, "__args__", ()):

@@ -1,4 +1,4 @@
-"""Error messages about wrong settings, and settings with names of TRL or verl."""
+"""Error messages about wrong settings, and suggestions for names from TRL or verl."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic_core import ErrorDetails
 
-UNSHOWN = "unshown"  # type of a fault with a value that may be secret
+UNSHOWN = "unshown"  # the type of a fault whose value may be a secret
 SYNONYMS: dict[str, str] = {}
 for names in tomllib.loads(Path(__file__).with_name("synonyms.toml").read_text()).values():
     SYNONYMS |= names
@@ -16,12 +16,14 @@ _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
 
 def message_of(fault: ErrorDetails) -> str:
-    """The message of one of pydantic's faults: "Input should be a valid integer"."""
+    """Return the message of one of pydantic's faults: "Input should be a valid integer"."""
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def place(steps: Iterable[int | str]) -> str:
-    """The dotted key, `adapter.targets`, without pydantic's names of union members."""
+    """Return the dotted key, such as `adapter.targets`, without pydantic's names of union
+    members.
+    """
     return ".".join(str(step) for step in steps if not _OPTION.fullmatch(str(step)))
 
 
@@ -30,7 +32,7 @@ def settings_like(key: str, settings: Sequence[str]) -> list[str]:
     `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`, or an empty list.
     """
     key = key.lstrip("-").replace("-", "_")
-    # verl's keys have other sections, but often the same last part
+    # keys of verl have other sections, but often the same last part
     last = key.rpartition(".")[2]
     if key in settings:
         return [key]

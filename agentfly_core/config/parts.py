@@ -1,4 +1,4 @@
-"""Sections of parts that an experiment names by import path."""
+"""The sections of parts that an experiment names by import path."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ PROGRAM = "agentfly_core.agents.program:ProgramAgent"
 
 
 class Part(Section):
-    """A part by import path, with its settings: `{use: "my.rewards:cites", weight: 2}`."""
+    """A part, given by its import path and its settings: `{use: "my.rewards:cites", weight: 2}`."""
 
     model_config = OPEN
     use: str
@@ -56,12 +56,18 @@ class Part(Section):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Import and call it with its settings; raises ValueError for an unknown setting."""
+        """Import the part and call it with its settings.
+
+        Raises ValueError for an unknown setting.
+        """
         return construct(load(self.use), self.settings)
 
 
 class ShortForm(Section):
-    """A section with a short form, the value of its field SHORT, in files and when it is stored."""
+    """A section with a short form, which is the value of its field SHORT.
+
+    Files may use it, and it is used for storing.
+    """
 
     SHORT: ClassVar[str]
 
@@ -74,7 +80,7 @@ class ShortForm(Section):
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
         fields = type(self).model_fields
         shown = {key: value for key, value in full(self).items() if value is not None}
-        # an empty mapping of a field is its default, but an own setting may be empty
+        # an empty mapping of a field is its default, but a part's own setting may be empty
         written = {key: value for key, value in shown.items() if value != {} or key not in fields}
         return written if {*written} - {self.SHORT} else getattr(self, self.SHORT)
 
@@ -89,7 +95,7 @@ class TemplatePart(Part):
     """A chat template by import path, `default`, `hermes` or `model`, which also takes variables of
     the model's own template: `{use: model, enable_thinking: false}`.
 
-    With settings but without `use` it is `hermes` for `show_tools`, else `model`.
+    If settings are given without `use`, it is `hermes` for the setting `show_tools`, else `model`.
     """
 
     @model_validator(mode="before")
@@ -98,7 +104,7 @@ class TemplatePart(Part):
         if not isinstance(value, dict) or not isinstance(use := value.get("use", "default"), str):
             return value
         full = {**value, "use": TEMPLATES.get(use, use)}
-        # so `default` has no settings: its default values would choose another template
+        # so `default` has no settings, because their default values would choose another template
         if full["use"] == TEMPLATES["default"] and {*full} != {"use"}:
             full["use"] = TEMPLATES["hermes" if "show_tools" in full else "model"]
         if full["use"] != TEMPLATES["model"]:
@@ -117,7 +123,7 @@ class Data(Part):
     tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
     seed: int | None = Field(
         default=None,
-        description="of the problems, and of how held-out ones are played (default: `seed`)",
+        description="seed of the problems and of held-out episodes (default: `seed`)",
     )
 
 
@@ -144,7 +150,8 @@ class RewardPart(ShortForm):
     short for its weight.
 
     `timeout`, `retries` and `concurrency` override the values of `@reward`; further keys are
-    settings of its class. Its key is the import path, or with `use` its name in metrics.
+    settings of its class. The key of this section is the reward's import path; if `use` gives the
+    path, the key is its name in metrics.
     """
 
     SHORT: ClassVar[str] = "weight"
@@ -157,7 +164,7 @@ class RewardPart(ShortForm):
 
 
 def program_files(agent: object) -> list[str]:
-    """The `files` of an agent `program`, and the files that its `command` names."""
+    """Return the `files` of an agent `program`, and the files that its `command` names."""
     if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
         return []
     words = [word for word in agent.get("command", ()) if isinstance(word, str)]
@@ -165,8 +172,8 @@ def program_files(agent: object) -> list[str]:
 
 
 class AgentPart(Section):
-    """The agent and its limits in tokens, `max_tokens` of a reply, and `deadline` in seconds. `use:
-    program` plays with a program that uses OpenAI's API.
+    """The agent and its limits: most are in tokens (`max_tokens` limits a reply), `deadline` is in
+    seconds. With `use: program` the agent is a program that uses OpenAI's API.
 
     `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
     `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. `remembers` is the import path of
@@ -192,7 +199,7 @@ class AgentPart(Section):
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:
-        """The policies and services of `frozen` by role."""
+        """The policies and services in `frozen` by role."""
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
 
@@ -203,8 +210,8 @@ class AgentPart(Section):
 
     @property
     def untrained(self) -> Sequence[str]:
-        """The roles that the trained policy plays untrained: `self` in `frozen`, and the others
-        of a program with `train`.
+        """The roles that the trained policy plays without being trained: those with `self` in
+        `frozen`, and for a program with `train` all other roles.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -227,10 +234,13 @@ class AgentPart(Section):
 
 
 class PoolSettings(ShortForm):
-    """Environments of a kind: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`;
-    a number is the limit.
+    """Environments of a class:
 
-    At most `limit` exist, each for `max_uses` episodes and `lifetime` seconds.
+    `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`; a number stands for the
+    limit.
+
+    At most `limit` instances exist. Each is used for up to `max_uses` episodes and `lifetime`
+    seconds.
     """
 
     SHORT: ClassVar[str] = "limit"
@@ -242,8 +252,10 @@ class PoolSettings(ShortForm):
 
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
-    """Settings of a tool, reward, agent or environment and their place: `OwnSettings(("tools",
-    "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; `taken` are keys of the section.
+    """Settings of a tool, reward, agent or environment and their place:
+
+    `OwnSettings(("tools", "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; `taken` are the
+    keys of the section itself.
     """
 
     keys: Keys
@@ -253,7 +265,7 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """The further keys of a section."""
+        """Return the settings among a section's keys."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:
@@ -279,7 +291,10 @@ class OwnSettings:
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Own settings of the parts in `tools`, `rewards` and `environments`; `keys` lead there."""
+    """Yield the own settings of the parts in `tools`, `rewards` and `environments`;
+
+    `keys` is the path to them.
+    """
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)
     for name, reward in sections.get("rewards", {}).items():
@@ -289,11 +304,11 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 
 
 class Curriculum(Section):
-    """Choice of problems by pass rate: `{window: 4, by: kind}`.
+    """The choice of problems by pass rate: `{window: 4, by: kind}`.
 
-    A step draws from `window` times its problems by weight p (1 - p) + 0.01. p is the pass rate of
-    the problem (or of all problems with the same fact `by`) in earlier steps, with one solved and
-    one unsolved episode added.
+    A step draws its problems from `window` times as many candidates, with weights p (1 - p) + 0.01.
+    Here p is the pass rate of the problem (or of all problems with the same value of the fact `by`)
+    in earlier steps, with one solved and one unsolved episode added.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -314,7 +329,7 @@ class Nano(Section):
     def _are_regular_expressions(cls, atoms: tuple[str, ...]) -> tuple[str, ...]:
         for atom in atoms:
             try:
-                # an empty match would cut a text between all letters
+                # an empty match would split a text between all letters
                 fits_nothing = re.compile(atom).match("")
             except re.error as error:
                 raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None
@@ -327,11 +342,11 @@ class WarmStart(Section):
     """Masked supervised fine-tuning on demonstrations before reinforcement learning, in resumable
     `rounds`.
 
-    `demonstrations` is the import path of a policy (an `async def` of one Conversation) or of a
-    function of (problems, seed, its own settings) that returns one; `run:NAME@STEP` selects
-    episodes of that run's steps 1 to STEP by RejectionSampling; `file:PATH` is a file of which all
-    chats are imitated, with the settings of ChatFile. The learning rate falls from round to round:
-    with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    `demonstrations` has three forms. An import path names a policy (an `async def` of one
+    Conversation), or a function of (problems, seed, its own settings) that returns one.
+    `run:NAME@STEP` selects episodes of that run's steps 1 to STEP by RejectionSampling. `file:PATH`
+    imitates all chats of a file, with the settings of ChatFile. The learning rate decreases from
+    round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
     demonstrations: str

@@ -14,8 +14,8 @@ class HeldOutDataset(Data):
     """A dataset for evaluation with its `test` split: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
-    It has the settings of `data`, the default seed included, and one training problem, because that
-    split may not be empty.
+    It has the same settings as `data`, including the default seed. It has one training problem,
+    because that split may not be empty.
     """
 
     train: Positive = 1
@@ -23,17 +23,18 @@ class HeldOutDataset(Data):
 
     @property
     def data(self) -> Data:
-        """The same as a section `data`."""
+        """Convert it to a section `data`."""
         further = type(self).model_fields.keys() - HeldOutDataset.model_fields.keys()
         return Data.model_validate(self.model_dump(mode="json", exclude={*further}))
 
 
 class GuardDataset(HeldOutDataset):
-    """A dataset on which success must not fall by `margin`: `{use:
-    "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
+    """A dataset on which success must not fall by more than `margin`:
 
-    Margins below 2.5 standard errors of the difference reject equal policies: 0.04 to 0.05 with
-    1,000 problems of one episode, 0.08 to 0.10 with 250.
+    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
+
+    A margin below 2.5 standard errors of the difference would reject equal policies. With one
+    episode per problem, that is 0.04 to 0.05 for 1,000 problems and 0.08 to 0.10 for 250.
     """
 
     margin: Margin = 0.05
@@ -42,8 +43,9 @@ class GuardDataset(HeldOutDataset):
 class Confirmation(Section):
     """Further problems on which a winning challenger must be better.
 
-    `fresh`: problems of another seed, `times` data.test. `split`: a `share` of the test problems,
-    excluded from the first comparison. `auto`: fresh for a `@generated` dataset, else split.
+    `fresh` uses `times` x data.test problems of another seed. `split` uses a `share` of the test
+    problems, which the first comparison leaves out. `auto` is fresh for a `@generated` dataset,
+    else split.
     """
 
     use: Literal["auto", "fresh", "split", "none"] = "auto"
@@ -52,15 +54,16 @@ class Confirmation(Section):
 
 
 class Promotion(Section):
-    """Conditions of a promotion at 95 % confidence: higher success, and each guard within its
-    margin; `null` removes a guard.
+    """The conditions of a promotion at 95 % confidence: success is higher, and each guard is within
+    its margin. `null` removes a guard.
 
-    `rewards` bounds each reward's mean (and its parts) in the reward's unit, `reward_margins`
-    single ones by MLflow's name, `{"exact/tag": 0.02}`. `tasks` bounds success in each task,
-    `tokens` the growth as a share, `unreadable_calls` and `unscored` differences of shares. With
-    1,000 problems a 95 % bound is 0.02 to 0.04 below the difference, so smaller margins than 0.05
-    measure chance. Better answers are often longer, hence a quarter for tokens. `start` is the
-    policy of the next night.
+    `rewards` limits the fall of each reward's mean and of its parts, in the reward's unit.
+    `reward_margins` sets single margins by the name in MLflow, such as `{"exact/tag": 0.02}`.
+    `tasks` limits the fall of success in each task, `tokens` the relative growth of sampled tokens,
+    and `unreadable_calls` and `unscored` the growth of these shares. With 1,000 problems, a 95 %
+    bound is 0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better answers
+    are often longer, hence the quarter for tokens. `start` is the policy from which the next night
+    starts.
     """
 
     rewards: Margin | None = 0.05

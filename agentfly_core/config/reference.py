@@ -1,4 +1,4 @@
-"""References to models and policies, parsed into one type for each kind."""
+"""References to models and policies. Each kind of reference is parsed to its own type."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """The policy of a run's step, 0 for its start: `RunPolicy("mine", 7)` is `run:mine@7`."""
+    """The policy of a run's step (0 is its start): `RunPolicy("mine", 7)` is `run:mine@7`."""
 
     run: str
     step: int
@@ -49,7 +49,8 @@ class LastPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the Hugging Face hub, of its main revision where `revision` is empty:
+    """A model of the Hugging Face hub; an empty `revision` means main:
+
     `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
     """
 
@@ -89,7 +90,7 @@ class NanoModel:
 
 @dataclass(frozen=True, slots=True)
 class OwnNano:
-    """The model `nano`, made for an experiment of its training problems and demonstrations."""
+    """The model `nano`, which is made from an experiment's training problems and demonstrations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class ScriptPolicy:
 
 
 class WordPolicy(Enum):
-    """A policy named by a word."""
+    """A policy that is named by a single word."""
 
     BASE = "base"
     """The model that the experiment starts from."""
@@ -144,14 +145,14 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
     of_run = policy_of_run(text)
     if text in words:
         return WordPolicy(text)
-    # runs before files and hub ids: a name without `run:` usually means a run
+    # runs come before files and hub ids, because a name without `run:` usually means a run
     if of_run and of_run.run in runs:
         return of_run
     if kind == "endpoint":
         return EndpointPolicy(name)
     if text.endswith(".json"):
         return PolicyFile(text)
-    # `nano:shop` has the form of an import path, too
+    # checked first, because `nano:shop` also has the form of an import path
     if IMPORT_PATH.fullmatch(text) and kind not in ("run", "nano", "package"):
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):
@@ -161,7 +162,9 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 
 
 def model_reference(text: str) -> ModelReference:
-    """Parse the setting `model`; a folder that exists is preferred to a hub id of this name.
+    """Parse the setting `model`.
+
+    An existing folder takes precedence over a hub id of the same name.
 
     Raises ValueError for an unknown model.
     """
@@ -211,12 +214,12 @@ def run_step(text: str) -> RunPolicy | None:
 
 
 def chat_file(text: str) -> Path | None:
-    """The data file of demonstrations, file:PATH; None for anything else."""
+    """Parse the data file of demonstrations, file:PATH; None for anything else."""
     return Path(text.removeprefix("file:")) if text.startswith("file:") else None
 
 
 def is_scripted(demonstrations: str) -> bool:
-    """Whether a function of the author's gives demonstrations, not a run or a file."""
+    """Whether demonstrations come from an author's function, and not from a run or a file."""
     return run_step(demonstrations) is None and chat_file(demonstrations) is None
 
 

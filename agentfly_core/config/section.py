@@ -1,4 +1,4 @@
-"""Sections of the configuration, and sections that are chosen by name."""
+"""The base class of configuration sections, and of sections that are chosen by name."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -18,14 +18,16 @@ OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, and closed to unknown keys."""
+    """A section of the configuration. It is immutable and refuses unknown keys."""
 
-    # nan is not equal to itself, so settings with it would never equal the recorded ones
+    # nan is not equal to itself, so settings with nan would never equal the recorded ones
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
-    """The value at keys of a dumped configuration, such as `("tools", "0")`, or None."""
+    """Return the value at a path of keys in a dumped configuration, such as `("tools", "0")`, or
+    None.
+    """
     for key in keys:
         if isinstance(tree, list):
             tree = tree[int(key)]
@@ -35,7 +37,10 @@ def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Dotted keys that may change when a run continues: `"steps"`, `"update.learner_every"`."""
+    """Yield the dotted keys that may change when a run continues:
+
+    `"steps"`, `"update.learner_every"`.
+    """
     for key, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
             yield f"{prefix}{key}"

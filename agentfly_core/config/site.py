@@ -1,4 +1,4 @@
-"""Sections of a site: sampler, learner, devices, threads and memory."""
+"""The settings of a site: sampler, learner, devices, threads and memory."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def _without_secret(instead: str) -> AfterValidator:
-    """Refuse a uri that contains a secret, with the remedy `instead`."""
+    """Refuse a uri that contains a secret; `instead` is the remedy in the message."""
 
     def check(uri: str) -> str:
         if redact(uri) != uri:
@@ -33,7 +33,9 @@ def _without_secret(instead: str) -> AfterValidator:
 
 
 def _variable(held: str, example: str) -> AfterValidator:
-    """Refuse other texts than names of environment variables, without their value."""
+    """Refuse texts that are no names of environment variables; the message does not show the
+    text.
+    """
 
     def check(name: str) -> str:
         if name and not VARIABLE.fullmatch(name):
@@ -50,7 +52,7 @@ _Uri = Annotated[str, _without_secret("MLflow reads MLFLOW_TRACKING_PASSWORD, S3
 
 
 def _counted(workers: T) -> T | JSON:
-    """The number of workers in `{"use": "local", "count": 2}`; others are kept."""
+    """Convert `{"use": "local", "count": 2}` to the number of workers; keep other values."""
     match workers:
         case {"use": "local", "count": int(count)}:
             return count
@@ -67,8 +69,9 @@ class Endpoint(Section):
     """A chat service in OpenAI's format: `{url: "https://api.openai.com/v1", model: gpt-5-mini,
     api_key_env: OPENAI_API_KEY}`.
 
-    `max_requests` counts retries too, `max_tokens` prompts and replies of a command. `extra` are
-    further request fields; null removes one of ours.
+    `max_requests` limits the requests of a command, including retries, and `max_tokens` the tokens
+    of its prompts and replies. `extra` adds request fields; the value null removes a field that we
+    would send.
     """
 
     url: Annotated[
@@ -90,7 +93,10 @@ class Endpoint(Section):
 
 
 class Site(Section):
-    """Where an experiment runs; recorded with a run, and may change when it continues."""
+    """The settings of the place where an experiment runs.
+
+    They are recorded with a run, and may change when it continues.
+    """
 
     name: str = "local"
     store: _Uri = "."
@@ -111,15 +117,16 @@ class Site(Section):
     )
     ranks: Positive = Field(default_factory=_places)
     zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(
-        # ZeRO divides states among ranks, and one rank has nothing to divide
+        # ZeRO divides states among ranks, so it does nothing for a single rank
         default_factory=lambda site: 0 if site["ranks"] == 1 else 1
     )
     offload: Literal["none", "optimizer", "all"] = Field(
-        default="none", description="state in host memory between uses; all: also the weights"
+        default="none",
+        description=("optimizer state in host memory between uses; all: also the weights"),
     )
     gradient_checkpointing: bool = Field(
         default=False,
-        description="compute activations again in the backward pass instead of keeping them",
+        description="recompute activations in the backward pass instead of storing them",
     )
     token_budget: Positive = Field(
         default=1024, description="tokens of one micro-batch, padding included"
@@ -129,17 +136,19 @@ class Site(Section):
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
     workers: Annotated[int, Field(ge=0), BeforeValidator(_counted)] = Field(
         default=0,
-        description="processes that play episodes, by default 1 for `train` and `evaluate`; with 0 "
-        "the process of the command plays",
+        description="number of processes that play episodes, by default 1 for `train` and "
+        "`evaluate`; with 0, the process of the command plays",
     )
     programs: Positive = Field(
-        default=128, description="programs of `agent: {use: program}` that run at the same time"
+        default=128,
+        description=(f"number of programs of `agent: {use: program}` that run at the same time"),
     )
     slots: Positive = Field(
-        default=1, description="on a CPU: runs of Prefect workers that run at the same time"
+        default=1,
+        description=("on a CPU: number of runs of Prefect workers that run at the same time"),
     )
-    # not TMPDIR, which differs from user to user
-    locks: str = Field(default="/tmp", description="folder of the locks on GPUs and slots")
+    # not TMPDIR, which differs between users
+    locks: str = Field(default="/tmp", description="folder with the locks on GPUs and run slots")
     mlflow_tracking_uri: _Uri = ""
     ping_url_env: Annotated[str, _variable("the URL", "PING_URL")] = Field(
         default="",
@@ -214,7 +223,7 @@ class Site(Section):
         return self
 
     def endpoint(self, name: str) -> Endpoint:
-        """The chat service of this name; raises ValueError if missing."""
+        """Return the chat service of this name. Raises ValueError if it is missing."""
         if name not in self.endpoints:
             hint = did_you_mean(name, list(self.endpoints))
             raise ValueError(
@@ -226,14 +235,17 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """Places of learner workers by node, as GPU numbers on GPUs: `{"localhost": (1, 2, 3)}`."""
+        """The places of learner workers by node; with GPUs these are GPU numbers:
+
+        `{"localhost": (1, 2, 3)}`.
+        """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
         return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """This machine's GPUs of the sampler and the learner."""
+        """This machine's GPUs that sampler and learner use."""
         learner = next(iter(self.nodes.values())) if self.device == "cuda" else ()
         return tuple(sorted({*self.sampler_gpus, *learner}))
 

@@ -1,4 +1,4 @@
-"""Tasks of a mixture, and the settings that follow for the whole experiment."""
+"""The tasks of a mixture, and the settings of the whole experiment that follow from them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -71,9 +71,9 @@ class TaskSettings(Section):
     """A task of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools: [...],
     rewards: {...}, agent: {max_turns: 6}}`.
 
-    `weight` is its share of a step's problems. Own `tools`, `rewards`, `environments` and single
-    limits under `agent` replace the experiment's. `goal` is the reward that decides success, needed
-    with several rewards.
+    `weight` determines its share of a step's problems. If it has `tools`, `rewards`, `environments`
+    or limits under `agent`, these replace those of the experiment. `goal` is the reward that
+    decides success; a task with several rewards needs it.
     """
 
     weight: Annotated[float, Field(gt=0)] = 1.0
@@ -87,7 +87,7 @@ class TaskSettings(Section):
 
     @property
     def own(self) -> dict[str, Any]:
-        """Sections that replace the experiment's."""
+        """Return the sections that replace those of the experiment."""
         sections = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
         return {name: section for name, section in sections.items() if section is not None}
 
@@ -96,7 +96,8 @@ _TASKS = TypeAdapter(dict[TaskName, TaskSettings])
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
-    """Divide `count` in these proportions by largest remainders, the first of equal ones:
+    """Divide `count` in these proportions by largest remainders (of equal ones, the first):
+
     `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
     """
     exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}
@@ -114,7 +115,7 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])
-    except ValidationError:  # it is reported with its place when the whole is read, and it alone
+    except ValidationError:  # this fault is reported with its key when the whole file is read
         whole = {"data": {"use": DATA, "train": 1, "test": 1}, "rewards": {}, **settings}
         if isinstance(shown := settings.get("warm_start"), Mapping):
             whole["warm_start"] = {"demonstrations": DEMONSTRATIONS, **shown}
@@ -132,13 +133,13 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
-    """The import paths of a dataset, in a mixture also of its tasks."""
+    """Return the import paths of a dataset and, in a mixture, of its tasks."""
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]
 
 
 def data_of(tasks: Mapping[str, TaskSettings], seed: JSON) -> dict[str, JSON]:
-    """The section `data` of a mixture of these tasks."""
+    """Return the section `data` of a mixture of these tasks."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
         name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted

@@ -1,1 +1,1 @@
-"""Runs: record, listing, metrics, episodes, dataset versions."""
+"""Runs: their record, listing, metrics, episodes and dataset versions."""

@@ -1,4 +1,4 @@
-"""Stored episodes, with sampled text apart from given text."""
+"""Read stored episodes, in which sampled text is separated from given text."""
 
 import json
 import textwrap
@@ -43,11 +43,13 @@ Pair = tuple[Trajectory, Scored | None]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator",
-    ...}</tool_call><|im_end|>')`.
+    """A piece of an episode's text:
 
-    `said` is a chat service's reply, without tokens. `after` is a tool's answer that ended the
-    episode and that the model never read. `context` is the number of a context that begins here.
+    `Piece("sampled", '<tool_call>{"name": "calculator", ...}</tool_call><|im_end|>')`.
+
+    The kind `said` is a chat service's reply, which has no tokens. `after` is a tool's answer that
+    ended the episode, so that the model did not read it. `context` is the number of a context that
+    begins here.
     """
 
     kind: PieceKind
@@ -66,7 +68,7 @@ class Episodes:
     """Stored episodes with their scores, a function that decodes them, and the step's metrics.
 
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
-    {"resources/Shop/expired": 1.0, ...})`; an unscored episode has None.
+    {"resources/Shop/expired": 1.0, ...})`; an episode without scores has None.
     """
 
     reference: str
@@ -77,9 +79,11 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """Episodes of a step, by default the last one; a fork has the earlier steps of its origin too.
+    """Read the episodes of a step, by default the last one.
 
-    Raises ValueError without episodes.
+    A fork also has the earlier steps of its origin.
+
+    Raises ValueError if there are no episodes.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -104,12 +108,14 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
-    """The published shards of a step or an evaluation, also while others are still played."""
+    """Return the published shards of a step or an evaluation, also while others are still being
+    played.
+    """
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
-    """The episodes of these artifacts, with scores if `scored` is published."""
+    """Read the episodes of these artifacts, with scores if `scored` is published."""
     played = trajectories_in(store, map(store.artifact, rollouts))
     stored = store.get(scored)
     scores = read_scores(store.open(stored) / SCORES) if stored else []
@@ -118,13 +124,13 @@ def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair
 
 
 def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajectory]:
-    """The trajectories of these artifacts, in order."""
+    """Read the trajectories of these artifacts, in order."""
     folders = [store.open(artifact) for artifact in rollouts]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """Sorted numbers for people: `spans([1, 2, 3, 7])` is "1 to 3, 7"."""
+    """Format sorted numbers: `spans([1, 2, 3, 7])` is "1 to 3, 7"."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -135,7 +141,7 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def decoder(store: Store, run: str) -> Decode:
-    """Decoder of a run's start policy; raises ValueError."""
+    """Return the decoder of a run's start policy. Raises ValueError if that is not published."""
     start = store.read_json(RunLayout(run).start)
     if start is None:
         raise ValueError(f"The run {run!r} cannot be read before its start policy is published.")
@@ -143,7 +149,10 @@ def decoder(store: Store, run: str) -> Decode:
 
 
 def decoder_of(store: Store, artifact: Pointer) -> Decode:
-    """Decoder of the tokenizer.json in an artifact, with special tokens; raises ValueError."""
+    """Return the decoder of an artifact's tokenizer.json, which keeps special tokens.
+
+    Raises ValueError.
+    """
     written = store.part(artifact, "tokenizer.json")
     if written is None:
         raise ValueError(f"{artifact.uri} lacks tokenizer.json, so its tokens cannot be decoded.")
@@ -151,12 +160,14 @@ def decoder_of(store: Store, artifact: Pointer) -> Decode:
 
 
 def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
-    """Decoder of a tokenizer, with special tokens."""
+    """Return the decoder of a tokenizer, which keeps special tokens."""
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """An episode in order of time, decoded from tokens or, for chat services, from messages."""
+    """Return the pieces of an episode in the order of time, decoded from tokens or, for chat
+    services, taken from messages.
+    """
     shown: list[Piece] = []
     context = 0
     for turn in trajectory.turns:
@@ -173,23 +184,25 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
-    """A sampled span, with a note if it was cut."""
+    """Make the piece of a sampled span, with a note if it was cut."""
     cut = " (cut at a token limit)" if span.finish == "length" else ""
     return Piece("sampled", decode(span.tokens) + cut)
 
 
 def answered_last(trajectory: Trajectory) -> list[Piece]:
-    """Answers after the last reply, which the model never read."""
+    """Make the pieces of answers after the last reply, which the model never read."""
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
 def marked(pieces: Iterable[Piece], width: int) -> list[str]:
-    """Lines of at most `width` columns, each with the mark of its piece."""
+    """Format pieces in lines of at most `width` columns, each with the mark of its piece."""
     return [f"{MARKS[piece.kind]} {line}" for piece in pieces for line in lines(piece, width)]
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """A piece's text in lines that fit into `width` columns with their mark, controls escaped."""
+    """Split a piece's text into lines that fit into `width` columns with their mark; control
+    characters are escaped.
+    """
     room = max(20, width - 12)
     wrapped = (
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)
@@ -199,7 +212,7 @@ def lines(piece: Piece, width: int) -> list[str]:
 
 
 def table(stored: Episodes) -> DataFrame:
-    """A row for each episode, with its rewards and its marked text."""
+    """Make a table with a row for each episode: its rewards and its marked text."""
     import pandas as pd  # takes half a second
 
     rows = []
@@ -221,5 +234,5 @@ def table(stored: Episodes) -> DataFrame:
 
 
 def reward_of(scored: Scored | None) -> float | None:
-    """The reward of an episode, None if it is unscored."""
+    """Return the reward of an episode, None if it is unscored."""
     return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward

@@ -1,4 +1,4 @@
-"""The runs of a store: state, owner, name and next command of each; their filters and order."""
+"""List the runs of a store with state, owner, name and next command; filter and sort them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Listed:
 
     @classmethod
     def of(cls, store: Store, name: str, record: RunRecord) -> Listed:
-        """A run of a store with its run.json."""
+        """Describe a run of a store by its run.json."""
         layout, steps = RunLayout(name), record["settings"]["steps"]
         fork = record["settings"].get("fork")
         start = fork["step"] if isinstance(fork, dict) else 0
@@ -100,11 +100,13 @@ class Listed:
         )
 
     def has(self, key: str, value: JSON) -> bool:
-        """Whether it has this tag, experiment, state, name or setting."""
+        """Whether the run has this tag, experiment, state, name or setting."""
         return (str(value) if key in FIELDS else value) in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
-        """The values that `--filter` compares: all tags of the run, or its one value of a key."""
+        """Return the values that `--filter` compares: all tags of the run, or its value of another
+        key.
+        """
         facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
         single = {**self.settings, **facts}
         return self.tags if key == "tag" else [single[key]] if key in single else []
@@ -127,7 +129,7 @@ ListedRun = Listed | Unreadable
 
 
 def listed(store: Store) -> list[ListedRun]:
-    """The runs of a store, by name."""
+    """Return the runs of a store, sorted by name."""
     runs: list[ListedRun] = []
     for name in store.names("runs"):
         try:
@@ -135,7 +137,7 @@ def listed(store: Store) -> list[ListedRun]:
                 runs.append(Listed.of(store, name, record))
         except Damaged as damage:
             runs.append(Unreadable(name, str(damage)))
-        except Exception as error:  # a stranger's record may hold anything
+        except Exception as error:  # another user's record may contain anything
             runs.append(Unreadable(name, f"{name}/run.json cannot be read: {fault(error)}"))
     return runs
 
@@ -160,7 +162,7 @@ def run_named(store: Store, reference: str) -> str:
 
 
 def view(runs: list[ListedRun], store: Store) -> RenderableType:
-    """Two lines for each run: its state, and the command that continues or shows it."""
+    """Show two lines for each run: its state, and the command that continues or shows it."""
     if not runs:
         return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
     width, differing, shown = max(len(run.name) for run in runs), differences(runs), []
@@ -184,10 +186,10 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
-    """The settings in which readable runs differ, by run: changed settings, and the seed."""
+    """Return by run the settings in which readable runs differ: changed settings, and the seed."""
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
-    # as text, since a set takes no lists
+    # as text, because a set cannot contain lists
     apart = [key for key in changed if len({str(run.settings.get(key)) for run in readable}) > 1]
     return {
         run.name: {key: run.settings.get(key) for key in apart if key in {*run.changed, "seed"}}
@@ -196,7 +198,10 @@ def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
 
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
-    """Settings as they are typed: `["seed=1", "update.learning_rate=0.0003"]`."""
+    """Return settings as they are typed in a command:
+
+    `["seed=1", "update.learning_rate=0.0003"]`.
+    """
     return [f"{key}={typed(value)}" for key, value in settings.items()]
 
 
@@ -206,7 +211,9 @@ def typed(value: JSON) -> str:
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
-    """The exact command that continues a run, with all settings that differ from the file's."""
+    """Return the exact command that continues a run, with all settings that differ from its
+    file.
+    """
     experiment, changed = experiment_of(record)
     site = record["site"]["name"]
     where = [] if site == "local" else ["--site", site]
@@ -214,8 +221,8 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
-    """The experiment of a run and the settings that differ from its current file, as in a command:
-    `("quickstart", ["seed=1"])`.
+    """Return the experiment of a run, and the settings that differ from its current file as in a
+    command: `("quickstart", ["seed=1"])`.
     """
     path = _file(record)
     in_conf = path is None or path.parent == loading.CONF
@@ -223,7 +230,7 @@ def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
 
 
 def in_store(store: Store, *words: str) -> str:
-    """A command to type, with `--store` unless it is the default store."""
+    """Return a command to type, with `--store` unless it is the default store."""
     default = Store.at(loading.site("local").store, store.root)
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
@@ -234,13 +241,13 @@ def _file(record: RunRecord) -> Path | None:
 
 
 def _changed(record: RunRecord) -> dict[str, JSON]:
-    """The settings in which a run differs from its experiment's current file.
+    """Return the settings in which a run differs from its experiment's current file.
 
-    If the file cannot be read, the overrides with which the run was started.
+    If the file cannot be read, these are the overrides with which the run was started.
     """
     settings, path = record["settings"], _file(record)
     try:
-        # a stranger's run may name any file
+        # another user's run may name any file
         if path is None or not path.resolve().is_relative_to(Path.cwd()):
             raise ValueError(f"{path} is not a file below {Path.cwd()}.")
         now = _settings_of_file(str(path), path.stat().st_mtime_ns, os.getcwd())
@@ -254,22 +261,24 @@ def _changed(record: RunRecord) -> dict[str, JSON]:
     whole = set()
     for key in keys:
         section = next((one for one in absent if key.startswith(f"{one}.")), key)
-        # an import path has dots of its own
+        # an import path also contains dots
         whole.add(section.partition(".")[0] if ":" in section else section)
 
     return {key: values.get(key, settings.get(key)) for key in sorted(whole)}
 
 
-# time and folder are only keys: an edited file is read again
+# time and folder are only cache keys, so that an edited file is read again
 @lru_cache(maxsize=64)
 def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
-    """Current settings of an experiment's file, which many runs share."""
+    """Read the current settings of an experiment's file; cached, because many runs share it."""
     now: dict[str, JSON] = loading.read(path).settings.model_dump(mode="json")
     return now
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
-    """Runs that pass all conditions: `state=stopped`, `update.learning_rate=3e-4`, or any text.
+    """Return the runs that meet all conditions:
+
+    `state=stopped`, `update.learning_rate=3e-4`, or any text.
 
     Raises ValueError for a key or a value that none of the runs has.
     """
@@ -295,7 +304,7 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
-    """Sort by name, or newest, best or furthest first with damaged runs last."""
+    """Sort by name, or with the newest, best or furthest run first and damaged runs last."""
 
     def rank(run: ListedRun) -> tuple[float, str]:
         if isinstance(run, Unreadable):
@@ -308,7 +317,7 @@ def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
 
 
 def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
-    """Runs as JSON; `differs` holds the settings in which they differ."""
+    """Return runs as JSON; `differs` contains the settings in which they differ."""
     differing = differences(runs)
     rows: list[JSON] = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Metrics of played episodes, computed from trajectories, scores and timings."""
+"""Compute metrics of played episodes from trajectories, scores and timings."""
 
 import math
 from collections import Counter, defaultdict
@@ -43,16 +43,17 @@ def rollout_metrics(
     goal: str,
     tools: Sequence[str],
 ) -> dict[str, float]:
-    """Metrics of a stage's episodes by name; empty without episodes.
+    """Compute the metrics of a stage's episodes by name; empty if there are no episodes.
 
-    Under `rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored episodes,
-    `tokens_per_second` is sampled tokens over the time in which any episode was played,
-    `zero_spread_groups` the share of problems on which each speaker's rewards are equal; all others
-    are means or shares over all episodes, times in seconds. Calls are counted by name for the given
-    `tools` only, since a model may make up any name: `avg_bad_calls` counts unreadable calls and
-    calls of other tools. `avg_lenient_calls` counts readable calls that deviate from the template's
-    format. `rewritten_replies` is the share of sampled replies to which the template gives other
-    tokens. With several speakers, `speaker/NAME/...` contains the metrics of each speaker.
+    All names begin with `rollout/`. `reward`, `success` and `reward_extra/*` are means over scored
+    episodes. `tokens_per_second` is the number of sampled tokens divided by the time in which any
+    episode was played. `zero_spread_groups` is the share of problems on which each speaker's
+    rewards are equal. All others are means or shares over all episodes; times are in seconds. Calls
+    are counted by name only for the given `tools`, because a model may invent names:
+    `avg_bad_calls` counts unreadable calls and calls of other tools. `avg_lenient_calls` counts
+    readable calls that deviate from the template's format. `rewritten_replies` is the share of
+    sampled replies that the template writes with other tokens. With several speakers,
+    `speaker/NAME/...` has the metrics of each speaker.
     """
     if not trajectories:
         return {}
@@ -76,8 +77,9 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward named `goal` was reached in full (1 or more), which is the same for all
-    speakers of an episode; None when it could not be scored.
+    """Whether the reward named `goal` is 1 or more.
+
+    It is the same for all speakers of an episode. None if the episode has no score.
     """
     if isinstance(scored.reward, Unscored):
         return None
@@ -87,7 +89,7 @@ def solved(scored: Scored, goal: str) -> bool | None:
 def solved_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, float]:
-    """The share of each problem's scored episodes that were solved: `{"add-41-58": 1.0}`."""
+    """Return the share solved of each problem's scored episodes: `{"add-41-58": 1.0}`."""
     outcomes = outcomes_by_problem(trajectories, scored, goal)
     return {problem: fmean(values) for problem, values in outcomes.items()}
 
@@ -95,7 +97,8 @@ def solved_by_problem(
 def outcomes_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, list[bool]]:
-    """Whether each problem's scored episodes were solved, in their order:
+    """Return for each problem which of its scored episodes were solved, in order:
+
     `{"add-41-58": [True, False]}`.
     """
     by_id = {s.trajectory_id: solved(s, goal) for s in scored}
@@ -107,24 +110,25 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """A step's metrics in the form of its file and of MLflow:
+    """Return a step's metrics in the form of its file and of MLflow:
+
     `{"step": 7, "time_ms": ..., "metrics": {...}}`.
 
-    Numbers that are not finite are left out: a missing number is never a zero.
+    Numbers that are not finite are left out; they never become zero.
     """
     finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
     return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
 def _share(marks: Iterable[bool]) -> float:
-    """The share of marks that are set, 0 without any."""
+    """Return the share of marks that are true; 0 if there are none."""
     values = [*marks]
     return fmean(values) if values else 0.0
 
 
 @dataclass(frozen=True)
 class _Played:
-    """Trajectories of a stage, and scores by trajectory id."""
+    """The trajectories of a stage, and their scores by trajectory id."""
 
     trajectories: Sequence[Trajectory]
     scored: Mapping[str, Scored]
@@ -136,11 +140,11 @@ class _Played:
 
     @property
     def scores(self) -> list[Scored]:
-        """One of each episode."""
+        """The scores, one for each episode."""
         return [self.scored[episode[0].id] for episode in self.episodes]
 
     def conversation(self, tools: Sequence[str]) -> dict[str, float]:
-        """How episodes ended, their turns and tokens, and the calls of tools in them."""
+        """Compute how episodes ended, their turns and tokens, and their tool calls."""
         turns = [turn for t in self.trajectories for turn in t.turns]
         sampled = [turn for turn in turns if turn.sampled]
         reasoned = [turn.sampled[0].tokens for turn in sampled if turn.reply.reasoning]
@@ -170,14 +174,16 @@ class _Played:
         }
 
     def times(self, timings: Sequence[Timing]) -> dict[str, float]:
-        """Seconds of an episode, and sampled tokens per second; empty without timings."""
+        """Compute the seconds of an episode and sampled tokens per second; empty without
+        timings.
+        """
         if not timings:
             return {}
         doings: tuple[Doing, ...] = ("generating", "tools", "rewards", "waiting")
         spent = {doing: [timing.seconds(doing) for timing in timings] for doing in doings}
         seconds = [sum(episode) for episode in zip(*spent.values(), strict=True)]
         playing = union((span.start, span.end) for t in timings for span in t.spans)
-        # turns that branches share were sampled once
+        # turns that forked episodes share were sampled only once
         turns = [turn for t in self.trajectories for turn in t.own_turns]
         sampled = sum(len(span.tokens) for turn in turns for span in turn.sampled)
         return {
@@ -189,8 +195,8 @@ class _Played:
         }
 
     def rewards(self, goal: str) -> dict[str, float]:
-        """The mean reward and success, and the shares of unscored episodes and of problems on which
-        nothing differs.
+        """Compute the mean reward and success, the share of unscored episodes, and the share of
+        problems on which no rewards differ.
         """
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)
@@ -208,8 +214,8 @@ class _Played:
         return figures
 
     def speakers(self) -> dict[str, float]:
-        """Activity of each speaker in an episode, and its mean reward over the episodes in which it
-        spoke; empty with fewer than two speakers.
+        """Compute the activity of each speaker per episode, and its mean reward over the episodes
+        in which it spoke; empty with fewer than two speakers.
         """
         did = activity(self.trajectories)
         if len(did) < 2:
@@ -225,9 +231,10 @@ class _Played:
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """The shares of turns that open a context with an own reply in a changed history, by cause.
+    """Return by cause the shares of turns that open a new context because the agent changed the
+    history after a reply.
 
-    Replies of the model that agents put into their first prompt are examples and do not count.
+    Assistant messages in an agent's first prompt are examples and do not count.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))
@@ -250,7 +257,7 @@ def _causes(trajectory: Trajectory) -> Iterator[Cause]:
 
 
 def _own_messages(turn: Turn) -> list[Message]:
-    """The assistant's messages that a turn reads, which no earlier reply begins."""
+    """Return the assistant's messages that a turn reads, except for those at its beginning."""
     return [one for one in turn.read if isinstance(one, Message) and one.role == "assistant"]
 
 

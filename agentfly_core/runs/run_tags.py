@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def tags_of(store: Store, run: str) -> tuple[str, ...]:
-    """The sorted tags of a run; a damaged file is logged and counts as empty."""
+    """Return the sorted tags of a run. A damaged file is logged and counts as empty."""
     try:
         stored = store.read_json(RunLayout(run).tags)
     except Damaged as damage:
@@ -25,7 +25,7 @@ def tags_of(store: Store, run: str) -> tuple[str, ...]:
 def change_tags(
     store: Store, run: str, added: Sequence[str], removed: Sequence[str]
 ) -> tuple[str, ...]:
-    """Add and remove tags of a run, and return its tags; the next sync sends them to MLflow.
+    """Add and remove tags of a run, and return its tags. The next sync sends them to MLflow.
 
     Raises ValueError for a tag that is not a single word.
     """

@@ -1,4 +1,4 @@
-"""Copies of runs in other stores."""
+"""Copy runs to other stores."""
 
 from contextlib import suppress
 
@@ -14,15 +14,15 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
-    """Copy the last policy, its memory, the base model of an adapter, and the run's record and
+    """Copy a run's last policy, its memory, the base model of an adapter, the record and the
     summary.
 
-    Returns the policy and the number of artifacts that were copied; raises ValueError for another
-    run of this name.
+    Returns the policy and the number of copied artifacts. Raises ValueError if the target has
+    another run of this name.
     """
     policy = final_policy(source, run)
     base, memory = adapter_artifact.base_of(source, policy), memory_of(source, policy)
-    # the policy last: it is useless without the others
+    # the policy is copied last, because it is useless without the others
     artifacts = [*filter(None, [base, memory]), policy]
     of_runs = [one.uri.split("/")[1] for one in artifacts if one.uri.startswith("runs/")]
     for name in dict.fromkeys([run, *of_runs]):
@@ -34,8 +34,8 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy the policies of other runs that a run needs, with their base models and memories, and
-    all run records.
+    """Copy the policies of other runs that a run needs, with their base models, their memories and
+    the runs' records.
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
@@ -45,13 +45,13 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
     memories = filter(None, (memory_of(store, policy) for policy in policies))
     transfer.copy([*bases, *memories, *policies, *learners], store, again)
     for name in {*store.names("runs")} - {record["name"]}:
-        with suppress(Damaged):  # another run's damage matters only if its policy is needed
+        with suppress(Damaged):  # damage of another run matters only if its policy is needed
             for uri in (RunLayout(name).record, RunLayout(name).start):
                 transfer.copy_json(uri, store, again)
 
 
 def _require_same(run: str, source: Store, target: Store) -> None:
-    """Raise ValueError where the target has another run of this name."""
+    """Raise ValueError if the target has another run of this name."""
     there = record_of(target, run)
     record = record_of(source, run) if there else None
     if there and (record is None or there["uid"] != record["uid"]):

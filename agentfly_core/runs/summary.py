@@ -1,4 +1,4 @@
-"""Summary of a run: held-out success before and after, and seconds by stage."""
+"""The summary of a run: held-out success before and after, and seconds by stage."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from agentfly_core.system.formats.text import sentence
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Success of a policy on the held-out problems of a split, and the time of its evaluation.
+    """The success of a policy on the held-out problems of a split, and the time of its evaluation.
 
-    `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2,
-    1763740000000, {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`.
-    `split` is the dataset's name for the test split of one of evaluate.datasets. `solved` is the
-    share of each problem's episodes that reached the goal, `pass_at` are rates by k, and `by` has
-    the rates by values of a fact and by task. `datasets` are evaluations of the same policy.
+    `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000,
+    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`. For a dataset of
+    evaluate.datasets, `split` is the dataset's name. `solved` is the share of each problem's
+    episodes that reached the goal, `pass_at` are rates by k, and `by` has the rates by values of a
+    fact and by task. `datasets` are evaluations of the same policy.
     """
 
     policy: str
@@ -55,13 +55,15 @@ class Evaluation:
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Seconds of this evaluation and those on datasets, if they ended after `time_ms`."""
+        """Return the seconds of this evaluation and of those on datasets, as far as they ended
+        after `time_ms`.
+        """
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
     @property
     def details(self) -> dict[str, JSON]:
-        """The optional figures as JSON, without empty ones."""
+        """Return the optional figures as JSON, without empty ones."""
         pass_at = {str(k): rate.to_json() for k, rate in self.pass_at.items()}
         by = {
             fact: {value: rate.to_json() for value, rate in rates.items()}
@@ -73,8 +75,10 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Its metrics without further datasets: `evaluate/test/success`,
-        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each with `_low` and `_high`.
+        """Return its metrics, without those of further datasets:
+
+        `evaluate/test/success`, `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each
+        with `_low` and `_high`.
         """
         rates = {"success": Rate(self.success, self.interval, len(self.solved))}
         rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}
@@ -89,7 +93,7 @@ class Evaluation:
         return {f"evaluate/{self.split}/{name}": value for name, value in metrics.items()}
 
     def to_json(self) -> dict[str, JSON]:
-        """The evaluation as JSON, without single problems."""
+        """Return the evaluation as JSON, without single problems."""
         rate = Rate(self.success, self.interval, len(self.solved))
         return {"policy": self.policy, **rate.to_json(), **self.details}
 
@@ -124,7 +128,10 @@ class Evaluations:
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Artifact], Artifact]:
-        """The episodes and the scores of a policy; raises FileNotFoundError for a missing part."""
+        """Return the episodes and the scores of a policy.
+
+        Raises FileNotFoundError if a part is missing.
+        """
         store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         targets = self.experiment.evaluation_keys(policy, data, split)
         shards = [store.artifact(target.uri) for target in targets]
@@ -136,7 +143,7 @@ class Evaluations:
         """Add the complete evaluations on evaluate.datasets to an evaluation."""
         datasets = {}
         for name, dataset in self.experiment.settings.evaluate.datasets.items():
-            with suppress(FileNotFoundError):  # added to the settings later
+            with suppress(FileNotFoundError):  # this dataset was added to the settings later
                 there = self.experiment.on(self.experiment.settings.on(dataset))
                 other = Evaluations(there).stored(policy, "test", there.dataset)
                 datasets[name] = replace(other, split=name)
@@ -184,7 +191,7 @@ class Evaluations:
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """Success by value of the problems, sorted: `{"hard": Rate(...)}`."""
+    """Compute success by a value of the problems, sorted by the value: `{"hard": Rate(...)}`."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
@@ -193,7 +200,7 @@ def rates_by(
 
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:
-    """Pass@k by k over the problems with at least k scored episodes: `{4: Rate(...)}`."""
+    """Compute pass@k by k over the problems with at least k scored episodes: `{4: Rate(...)}`."""
     chances = {
         k: {p: intervals.pass_at(k, sum(s), len(s)) for p, s in outcomes.items() if len(s) >= k}
         for k in sizes
@@ -202,7 +209,9 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 
 
 def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
-    """The content of summary.json. `evaluations` are those before and after; empty without rewards.
+    """Make the content of summary.json.
+
+    `evaluations` are those before and after training; empty without rewards.
 
     Stages and evaluations that ended before this run began are not counted in its seconds.
     """
@@ -243,9 +252,9 @@ def _details(before: Evaluation, after: Evaluation) -> Details:
 
 
 def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:
-    """The losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
+    """Return the losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
 
-    `warm_start` has its demonstrations and the policy of each round.
+    `warm_start` are the demonstrations and the policy of each round.
     """
     rounds = [measured(store, policy).metrics for policy in warm_start[1:]]
     names = ("loss", "held_out_loss")
@@ -255,17 +264,20 @@ def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]
 def before_steps(
     data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
-    """The stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
+    """Return the stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
 
-    The warm start has its demonstrations and the policy of each round. The model stage
-    is missing in a run with a parent.
+    The stage `warm_start` has the demonstrations and the policy of each round. A run with a parent
+    has no model stage.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """All metrics of a run with a row for each step, for plots; raises Damaged as `metrics_of`."""
+    """Return a table of all metrics with a row for each step, for plots.
+
+    Raises Damaged as `metrics_of` does.
+    """
     import pandas as pd  # takes half a second
 
     measures = [metrics_of(store, RunLayout(run).step(number)) for number in steps]
@@ -273,6 +285,6 @@ def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
 
 
 def run_ledger(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """The ledger of these steps of a run: each problem with its outcome."""
+    """Return the ledger of these steps of a run: each problem with its outcome."""
     layouts = [RunLayout(run).step(number) for number in steps]
     return ledger.joined([store.open(store.artifact(step.scored)) for step in layouts])

@@ -1,6 +1,6 @@
-"""Datasets and experiments under DVC: a pipeline for each experiment.
+"""Version datasets and experiments with DVC, by a pipeline for each experiment.
 
-Short calls hold a lock of ours, because DVC refuses a second writer instead of waiting.
+Short calls of DVC hold our own lock, because DVC refuses a second writer instead of waiting.
 """
 
 import fcntl
@@ -28,11 +28,12 @@ BUSY = "is being blocked by"
 
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
-    """Update DVC's dataset of an experiment; returns its version, "dc97ba12...e1.dir", or the
-    reason for none, "none: data or seed overridden".
+    """Update an experiment's dataset in DVC.
 
-    Only the dataset of the experiment's file is versioned. Raises ValueError with DVC's output if
-    the build fails.
+    Returns its version, "dc97ba12...e1.dir", or why it has none, "none: data or seed overridden".
+
+    Only the dataset as the experiment's file describes it is versioned. Raises ValueError with
+    DVC's output if building it fails.
     """
     if "DVC_STAGE" in os.environ:
         return "none: DVC started this and keeps the versions itself"
@@ -42,7 +43,7 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
         file = pipeline(name, project)
     except ValueError as error:
         return f"none: {error}"
-    # its settings under DVC: the file with the overrides of its params.yaml
+    # the settings under DVC are the file plus the overrides in params.yaml
     overrides = overrides_in(project / file.parent / "params.yaml")
     own = loading.read(str(project / loading.CONF / f"{name}.yaml"), overrides).settings
     if (own.data, own.seed) != (settings.data, settings.seed):
@@ -67,7 +68,7 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 
 
 def reproduce(name: str, project: Path) -> int:
-    """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status.
+    """Run `dvc repro` for an experiment on the terminal; return DVC's exit status.
 
     The stage resolve always runs, because DVC does not watch the author's code.
     """
@@ -77,7 +78,8 @@ def reproduce(name: str, project: Path) -> int:
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """The experiment's dvc.yaml, relative to the project: the root's, or a link in results/NAME.
+    """Return the path of the experiment's dvc.yaml relative to the project: the one in the root, or
+    a link to it in results/NAME.
 
     A missing link is created. Raises ValueError for an unknown experiment.
     """
@@ -110,9 +112,9 @@ def pipeline(name: str, project: Path) -> Path:
 
 
 def read_pointer(path: Path) -> Pointer:
-    """The artifact named in a file of results/, which DVC tracks instead of the artifact.
+    """Read the pointer in a file of results/, which DVC tracks instead of the artifact.
 
-    Raises FileNotFoundError, and Damaged for any other file.
+    Raises FileNotFoundError, and Damaged if the file has no pointer.
     """
     if (content := files.read_regular(path)) is None:
         raise FileNotFoundError(f"There is no file {path}.")
@@ -120,7 +122,10 @@ def read_pointer(path: Path) -> Pointer:
 
 
 def overrides_in(params: Path) -> list[str]:
-    """The `overrides` of a params.yaml: `["update.learning_rate=3e-4"]`; raises ValueError."""
+    """Return the `overrides` of a params.yaml:
+
+    `["update.learning_rate=3e-4"]`; raises ValueError.
+    """
     overrides = strict_yaml.settings(params).get("overrides", [])
     if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
         raise ValueError(
@@ -131,7 +136,7 @@ def overrides_in(params: Path) -> list[str]:
 
 
 def remote(project: Path) -> str:
-    """The store of shared policies: `agentfly` in DVC's default remote.
+    """Return the store of shared policies: `agentfly` in DVC's default remote.
 
     Raises ValueError without a default remote, and for one that is neither a folder nor s3://.
     """
@@ -157,9 +162,9 @@ def remote(project: Path) -> str:
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
-    """DVC's exit status and output; an interrupt kills DVC and its stage.
+    """Run DVC, and return its exit status and output. An interrupt kills DVC and its stage.
 
-    DVC inherits the lock and holds it until it ends, even if this process is killed.
+    DVC inherits our lock and holds it until it ends, even if this process is killed.
     """
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)
@@ -168,7 +173,7 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
         with _dvc(
             words,
             project,
-            # a group of its own, since a kill must also end the stage that DVC started
+            # its own process group, because a kill must also end the stage that DVC started
             process_group=0,
             pass_fds=[lock.fileno()],
             stdout=subprocess.PIPE,

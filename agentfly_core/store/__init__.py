@@ -1,1 +1,1 @@
-"""Artifacts: folders that are published, opened, verified and locked; object storage."""
+"""Artifacts: publish, open, verify and lock folders, also on object storage."""

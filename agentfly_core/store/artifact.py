@@ -1,4 +1,4 @@
-"""Names of published directories: pointers, artifacts with their manifest, and keys."""
+"""Names of published folders: pointers, artifacts with their manifest, and keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """Uri in the store and digest: `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`."""
+    """The uri of an artifact in the store, and its digest:
+
+    `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`.
+    """
 
     uri: str
     digest: str
@@ -27,7 +30,7 @@ class Pointer:
 
     @classmethod
     def of(cls, written: object, where: str) -> Pointer:
-        """The pointer in a file; raises Damaged with its name for anything else."""
+        """Read a pointer that was stored in the file `where`. Raises Damaged for anything else."""
         match written:
             case {"uri": str(uri), "digest": str(digest)}:
                 with suppress(ValueError):
@@ -44,7 +47,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifact(Pointer):
-    """A published directory with its manifest; equals a pointer to it."""
+    """A published folder with its manifest. It is equal to a pointer to it."""
 
     manifest: Manifest = field(repr=False)
 
@@ -57,8 +60,10 @@ class Artifact(Pointer):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
-    """Place and key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored", "score",
-    "a41f...", {"rollout-000": "9f2c..."})`; `inputs` are digests by name.
+    """The uri and the key of a stage's output:
+
+    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c..."})`;
+    `inputs` are digests by name.
     """
 
     uri: str

@@ -1,4 +1,4 @@
-"""One writer a run on object storage: the owner of a lock object renews it, or loses it."""
+"""Allow one writer per run on object storage: the owner must renew a lock object, or loses it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from agentfly_core.system.process import Owner
 if TYPE_CHECKING:
     from agentfly_core.store.object_storage import Remote
 
-# Several renewals fit into EXPIRY: a slow upload or two failed renewals do not lose the run.
+# Several renewals fit into EXPIRY, so that a slow upload or two failed renewals do not lose the
+# lock.
 HEARTBEAT = 20.0
 EXPIRY = 120.0
 LOOK = 5.0
@@ -30,12 +31,14 @@ _since: dict[tuple[str, str], float] = {}
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
-    """Raise Locked while a living process holds a run; may watch its lock for two minutes."""
+    """Raise Locked while a living process holds a run. This may watch the lock for two minutes."""
     Lease(remote, f"{uri}/lock.json").awaited()
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """The holder of a run; empty without one, or after two minutes without renewal."""
+    """Return the holder of a run; empty if there is none, or if it has not renewed the lock for two
+    minutes.
+    """
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
         return ""
@@ -44,29 +47,33 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
-    """Hold a run by a conditional write with a heartbeat; raises Locked.
+    """Hold a run by conditional writes that are renewed by a heartbeat. Raises Locked.
 
-    The lock of a dead local owner is taken over at once, other locks after two minutes without
-    renewal. The fencing number grows, and writes of the old owner raise LockLost.
+    If the owner was a process of this machine and is dead, its lock is taken over at once. Other
+    locks are taken over after two minutes without renewal. The fencing number is increased, and
+    writes of the old owner raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     previous = lease.take()
     beat = threading.Thread(target=lease.keep, name="run-lock", daemon=True)
     beat.start()
-    # from here on each write checks that the lock still names this process
+    # from here on, each write first checks that the lock still names this process
     remote.guard = lease.check
     try:
         yield previous
     finally:
         lease.stop.set()
-        # first, since a late renewal would mark the released lock as held again
+        # stopped first, because a late renewal would mark the released lock as held again
         beat.join()
         lease.release()
 
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
-    """Hold a run of any store; yields its previous owner or None. Raises Locked."""
+    """Hold a run of any store during the block; yields its previous owner or None.
+
+    Raises Locked.
+    """
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
         yield previous
@@ -74,7 +81,7 @@ def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A monotonic clock, in seconds, and its sleep."""
+    """A monotonic clock in seconds, and a function that sleeps."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -84,7 +91,7 @@ class Clock:
 class Held:
     """A lock object: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
 
-    The tag is empty if the object is missing, the owner None if it is damaged.
+    `tag` is empty if the object is missing. `owner` is None if the object is damaged.
     """
 
     tag: str
@@ -94,7 +101,7 @@ class Held:
 
     @property
     def sure(self) -> bool:
-        """Whether its owner is a process of this machine, whose death is detectable."""
+        """Whether the owner is a process of this machine, so that its death can be detected."""
         return self.owner is not None and self.owner.here
 
     @property
@@ -116,7 +123,7 @@ class Lease:
         self.fence = self.beats = 0
 
     def look(self) -> Held:
-        """Read the lock object; damage is logged."""
+        """Read the lock object. A damaged object is logged."""
         text, tag = self.remote.tagged(self.uri) or ("", "")
         if not tag:
             return Held("", None, 0, released=True)
@@ -127,13 +134,15 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """The free lock object; raises Locked while another process holds it.
+        """Wait for the lock object to be free, and return it.
 
-        An owner elsewhere is dead after EXPIRY seconds without a renewal.
+        Raises Locked if another process holds it.
+
+        An owner on another machine counts as dead after EXPIRY seconds without a renewal.
         """
         first = lock = self.look()
         while not lock.free:
-            # a changed tag is a renewal, so the owner lives
+            # a changed tag means a renewal, so the owner is alive
             if lock.sure or lock.tag != first.tag:
                 raise locked(self._run, in_words(lock.owner))
             seen = (self.address, lock.tag)
@@ -160,7 +169,7 @@ class Lease:
     def take(self) -> Owner | None:
         """Create or take over the lock; raises Locked."""
         lock = self.awaited()
-        # a conditional write on the tag just read: of two candidates only one succeeds
+        # the write is conditional on the tag just read, so only one of two candidates succeeds
         self.fence = lock.fence + 1
         text, remote, tag = self._text(released=False), self.remote, lock.tag
         taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)
@@ -174,7 +183,7 @@ class Lease:
             self._write(released=False)
 
     def check(self) -> None:
-        """Raise LockLost when the lock does not name this process any more."""
+        """Raise LockLost if the lock does not name this process any more."""
         mine = False
         with suppress(ValueError):
             mine = self._mine(self.remote.read(self.uri))
@@ -185,7 +194,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Leave the lock free, keeping its fencing number."""
+        """Release the lock, and keep its fencing number."""
         self._write(released=True)
 
     @property
@@ -195,10 +204,11 @@ class Lease:
     def _write(self, released: bool) -> None:
         try:
             text, tag = self.remote.tagged(self.uri) or (None, "")
-            # the write below depends on the tag: an owner that takes over in between keeps the lock
+            # the write below is conditional on the tag, so an owner that takes over meanwhile keeps
+            # the lock
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
-        except Exception as error:  # whatever it is, the next beat tries again; writes are guarded
+        except Exception as error:  # after any error the next heartbeat tries again
             logger.warning("The lock %s was not renewed: %s", self.address, error)
 
     def _mine(self, text: str | None) -> bool:
@@ -208,7 +218,7 @@ class Lease:
         return (held.owner, held.fence) == (self.owner, self.fence)
 
     def _text(self, released: bool) -> str:
-        # `beat` makes each renewal a new version; `renewed` is for people
+        # `beat` makes each renewal a new version of the object; `renewed` is for human readers
         self.beats += 1
         state = {"fence": self.fence, "beat": self.beats, "renewed": time.time()}
         return json.dumps({"owner": self.owner.to_json(), **state, "released": released})

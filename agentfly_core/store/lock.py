@@ -1,4 +1,6 @@
-"""One writer a run: a file lock with the name of its owner, freed by the owner's death."""
+"""Allow one writer per run: a file lock with the name of its owner, which the owner's death
+releases.
+"""
 
 import fcntl
 import json
@@ -27,9 +29,9 @@ class LockLost(RuntimeError):
 
 
 def holder_of(folder: Path) -> str:
-    """The holder of a local run folder for messages; empty if it is free."""
+    """Describe the holder of a local run folder for messages; empty if it is free."""
     try:
-        files.file_size(folder / "lock.json")  # or a pipe would never open
+        files.file_size(folder / "lock.json")  # otherwise opening a pipe would wait forever
         with (folder / "lock.json").open("rb") as file:
             return "" if _taken(file, fcntl.LOCK_SH) else in_words(_owner_of(folder))
     except FileNotFoundError:
@@ -46,7 +48,7 @@ def refuse_if_held(folder: Path) -> None:
 def local_lock(folder: Path) -> Iterator[Owner | None]:
     """Hold a run folder by a lock on lock.json; yields its previous owner or None. Raises Locked.
 
-    The content of the file is for people only.
+    The content of the file is only for human readers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
@@ -54,10 +56,10 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
         for _ in range(TRIES):
             if _taken(file, fcntl.LOCK_EX):
                 break
-            time.sleep(0.01)  # `holder_of` holds a shared lock for an instant
+            time.sleep(0.01)  # `holder_of` holds a shared lock for a moment
         else:
             raise locked(folder.name, in_words(_owner_of(folder)))
-        if os.fstat(file.fileno()).st_nlink == 0:  # its holder has removed the run
+        if os.fstat(file.fileno()).st_nlink == 0:  # the holder has removed the run
             raise locked(folder.name, in_words(None))
         previous = _owner_of(folder)
         file.truncate(0)
@@ -68,7 +70,7 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
 
 
 def locked(run: str, who: str) -> Locked:
-    """The error for a held run."""
+    """Make the error for a run that is held."""
     return Locked(
         f"The run {run!r} is held by {who}. Wait for it to end, end it, or start another run "
         "with --run NAME or --new."
@@ -76,12 +78,12 @@ def locked(run: str, who: str) -> Locked:
 
 
 def in_words(owner: Owner | None) -> str:
-    """The name of an owner in messages."""
+    """Return the name of an owner for messages."""
     return str(owner) if owner else "another process"
 
 
 def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
-    """Try to lock a file; returns whether it was free."""
+    """Try to lock a file; return whether it was free."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -90,12 +92,12 @@ def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
 
 
 def _owner_of(folder: Path) -> Owner | None:
-    """The last holder of a run folder; None without one or if the file is damaged."""
+    """Return the last holder of a run folder; None if there is none or the file is damaged."""
     path = folder / "lock.json"
     try:
         written = path.read_bytes()
         return Owner.of(strict_json.parse(written.decode())) if written else None
-    except FileNotFoundError:  # its holder removed it
+    except FileNotFoundError:  # the holder removed it
         return None
     except ValueError as fault:
         logger.warning(

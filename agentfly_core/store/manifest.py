@@ -1,4 +1,4 @@
-"""MANIFEST.json of a published folder, with sizes and hashes of its files."""
+"""MANIFEST.json of a published folder, which lists sizes and hashes of its files."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,7 +26,7 @@ def verify(folder: Path) -> Manifest:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
     sizes, entries = files.file_sizes(folder), unstripped(manifest)
     for name in sizes.keys() - manifest["files"].keys() - {MANIFEST}:
-        if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 of a network disk
+        if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 on a network disk
             raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove it.")
     for name, entry in entries.items():
         if sizes.get(name) != entry["size"]:
@@ -42,23 +42,23 @@ def verify(folder: Path) -> Manifest:
 
 
 def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
-    """The listed files without the stripped ones."""
+    """Return the listed files, without those that were stripped."""
     stripped = manifest.get("stripped", [])
     return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
 
 
 def mismatch(path: str) -> str:
-    """The error for a missing or changed file."""
+    """Make the error for a missing or changed file."""
     return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
 
 
 def entry_of(path: Path) -> FileEntry:
-    """The manifest entry of a file."""
+    """Make the manifest entry of a file."""
     return FileEntry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
 def digest_of(manifest: Manifest) -> str:
-    """The digest of an artifact: its stage, its key and the hashes of its files."""
+    """Compute the digest of an artifact from its stage, its key and the hashes of its files."""
     hashes = {
         name: entry["sha256"]
         for name, entry in manifest["files"].items()
@@ -68,8 +68,8 @@ def digest_of(manifest: Manifest) -> str:
 
 
 def manifest_in(folder: Path) -> Manifest | None:
-    """The manifest of a local folder, or None without one; raises Damaged."""
+    """Read the manifest of a local folder, or None if it has none. Raises Damaged."""
     if (written := files.read_regular(folder / MANIFEST)) is None:
         return None
-    # `value_of` checks its shape
+    # `value_of` checks the type
     return cast(Manifest, checksummed_json.value_of(written, str(folder / MANIFEST)))

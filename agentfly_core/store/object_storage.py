@@ -1,4 +1,4 @@
-"""Object storage of a store, by fsspec (s3:// by s3fs)."""
+"""The object storage of a store, through fsspec (s3:// through s3fs)."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +19,12 @@ NO_BUCKET = "NoSuchBucket"
 
 
 class Remote:
-    """An object storage prefix, with credentials of the environment: `Remote("s3://bucket/exp")`.
+    """An object storage prefix; its credentials come from the environment:
 
-    Failed requests raise Refused. `guard` is called before each write, and raises without a lock.
+    `Remote("s3://bucket/exp")`.
+
+    A failed request raises Refused. `guard` is called before each write; it raises an error if the
+    lock is lost.
     """
 
     def __init__(self, uri: str) -> None:
@@ -30,11 +33,11 @@ class Remote:
 
     @cached_property
     def fs(self) -> Any:
-        """The file system, without a cache of listings: other processes write here too."""
+        """The file system, without a cache of listings, because other processes also write here."""
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
     def path(self, name: str) -> str:
-        """The path of an object in the file system."""
+        """Return the path of an object in the file system."""
         return f"{self.uri.partition('://')[2]}/{name}"
 
     @contextmanager
@@ -55,7 +58,7 @@ class Remote:
             raise Refused(message, status) from error
 
     def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
-        """Upload files in this order; the last one marks a complete folder."""
+        """Upload files in this order. The last one marks the folder as complete."""
         for name in names:
             self.guard()
             with self.asking("write", f"{uri}/{name}"):
@@ -76,13 +79,13 @@ class Remote:
                 self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
 
     def content(self, uri: str) -> bytes | None:
-        """The bytes of an object, or None."""
+        """Read the bytes of an object, or None if it is missing."""
         with suppress(FileNotFoundError), self.asking("read", uri):
             return bytes(self.fs.cat_file(self.path(uri)))
         return None
 
     def read(self, uri: str) -> str | None:
-        """The text of an object, or None."""
+        """Read the text of an object, or None if it is missing."""
         content = self.content(uri)
         return content.decode() if content is not None else None
 
@@ -93,43 +96,43 @@ class Remote:
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """An object's text and tag, or None; invalid UTF-8 becomes U+FFFD."""
+        """Read an object's text and tag, or None if it is missing. Invalid UTF-8 becomes U+FFFD."""
         with suppress(FileNotFoundError), self.asking("read", uri):
-            # the tag before the text: a write between the two makes the later conditional write
-            # fail, while the other order would overwrite an unread version
+            # the tag is read before the text: a write between the two makes the later conditional
+            # write fail. In the other order, an unread version would be overwritten.
             tag = str(self.fs.info(self.path(uri))["ETag"])
             return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
         return None
 
     def age(self, uri: str) -> float:
-        """Seconds since the last change of an object, by the store's clock."""
+        """Return the seconds since the last change of an object, by the store's clock."""
         bucket, _, key = self.path(uri).partition("/")
         with self.asking("read", uri):
             response = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
-        # both times are of the store: this machine's clock may be wrong
+        # both times come from the store, because this machine's clock may be wrong
         now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
         return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object if it has this tag, without the guard; returns whether it had."""
+        """Replace an object if it has this tag; return whether it had. The guard is not called."""
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
-        """Create an object without the guard; returns False if it exists."""
+        """Create an object; return False if it exists. The guard is not called."""
         return self._put(uri, text, IfNoneMatch="*")
 
     def names(self, uri: str) -> list[str]:
-        """The names directly below a prefix."""
+        """Return the names directly below a prefix."""
         with suppress(FileNotFoundError), self.asking("list", uri):
             paths = self.fs.ls(self.path(uri), detail=False)
             return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
         return []
 
     def remove(self, uri: str, first: str) -> None:
-        """Remove a folder, `first` first."""
+        """Remove a folder, beginning with the file `first`."""
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))
-        # the manifest goes first, so that a removal that breaks off leaves no complete-looking
+        # the manifest goes first, so that an interrupted removal leaves no complete-looking
         # artifact
         for path in sorted(paths, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
@@ -159,7 +162,9 @@ class Refused(OSError):
 
 
 def _answer(error: Exception) -> tuple[str, int]:
-    """The code and HTTP status of an answer, from the cause of s3fs's error, else "" and 0."""
+    """Return the code and HTTP status of an answer, from the cause of s3fs's error; else "" and
+    0.
+    """
     if isinstance(cause := error.__cause__, ClientError):
         answer = cause.response
         return str(answer["Error"].get("Code")), answer["ResponseMetadata"]["HTTPStatusCode"]

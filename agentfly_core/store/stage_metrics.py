@@ -1,4 +1,4 @@
-"""Metrics of stages, stored in their artifacts but outside of the digest."""
+"""Metrics of stages. They are stored in the stage's artifact, but do not count for its digest."""
 
 import math
 import time
@@ -27,7 +27,7 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Collect metrics, and write the finite ones with the block's time."""
+    """Collect metrics during the block, and write the finite ones with the block's duration."""
     start = time.monotonic()
     metrics: dict[str, float] = {}
     yield metrics
@@ -42,14 +42,14 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
 
 @contextmanager
 def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
-    """Write the seconds that the block took into `metrics`."""
+    """Add the duration of the block in seconds to `metrics`."""
     start = time.monotonic()
     yield
     metrics[name] = time.monotonic() - start
 
 
 def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """The highest value of each metric below `prefix` in several stages."""
+    """Return the highest value of each metric below `prefix` over several stages."""
     highest: dict[str, float] = {}
     for stage in stages:
         for name, value in stage.metrics.items():
@@ -59,7 +59,7 @@ def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
 
 
 def total(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """The sum of each metric below `prefix` over several stages."""
+    """Return the sum of each metric below `prefix` over several stages."""
     sums = defaultdict[str, float](float)
     for name, value in (pair for stage in stages for pair in stage.metrics.items()):
         if name.startswith(prefix):
@@ -68,7 +68,7 @@ def total(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
 
 
 def measured(store: Store, artifact: Pointer) -> Measured:
-    """The measurements of the stage that made an artifact."""
+    """Read the measurements of the stage that made an artifact."""
     content = store.part(artifact, FILE)
     assert content is not None, f"{artifact.uri} was published without {FILE}"
     return Measured(content["time_ms"], content["seconds"], content["metrics"])

@@ -1,7 +1,7 @@
-"""The store of published directories, which are complete or missing.
+"""The store of published folders. A folder is either complete or missing.
 
-A directory is written under a temporary name, sealed with MANIFEST.json, synced and renamed; on
-object storage the manifest comes last. Readers verify manifests.
+A folder is written under a temporary name, sealed with MANIFEST.json, synced to disk and renamed.
+On object storage the manifest is uploaded last. Readers verify manifests.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _opened: dict[Path, str] = {}
 class Store:
     """A folder of artifacts, and the object storage that it mirrors, if any.
 
-    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the remote's manifests
-    are the truth.
+    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the manifests on the
+    object storage are authoritative.
     """
 
     root: Path
@@ -63,7 +63,8 @@ class Store:
         """Open a store by path or s3:// uri."""
         if "://" not in uri:
             return cls(Path(uri).resolve(), None)
-        from agentfly_core.store.object_storage import Remote  # its clients take long to import
+        # imported here, because its clients take long to import
+        from agentfly_core.store.object_storage import Remote
 
         return cls(cache / digest(uri)[:16], Remote(uri))
 
@@ -82,9 +83,9 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """An empty folder, published when the block ends without an error.
+        """Yield an empty folder, which is published if the block ends without an error.
 
-        If another process published the same key meanwhile, its directory stays.
+        If another process has published the same key meanwhile, that folder is kept.
         """
         path = self.path(target.uri)
         with _unfinished(path) as folder:
@@ -102,9 +103,9 @@ class Store:
                     "revision": revision(),
                 }
                 sealed = files.json_text(checksummed_json.sealed(manifest))
-                # after all hashes: a folder with a manifest has all its files
+                # written after all hashes, so a folder with a manifest has all its files
                 (folder / MANIFEST).write_text(sealed, encoding="utf-8")
-                # at once, since each wait for the disk takes 4 ms
+                # all at once, because each wait for the disk takes 4 ms
                 list(threads.map(files.sync, [*folder.rglob("*"), folder]))
             # a rename is atomic, and everything below was synced: a power cut leaves all of it or
             # nothing
@@ -112,12 +113,15 @@ class Store:
             if written := manifest_in(path):
                 _opened[path] = digest_of(written)
         if self.remote:
-            # the manifest last: an upload that breaks off leaves files that no reader takes for an
-            # artifact
+            # the manifest comes last, so that an interrupted upload leaves files that no reader
+            # takes for an artifact
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """The artifact at the target if it has its key and verifies, else None; warns of damage."""
+        """Return the artifact at the target if it has the target's key and is intact, else None.
+
+        Damage is logged.
+        """
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)
             if artifact is None or artifact.key.key != target.key:
@@ -127,24 +131,27 @@ class Store:
         return None
 
     def holds(self, uri: str) -> bool:
-        """Whether `uri` is published; warns of a damaged manifest, which counts as none."""
+        """Whether `uri` is published. A damaged manifest is logged and counts as missing."""
         with _damaged_is_unpublished():
             return self.get(uri) is not None
         return False
 
     def get(self, uri: str) -> Artifact | None:
-        """The artifact under `uri`, or None; raises Damaged."""
+        """Return the artifact at `uri`, or None. Raises Damaged."""
         manifest: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
         return Artifact(uri, digest_of(manifest), manifest) if manifest else None
 
     def artifact(self, uri: str) -> Artifact:
-        """The artifact under `uri`; raises Damaged or FileNotFoundError."""
+        """Return the artifact at `uri`. Raises Damaged or FileNotFoundError."""
         if (artifact := self.get(uri)) is None:
             raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
         return artifact
 
     def resolve(self, pointer: Pointer) -> Artifact:
-        """The artifact of a pointer; raises FileNotFoundError, and Damaged for another digest."""
+        """Return the artifact of a pointer.
+
+        Raises FileNotFoundError, and Damaged for another digest.
+        """
         if isinstance(pointer, Artifact):
             return pointer
         artifact = self.artifact(pointer.uri)
@@ -152,9 +159,11 @@ class Store:
         return artifact
 
     def open(self, pointer: Pointer) -> Path:
-        """A local folder with the artifact's files, verified once in other processes.
+        """Return a local folder with the artifact's files.
 
-        Raises Damaged, FileNotFoundError, and ValueError for an artifact with removed files.
+        They are verified once, in other processes.
+
+        Raises Damaged, FileNotFoundError, and ValueError for an artifact with stripped files.
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -162,11 +171,11 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove files of this pattern from a published artifact; returns whether it had any."""
+        """Remove the files of this pattern from a published artifact; return whether it had any."""
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
-        # first the manifest: killed here, the files are superfluous, while the other order looks
-        # damaged
+        # the manifest is changed first: after a kill here, some files are superfluous, while the
+        # other order would look damaged
         self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
         for name in stripped:
             self.remove(f"{uri}/{name}")
@@ -174,7 +183,7 @@ class Store:
 
     def _checked(self, pointer: Pointer) -> Path:
         folder = self.path(pointer.uri)
-        # hashing gigabytes of weights at each use would dominate a step
+        # cached, because hashing gigabytes of weights at each use would dominate a step
         if _opened.get(folder) == pointer.digest:
             return folder
         try:
@@ -204,12 +213,15 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """The verified value of an artifact's JSON file, or None; raises Damaged if changed."""
+        """Read and verify an artifact's JSON file;
+
+        None if it is missing. Raises Damaged if it was changed.
+        """
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
-        # no more bytes than the manifest states: a replaced file cannot fill the memory
+        # reads no more bytes than the manifest states, so a replaced file cannot fill the memory
         written = self._content(f"{pointer.uri}/{name}", entry["size"])
-        # one small file is checked alone, without downloading or hashing the artifact
+        # only this small file is checked; the artifact is neither downloaded nor hashed
         if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:
             raise Damaged(mismatch(f"{self.uri}/{pointer.uri}/{name}"))
         return json.loads(written)
@@ -230,7 +242,10 @@ class Store:
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
-        """The value of a file by `write_json`, or None; raises Damaged with its name."""
+        """Read a file that `write_json` wrote;
+
+        None if it is missing. Raises Damaged with its name.
+        """
         if (written := self._content(uri)) is None:
             return None
         return checksummed_json.value_of(written, f"{self.uri}/{uri}")
@@ -240,14 +255,20 @@ class Store:
         return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """Sorted names below `uri` without hidden ones, such as unfinished folders."""
+        """Return the sorted names below `uri`.
+
+        Hidden names, such as unfinished folders, are left out.
+        """
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
         names = self.remote.names(uri) if self.remote else local
         return sorted(name for name in names if not name.startswith("."))
 
     def remove(self, uri: str) -> None:
-        """Remove a file or an artifact, its manifest first: the rest never looks complete."""
+        """Remove a file or an artifact.
+
+        The manifest goes first, so that a rest never looks complete.
+        """
         path = self.path(uri)
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
@@ -257,9 +278,10 @@ class Store:
         _opened.pop(path, None)
 
     def sweep(self, uri: str) -> int:
-        """Remove unfinished folders of dead processes below `uri`; returns their number."""
+        """Remove unfinished folders of dead processes below `uri`; return their number."""
         left: list[Path] = []
-        for place, folders, names in os.walk(self.path(uri)):  # skips vanishing folders
+        # folders that vanish meanwhile are skipped
+        for place, folders, names in os.walk(self.path(uri)):
             left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
         # the name of an unfinished folder contains the mark of the process that writes it
@@ -271,7 +293,7 @@ class Store:
 
 @contextmanager
 def _damaged_is_unpublished() -> Iterator[None]:
-    """Log damage and end the block: a damaged artifact counts as unpublished."""
+    """Log damage and leave the block: a damaged artifact counts as unpublished."""
     try:
         yield
     except Damaged as damage:
@@ -280,7 +302,10 @@ def _damaged_is_unpublished() -> Iterator[None]:
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
-    """An empty folder next to `path`, removed at the end of the block unless it was moved."""
+    """Yield an empty folder next to `path`.
+
+    It is removed at the end of the block unless it was moved.
+    """
     folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -292,13 +317,16 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
-    """Rename a folder to `path`, replacing another key; a damaged folder is set aside."""
+    """Rename a folder to `path`.
+
+    An artifact with another key is replaced; a damaged folder is moved aside.
+    """
     if os.path.lexists(path):
         try:
-            # another process was faster; readers may have its folder open, so it stays
+            # another process was faster; its folder is kept, because readers may have it open
             if verify(path)["key"] == key:
                 return
-        except Damaged as damage:  # only its user may delete it
+        except Damaged as damage:  # it is kept, because only the user may delete it
             kept = files.set_aside(path)
             logger.warning("%s It is kept as %s; remove it when you do not need it.", damage, kept)
         else:

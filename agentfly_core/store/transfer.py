@@ -1,4 +1,4 @@
-"""Copies of artifacts in other stores, with the same uri, key and digest."""
+"""Copy artifacts to other stores, with the same uri, key and digest."""
 
 import os
 import shutil
@@ -11,9 +11,10 @@ from agentfly_core.system import files
 
 
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
-    """Copy missing artifacts completely, and return them.
+    """Copy the artifacts that the target lacks, and return all of them.
 
-    Before it raises Damaged, and ValueError for an artifact without weights or with a taken place.
+    Before anything is copied, it raises Damaged, and ValueError if an artifact has no weights or
+    its place is taken.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -30,7 +31,7 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError if something else has this place, or an artifact contains it."""
+    """Raise ValueError if something else is at this uri, or if it is inside of another artifact."""
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
     taken = target.remote is None and os.path.lexists(target.path(uri))
