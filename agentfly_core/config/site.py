@@ -141,7 +141,7 @@ class Site(Section):
     )
     programs: Positive = Field(
         default=128,
-        description=(f"number of programs of `agent: {use: program}` that run at the same time"),
+        description="number of programs of `agent: {use: program}` that run at the same time",
     )
     slots: Positive = Field(
         default=1,
