@@ -1,1 +1,1 @@
-"""Stages of a run: inputs, playing, scoring, updates, stop conditions, retention."""
+"""The stages of a run: inputs, playing, scoring, updates, stop conditions and retention."""

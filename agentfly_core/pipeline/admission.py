@@ -1,4 +1,4 @@
-"""Admission of a model by proof: the parts that training needs are tried on this machine."""
+"""Admit a model by proof: try on this machine all functions that training needs."""
 
 import asyncio
 import importlib.util
@@ -63,8 +63,10 @@ float32 copy, in bfloat16 (arXiv 1910.02054, section 3.1).
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A point of the admission: `Proof("tokenizer", True, "49152 tokens, 5 texts
-    unchanged")`."""
+    """The result of one check of the admission:
+
+    `Proof("tokenizer", True, "49152 tokens, 5 texts unchanged")`.
+    """
 
     name: str
     passed: bool
@@ -96,18 +98,20 @@ class Candidate:
     def plain(self) -> PreTrainedModel:
         """The model of transformers."""
         model = lora.load(self.folder, None, self.dtype)
-        model.to(self.site.device)  # type: ignore[arg-type]  # which its decorator hides
+        model.to(self.site.device)  # type: ignore[arg-type] # the decorator hides its type
         model.eval()
         return model
 
     def row(self) -> list[int]:
-        """Random tokens: greedy ones may repeat, and equal tokens hide a wrong mask."""
+        """Return random tokens: greedy tokens may repeat, and equal tokens hide a wrong mask."""
         size = self.config().get_text_config(decoder=True).vocab_size
         return torch.randint(size, (LENGTH,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
-    """Try a model, from its files to the served weights; without its files nothing else is tried.
+    """Check a model, from its files to the served weights.
+
+    If files are missing, nothing else is checked.
 
     `scratch` is an empty directory with room for three copies of the model.
     """
@@ -134,9 +138,11 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
 
 
 def require_learnable(folder: Path, dtype: str, site: Site) -> None:
-    """Raise ValueError if the learner computes a trainable model otherwise than transformers."""
+    """Raise ValueError if the learner's results differ from those of transformers, for a model that
+    can be trained.
+    """
     candidate = Candidate(folder, dtype, site)
-    # a model that cannot be trained is still played and evaluated
+    # a model that cannot be trained can still be played and evaluated
     if not model_config.untrainable(candidate.config(), shares_prefixes=False):
         for attempt in (_rows, _trees):
             attempt(candidate)
@@ -176,7 +182,7 @@ def _tokenizer(candidate: Candidate) -> str:
 def _chat_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     try:
         return default_template(tokenizer)
-    except ValueError:  # it may need a date
+    except ValueError:  # the template may need a date
         return ModelTemplate(tokenizer, date=DATE)
 
 
@@ -213,7 +219,7 @@ def _trees(candidate: Candidate) -> str:
     if reasons := model_config.untrainable(config, shares_prefixes=True):
         return f"Not supported: {' '.join(reasons)}"
     one = candidate.row()
-    # reversed: the rows differ right after the shared tokens
+    # reversed, so that the rows differ right after the shared tokens
     other = one[:SHARED] + one[SHARED:][::-1]
     rows = torch.tensor([one, other])
     trees = build_trees(rows, torch.tensor([len(one)] * 2), 2 * len(one))
@@ -237,12 +243,12 @@ def _sampler(
         ]
         sampled = torch.tensor([reply.logprobs for reply in replies])
         agrees = _compared(candidate, sampled, torch.stack(learned).cpu())
-        sampler.load(_changed(candidate), 1)  # raises WrongWeights for other weights
+        sampler.load(_changed(candidate), 1)  # raises WrongWeights if the weights differ
     return f"{agrees}; weights swapped"
 
 
 async def _replies(sampler: Sampler, prompts: Sequence[Sequence[int]]) -> list[Sampled]:
-    # without stop tokens all replies have REPLY tokens, so they can be stacked
+    # without stop tokens, all replies have REPLY tokens and can be stacked
     params = SamplingParams(1.0, REPLY, ())
     async with sampler.shard(len(prompts)) as session:
         requests = [
@@ -269,7 +275,7 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 
 
 def _changed(candidate: Candidate) -> Path:
-    """The model with noise in all weights, and its probe."""
+    """Write the model with noise in all weights, and its probe."""
     folder = candidate.folder.parent / "changed"
     if not folder.exists():
         model, draw = lora.load(candidate.folder, None, candidate.dtype), torch.Generator()
@@ -298,11 +304,11 @@ def _memory(candidate: Candidate) -> str:
 
 @torch.no_grad()
 def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = None) -> Tensor:
-    """Log-probabilities of all tokens of a row after its first, by the learner."""
+    """Compute by the learner the log-probabilities of all tokens of a row after the first one."""
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
-    # the first token lacks a context, and so a log-probability
+    # the first token has no context, so it has no log-probability
     sampled[:, 0] = False
     where = None if trees is None else trees.to(tokens.device)
     logprobs: Tensor = policy(tokens, sampled, 1.0, where)[0]
@@ -310,16 +316,16 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
 
 
 def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
-    """The same by transformers."""
+    """Compute the same log-probabilities by transformers."""
     return torch.tensor(probe.of_model(candidate.plain(), row))
 
 
 def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
     """Raise ValueError if log-probabilities differ by more than a probe allows."""
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
-    # bfloat16 rounds single unlikely tokens further
+    # bfloat16 rounding changes some unlikely tokens more
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())
-    # `not <=`, since nan must not pass
+    # `not <=`, because nan must not pass
     if not distance <= limit:
         raise ValueError(f"Log-probabilities differ by {distance:.2g}, expected {limit:g} or less.")
     return f"log-probabilities differ by {distance:.1e}"

@@ -1,4 +1,4 @@
-"""Training problems played by the script of the warm start."""
+"""Play training problems by the script of the warm start."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """The script of a warm start, which plays problems: `DemonstrationPlayer(spec, tokenizer,
-    problems, warm_start, settings.quotas, seed, failed)`.
+    """Plays problems by the script of a warm start:
 
-    `quotas` divides episodes among tasks. More than the share `failed` of failed episodes raises
-    GateClosed. `blame` is for episodes that ended a worker.
+    `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed, failed)`.
+
+    `quotas` divides episodes among tasks. If the share of failed episodes is above `failed`,
+    GateClosed is raised. `blame` lists episodes that killed a worker.
     """
 
     spec: RolloutSpec
@@ -72,22 +73,28 @@ class DemonstrationPlayer:
         return scripted(policy, self.tokenizer, self.spec.template)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
-        """Draw `count` episodes, each task with its quota; any prefix is a fair draw."""
+        """Draw `count` episodes with each task's quota.
+
+        They are ordered so that the first n episodes also have the tasks' proportions.
+        """
         specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
         for name, quota in quotas.items():
-            # rounded up: the surplus is cut off after sorting
+            # rounded up; the surplus is removed after sorting
             chains = -(-quota // len(by_name[name]))
             everything = episode_specs(
                 by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
             )
-            # by chain first, so that each problem is played before any is played twice
+            # sorted by chain first, so that each problem is played once before any is played twice
             specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
         return self.blame.mark(specs)
 
     def play(self, count: int, folder: Path, resources: ResourceManager) -> None:
-        """Play `count` episodes, problems again and again, and store them in `folder`."""
+        """Play `count` episodes and store them in `folder`.
+
+        Problems are repeated if there are too few.
+        """
         specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
         played, _ = collect_into(specs, self.spec, self.script, folder, watch, resources)
         stop_if_failing(played, self.failed)
@@ -95,14 +102,14 @@ class DemonstrationPlayer:
     def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
         """Play REHEARSED episodes with the rewards that need an environment.
 
-        Also raises GateClosed for an agent that returns without an answer after a reply without a
-        tool call.
+        Also raises GateClosed if an agent returns without an answer after a reply without a tool
+        call.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
         played = self._collect(self.script, specs, lambda _: None, resources)
         unsure = scripted(_unsure, self.tokenizer, self.spec.template)
-        # one episode is enough, since the reply is the same for each problem
+        # one episode is enough, because the reply is the same for each problem
         unanswered = self._collect(unsure, specs[:1], lambda _: None, resources)
         stop_if_failing(played, self.failed)
         if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
@@ -110,7 +117,7 @@ class DemonstrationPlayer:
         return played
 
     def spans(self) -> list[Spans]:
-        """The token spans of HEARD episodes."""
+        """Play HEARD episodes and return their token spans."""
         watch = watching("model", 0, 0, HEARD)
         with resources_for(self.spec.limits) as resources:
             played = self._collect(self.script, self.episodes(HEARD), watch, resources)
@@ -129,7 +136,7 @@ class DemonstrationPlayer:
 
 
 def spans_of(played: Sequence[Trajectory]) -> list[Spans]:
-    """The token spans of episodes."""
+    """Return the token spans of episodes."""
     return [
         [
             tokens
@@ -146,11 +153,11 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """The same rules for a tokenizer whose tokens are bytes, without limits of length."""
+    """Return the spec without limits of length, for a tokenizer whose tokens are bytes."""
     return replace(
         spec,
         max_tokens=sys.maxsize,
-        # observations are cut at this limit, also later: the script must see about the same text
+        # observations are cut at this limit later, too: the script must see about the same text
         max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
         max_model_len=sys.maxsize,
         tasks={name: boundless(task) for name, task in spec.tasks.items()},
@@ -163,8 +170,8 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Token spans of the first problems of each task, for an experiment without demonstrations:
-    each prompt with an empty call of every tool.
+    """Return token spans for an experiment without demonstrations: the prompts of the first
+    problems of each task, each with an empty call of every tool.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -1,4 +1,4 @@
-"""Export of a policy as a directory for other programs, with its chat template and a README."""
+"""Export a policy as a directory for other programs, with its chat template and a README."""
 
 import json
 import shutil
@@ -27,8 +27,8 @@ BASE = "base"
 def export(store: Store, reference: str, folder: Path) -> None:
     """Write the policy NAME or NAME@STEP, with or without `run:`, into a new folder.
 
-    An adapter's base model is in its folder `base`, the policy's memory in `memory`. Raises
-    ValueError for a missing policy and for an existing folder.
+    The base model of an adapter is written to the subfolder `base`, and the policy's memory to
+    `memory`. Raises ValueError for a missing policy and for an existing folder.
     """
     if folder.exists():
         raise ValueError(f"{folder} exists; name a new folder, or remove it.")
@@ -37,7 +37,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     settings = recorded_settings(known_run(store, named.run))
     policy, base = folders(store, named.policy)
 
-    # beside the folder: a rename is atomic within one file system only
+    # written beside the folder, because a rename is atomic only within one file system
     part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")
     part.mkdir(parents=True)
     try:
@@ -62,11 +62,11 @@ def export(store: Store, reference: str, folder: Path) -> None:
 
 
 def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) -> None:
-    """Copy a model's files with the chat template and the end tokens of its training."""
+    """Copy a model's files, and add the chat template and the end tokens of its training."""
     folder.mkdir(exist_ok=True)
     for path in source.iterdir():
         if path.is_file() and path.name not in OURS:
-            shutil.copyfile(path, folder / path.name)  # and not its rights
+            shutil.copyfile(path, folder / path.name)  # without its permissions
     # the model's own end tokens may differ from the end tokens of training
     if stop and (generation := folder / "generation_config.json").is_file():
         _rewrite(generation, eos_token_id=list(stop))

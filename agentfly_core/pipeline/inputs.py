@@ -1,4 +1,6 @@
-"""Inputs of an experiment: its dataset, its base model and the policy of a reference."""
+"""Make the inputs of an experiment: its dataset, its base model and the policies that references
+name.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -48,11 +50,11 @@ QUARANTINE = Path("quarantine")
 
 
 def dataset(experiment: Experiment) -> Artifact:
-    """Make or find the dataset, three splits; raises ValueError for unusable data."""
+    """Make or find the dataset with its three splits. Raises ValueError for unusable data."""
 
     def make(folder: Path) -> Mapping[str, float]:
         file = QUARANTINE / f"{experiment.name}.json"
-        # not `seed`: the runs of a sweep over seeds share a dataset
+        # not `seed`, so that the runs of a sweep over seeds share a dataset
         return datasets.prepare(
             experiment.settings.data, experiment.settings.data_seed, folder, file
         )
@@ -61,7 +63,7 @@ def dataset(experiment: Experiment) -> Artifact:
 
 
 def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
-    """Make or find the model that training starts from; with a parent, the parent's policy itself.
+    """Make or find the model that training starts from. With a parent, it is the parent's policy.
 
     The tokens of a chat service are bytes. Raises ValueError for a missing model or service and for
     an adapter of another shape, and GateClosed if the demonstrations for `nano` fail.
@@ -81,7 +83,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
     assert target is not None
 
     def make(folder: Path) -> Mapping[str, float]:
-        # these load torch, which takes seconds
+        # imported here, because they load torch, which takes seconds
         from agentfly_core.models import nano, pretrained
         from agentfly_core.pipeline.admission import require_learnable
 
@@ -96,7 +98,8 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
             chats, _ = recorded(warm_start, ChatPlayer(boundless(spec), reads_bytes))
             spans = spans_of([trajectory for _, trajectory in chats[:HEARD]])
         elif warm_start:
-            # without limits of length or a seed; the script also speaks for frozen speakers
+            # without limits of length and without a seed; the script also replies for frozen
+            # speakers
             rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
             shown = DemonstrationPlayer(rules, reads_bytes, training, warm_start, quotas, 0, failed)
             spans = without_held_calls(lambda held: replace(shown, blame=Blame.held(held)).spans())
@@ -114,7 +117,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     """Load the tokenizer of the experiment's model, and a digest of its source.
 
-    It makes `nano` if necessary, and no other model.
+    The model `nano` is made if necessary; no other model is.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -145,7 +148,8 @@ def _endpoint(
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """Return the policy of a reference, a chat service too; by default the run's last policy.
+    """Return the policy that `named` refers to, which may be a chat service; by default the run's
+    last policy.
 
     `model` makes the base model of an experiment. Step 0 is the policy before step 1. Raises
     ValueError for a missing policy and for a script.
@@ -174,6 +178,6 @@ def policy_named(
             )
         case other_model:
             require(other_model)
-            # a fork takes its model from its origin, whatever `model` names
+            # a fork takes its model from its origin and ignores `model`
             settings = experiment.settings.model_copy(update={"model": named, "fork": None})
             return model(experiment.on(settings))

@@ -1,4 +1,4 @@
-"""Playing episodes: their specifications, and a shard of them as a folder of trajectories."""
+"""Make the specs of episodes, and play a shard of them to a folder of trajectories."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def rollout_spec(
     programs: int = sys.maxsize,
     memory: Path | None = None,
 ) -> RolloutSpec:
-    """Collect the rules by which episodes are played with a model of this tokenizer.
+    """Collect the rules by which a model with this tokenizer plays episodes.
 
-    The policy speaks for all roles outside of `frozen`. At most `programs` run at once. `memory` is
-    None for an empty one.
+    The policy plays all roles that are not in `frozen`. At most `programs` agent programs run at
+    once. If `memory` is None, the memory is empty.
     """
 
     def of(task: Task) -> RolloutSpec:
@@ -87,7 +87,7 @@ def _task_spec(
 def scripted(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, template: ChatTemplate
 ) -> Scripted:
-    """A function as a sampler, with the tokens of a template."""
+    """Make a sampler from a function; replies are encoded by the template."""
     return Scripted(reply_encoder(tokenizer), template.stop_tokens[0], policy, writer(template))
 
 
@@ -96,8 +96,8 @@ def require_room(
 ) -> None:
     """Raise PromptTooLong before playing if a problem's prompt leaves no room for a reply.
 
-    Checked for `tool_loop` only: the first prompt of another agent depends on its code. Raises
-    ValueError for a problem with a tool or system message that does not fit the experiment.
+    This is checked only for `tool_loop`, because the first prompt of another agent depends on its
+    code. Raises ValueError if a problem's tools or system message do not fit the experiment.
     """
     for name, some in by_task(problems, tasks).items():
         spec = _task_spec(tasks[name], tokenizer, {})
@@ -116,7 +116,10 @@ def require_tags(by: str, problems: Iterable[Problem]) -> None:
 def of_step(
     settings: Rollout, seeds: Seeds, problems: Sequence[Problem], step: int, greedy: bool
 ) -> list[EpisodeSpec]:
-    """Episodes of a training step: `group_size` per problem, and with `greedy` a baseline."""
+    """Make the episodes of a training step:
+
+    `group_size` per problem, and with `greedy` one baseline episode each.
+    """
     sampled = episode_specs(
         problems, settings.group_size, step, "train", settings.temperature, seeds
     )
@@ -132,9 +135,9 @@ def of_step(
 def of_test(
     settings: Evaluate, seed: int, problems: Sequence[Problem], name: str
 ) -> list[EpisodeSpec]:
-    """Episodes of a held-out evaluation.
+    """Make the episodes of a held-out evaluation.
 
-    Seeds are the same for every policy, for paired comparisons.
+    Seeds are the same for every policy, so that comparisons are paired.
     """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))
@@ -143,9 +146,10 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """The first `episodes` episodes of a split: one per problem, then a second per problem, ...
+    """Make the first `episodes` episodes of a split: one per problem, then a second per problem,
+    ...
 
-    Seeds are those of a held-out evaluation.
+    The seeds are those of a held-out evaluation.
     """
     chains = -(-episodes // len(problems))
     specs = episode_specs(problems, chains, name, "evaluation", temperature, (seed, name))
@@ -161,7 +165,8 @@ def play_shard(
     watch: OnEpisode,
     resources: ResourceManager,
 ) -> dict[str, float]:
-    """Play a shard, write trajectories and timings to `folder`, return metrics of environments.
+    """Play a shard, write trajectories and timings to `folder`, and return the environments'
+    metrics.
 
     Raises SamplerLost if the sampler dies. Raises GateClosed if too many episodes failed or lack a
     reward of an environment.
@@ -176,8 +181,9 @@ OnEpisode = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
-    """Return a listener that reports finished episodes as progress, up to REPORTS times per stage;
-    `done` were played before.
+    """Return a function that reports finished episodes as progress, up to REPORTS times per stage.
+
+    `done` episodes were played before.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 

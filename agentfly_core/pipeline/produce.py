@@ -1,4 +1,4 @@
-"""One stage's output: found in the store, or made, measured and published."""
+"""Produce a stage's output: find it in the store, or make, measure and publish it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,18 +26,18 @@ def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
 
 
 def find(store: Store, target: ArtifactKey) -> Reused | None:
-    """The artifact of a key if it is in the store and verifies."""
+    """Return the artifact of a key if it is in the store and intact, else None."""
     artifact = store.find(target)
     return reused(artifact) if artifact else None
 
 
 def reused(artifact: Artifact) -> Reused:
-    """The artifact, marked as published earlier."""
+    """Return the artifact, marked as published earlier."""
     return Reused(artifact.uri, artifact.digest, artifact.manifest)
 
 
 def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Publish what `make` leaves in a folder, with its metrics and seconds in `metrics.json`."""
+    """Publish the folder that `make` fills. Its metrics and duration are in `metrics.json`."""
     with store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= make(folder)
     return store.artifact(target.uri)

@@ -1,4 +1,6 @@
-"""Chats of a file as demonstrations: replies get the tokens that they have in a rollout."""
+"""Turn the chats of a file into demonstrations: replies get the tokens that they would have in a
+rollout.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a row lists and the experiment does not have: the model sees it, nothing calls
-    it.
+    """A tool that a row lists and the experiment does not have.
+
+    The model reads its schema, and it is never called.
     """
 
     schema: ToolSchema
@@ -66,22 +69,22 @@ class ListedTool:
 
     @property
     def name(self) -> str:
-        """Its name for the model."""
+        """The name that the model reads."""
         return self.schema.name
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> NoReturn:
-        """Raise AssertionError: a chat has its answers."""
+        """Raise AssertionError, because a chat already contains the answers."""
         raise AssertionError(f"{call.name} was called in a recorded chat")
 
 
 class OtherTokens(Exception):
-    """Our template renders another prompt, or the ids decode to another text."""
+    """Our template renders a different prompt, or the recorded ids decode to a different text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed(SamplerSession):
-    """Returns the recorded tokens of `replies`, and the script's for others; raises OtherTokens for
-    another prompt than a recorded one.
+    """A sampler session that returns the recorded tokens of `replies`, and the script's tokens for
+    other replies. Raises OtherTokens if a prompt differs from the recorded one.
     """
 
     script: Scripted
@@ -92,20 +95,20 @@ class Replayed(SamplerSession):
         """See SamplerSession."""
         if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
-        # ids after another prompt would have log-probabilities of another context
+        # ids after a different prompt would have the log-probabilities of another context
         if tuple(request.prompt) != call.prompt:
             raise OtherTokens
         whole = bool(call.sampled) and call.sampled[-1] in self.stops
-        # -1: the tokens are of another program
+        # -1, because another program sampled the tokens
         return Sampled(call.sampled, call.logprobs, -1, "stop" if whole else "length")
 
     def continues(self, speaker: str) -> bool:
-        """False: a recorded reply is whole."""
+        """False, because a recorded reply is complete."""
         return False
 
 
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
-    """Spans divided where the mask of their tokens changes."""
+    """Split spans where the mask of their tokens changes."""
     bits = iter(trained)
     for span in spans:
         begin = 0
@@ -117,16 +120,16 @@ def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sample
 
 @dataclass(frozen=True)
 class ChatPlayer:
-    """Makes trajectories of chats by the rules of an experiment: `ChatPlayer(spec, tokenizer)`.
+    """Converts chats to trajectories by the rules of an experiment: `ChatPlayer(spec, tokenizer)`.
 
-    Limits of a reply and of turns do not apply; chats longer than `max_model_len` are BadRows.
+    Limits of replies and turns do not apply. A chat longer than `max_model_len` becomes a BadRow.
     """
 
     spec: RolloutSpec
     tokenizer: PreTrainedTokenizerBase
 
     def trajectories(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
-        """The trajectory of each chat in order, or its fault."""
+        """Return the trajectory of each chat in order, or its fault."""
         return run(self._all(rows))
 
     async def _all(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
@@ -150,7 +153,7 @@ class ChatPlayer:
         try:
             turns = await self._turns(rules, spec, replies, name)
         except OtherTokens:
-            # all of them: later prompts contain the reply that differs
+            # all replies are encoded again, because later prompts contain the reply that differs
             replies = [replace(reply, call=None) for reply in replies]
             turns = await self._turns(rules, spec, replies, name)
         self._require_plain(replies)
@@ -173,8 +176,9 @@ class ChatPlayer:
         )
 
     def _ours(self, row: ChatRow) -> Trajectory | None:
-        """The trajectory of our own trace, None if it has other tokens than its record, or another
-        template or tokenizer made it.
+        """Return the trajectory of a trace that `agentfly export` wrote.
+
+        None if its tokens differ from its record, or if another template or tokenizer made it.
         """
         assert row.ours is not None
         try:
@@ -183,8 +187,9 @@ class ChatPlayer:
             raise ValueError(f"its metadata.{OURS} is no record: {fault(error)}") from None
         rules, first = self.spec.of(trajectory.problem), trajectory.turns[0]
         is_main = trajectory.agent == injection.name(self.spec.agent)
-        tools = (rules.schemas,) if is_main else (rules.schemas, ())  # speakers may have none
-        # equal ids of the opening show that template and tokenizer are those of the record
+        # an untrained speaker may have no tokens
+        tools = (rules.schemas,) if is_main else (rules.schemas, ())
+        # equal ids of the opening show that template and tokenizer are the recorded ones
         openings = [rules.template.open(first.read, schemas) for schemas in tools]
         same = all(rules.parse(t.sampled, rules.stop) == t.reply for t in trajectory.turns)
         same = (
@@ -197,9 +202,9 @@ class ChatPlayer:
     async def _turns(
         self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
     ) -> tuple[Turn, ...]:
-        """A turn for each reply; one that continues no earlier reply opens a context.
+        """Make a turn for each reply. A reply that continues no earlier reply opens a context.
 
-        Raises OtherTokens for recorded tokens of another prompt or text.
+        Raises OtherTokens if recorded tokens belong to a different prompt or text.
         """
 
         async def written(conversation: Conversation) -> Message:
@@ -211,7 +216,7 @@ class ChatPlayer:
         settings, played = speaker.settings({}), list[Reply]()
         for number, reply in enumerate(replies):
             earlier = [at for at in range(number) if reply.continues(replies[at])]
-            # the longest, since a prompt continues all earlier replies of its conversation
+            # the longest one, because a prompt continues all earlier replies of its conversation
             last = max(earlier, key=lambda at: len(replies[at].messages), default=None)
             before, begin = (
                 (None, 0) if last is None else (played[last], len(replies[last].messages))
@@ -223,8 +228,9 @@ class ChatPlayer:
         return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
-        """The rules of a row, with its tools; raises ValueError for an unknown one, and for another
-        schema than the experiment's.
+        """Return the spec for a row with its tools.
+
+        Raises ValueError for an unknown tool, and for a schema that differs from the experiment's.
         """
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
@@ -261,7 +267,9 @@ class ChatPlayer:
         )
 
     def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
-        """Raise ValueError for a control token in a reply's text, which would end or fake it."""
+        """Raise ValueError for a control token in a reply's text, because it would end or imitate a
+        reply.
+        """
         tokens = self._control_tokens
         for reply in (one.message for one in replies):
             text = "\n".join((reply.reasoning, reply_text(reply)))
@@ -273,17 +281,19 @@ class ChatPlayer:
 
     @property
     def _control_tokens(self) -> list[str]:
-        """Special tokens, and the template's other added tokens but those of calls and thoughts."""
+        """Return special tokens and the template's other added tokens, except for those of calls
+        and thoughts.
+        """
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()
-        # an added token in the template has a meaning there, special or not
+        # an added token in the template has a meaning there, even if it is not special
         own = [t.content for t in added if t.special or (t.content.strip() and t.content in jinja)]
         names = dict.fromkeys([*self.tokenizer.all_special_tokens, *own])
         return [name for name in names if name not in WRITTEN]
 
 
 def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
-    """The tokens of each reply."""
+    """Return the tokens of each reply."""
     tokens, calls = defaultdict[int, tuple[int, ...]](tuple), list[RecordedCall]()
     for turn in trajectory.turns:
         prompt, trains = (*tokens[turn.context], *turn.given.tokens), trajectory.trains(turn)
@@ -296,7 +306,7 @@ def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
 
 
 def _text_of(item: Message | Observation) -> list[str]:
-    # templates trim texts
+    # stripped, because templates trim texts
     return [text.strip() for text in (*plain(item), getattr(item, "reasoning", ""))]
 
 
@@ -309,7 +319,7 @@ def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
 def recorded(
     warm_start: WarmStart, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """The chats of a warm start's file, see `played_chats`."""
+    """Convert the chats of a warm start's file, see `played_chats`."""
     path = chat_file(warm_start.demonstrations)
     assert path is not None
     return played_chats(construct(ChatFile, warm_start.settings), path, player)
@@ -318,7 +328,8 @@ def recorded(
 def played_chats(
     file: ChatFile, path: Path, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """The chats of a file with their trajectories, and the number of rows left out.
+    """Return the chats of a file with their trajectories, and the number of rows that were left
+    out.
 
     Raises ValueError for more unusable rows than are tolerated.
     """
@@ -332,18 +343,21 @@ def played_chats(
 
 
 def problem_of(row: ChatRow) -> Problem:
-    """The problem of a chat: the messages before its first reply. Its id names file and row."""
+    """Make the problem of a chat: the messages before its first reply.
+
+    Its id names file and row.
+    """
     messages = row.replies[0].messages
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)
     tools = None if row.tools is None else tuple(tool.name for tool in row.tools)
-    # padded: ids sort in the order of the file
+    # padded, so that ids sort in the order of the file
     name = f"{row.source}:{row.number:08d}"
     return Problem(name, opening.question, messages=() if plain else opening.messages, tools=tools)
 
 
 def _trained(turn: Turn, reply: RecordedReply) -> Turn:
-    """The turn with the mask of the recorded reply."""
+    """Return the turn with the mask of the recorded reply."""
     if reply.call:
         return replace(turn, sampled=tuple(masked(turn.sampled, reply.call.trained)))
     spans = (replace(span, trained=span.trained and reply.trained) for span in turn.sampled)
@@ -363,7 +377,7 @@ def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) 
 
 
 def _require_room(turns: Sequence[Turn], limit: int) -> None:
-    """Raise ValueError for a context of more tokens."""
+    """Raise ValueError for a context with more than `limit` tokens."""
     tokens = Counter[int]()
     for turn in turns:
         tokens[turn.context] += len(turn.given.tokens) + sum(len(s.tokens) for s in turn.sampled)

@@ -1,4 +1,4 @@
-"""Other rewards for stored episodes."""
+"""Score stored episodes with other rewards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """Path, weight, settings, and digests of the source files."""
+        """The path, the weight, the settings and the digests of the source files."""
         files: JSON = {**sources(self.path.partition(":")[0])}
         return [self.path, self.part.model_dump(mode="json"), VERSIONS["score"], files]
 
@@ -52,7 +52,7 @@ class RescoredStep:
     """Episodes of a step, or of a play as step 0, with their old and new scores: `RescoredStep(7,
     Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old, new), ...))`.
 
-    `artifact` has the new scores; it is None if some could not be computed.
+    `artifact` has the new scores; it is None if some of them could not be computed.
     """
 
     step: int
@@ -98,10 +98,10 @@ def new_reward(text: str) -> NewReward:
 def rescored(
     store: Store, run: str, step: int | None, rewards: Sequence[NewReward]
 ) -> Iterator[RescoredStep]:
-    """Score a step of a run, or each, with other rewards; published scores are reused.
+    """Score one step or all steps of a run with other rewards. Published scores are reused.
 
-    A step is published once all its episodes are scored. Raises ValueError for a step without
-    scores, FileNotFoundError for removed episodes.
+    A step's scores are published once all its episodes are scored. Raises ValueError for a step
+    without scores, and FileNotFoundError for removed episodes.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
@@ -117,7 +117,7 @@ def rescored(
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score a play, also an imported one, with other rewards; published scores are reused.
+    """Score a play, which may be imported, with other rewards. Published scores are reused.
 
     Raises ValueError for a play without scores.
     """
@@ -132,7 +132,7 @@ def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> Resc
 
 
 def _identity(rewards: Sequence[NewReward]) -> str:
-    # sorted: scores do not depend on the order of the options
+    # sorted, because scores do not depend on the order of the options
     return digest(sorted((each.identity for each in rewards), key=str))
 
 
@@ -147,14 +147,15 @@ def _rescored(
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
-        # an agent that is a class goes by its name in lower case
+        # an agent that is a class is named by its class in lower case
         main = agent if any(one.agent == agent for one in played) else agent.lower()
         weights = {each.reward: each.part.weight for each in rewards}
-        # observations of an earlier reward of the same name do not fit this one
+        # scores observed by an earlier reward of the same name do not belong to this one
         unobserved = [replace(t, observed={}) for t in played]
         new = score_here(unobserved, weights, main)
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
-        # a service may be out, so the same command tries again; failed episodes never get a score
+        # a service may be down, so that the same command can try again later; failed episodes never
+        # get a score
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             artifact = publish(store, target, partial(_write, new))
     old = read_scores(store.open(scored) / SCORES)

@@ -1,4 +1,4 @@
-"""Retention of policies and learner states, and checks of free disk space."""
+"""Remove old policies and learner states, and check free disk space."""
 
 import logging
 import shutil
@@ -19,13 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class NoSpace(OSError):
-    """Too little disk space; the message gives the needed and the free GiB."""
+    """There is too little disk space. The message gives the needed and the free GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Steps with learner states, and with policies, that other runs need: `Kept(learners={7},
-    policies={6, 7})`.
+    """The steps whose learner states, and those whose policies, other runs need:
+
+    `Kept(learners={7}, policies={6, 7})`.
     """
 
     learners: set[int]
@@ -33,9 +34,9 @@ class Kept:
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
-    """Find the policy of a step; the run's newest counts only with its learner state.
+    """Find the policy of a step. The run's newest policy counts only if its learner state exists.
 
-    A run that died between publishing the two recomputes both.
+    If a run died between publishing the two, both are computed again.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -45,23 +46,25 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
 def keeps_state(run: Run, step: int) -> bool:
     """Whether the learner state after this step is saved."""
-    # always after the last step: another run may continue from it
+    # always saved after the last step, because another run may continue from it
     return step % run.settings.update.learner_every == 0 or step == run.settings.steps
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove old learner states and policy weights, by the settings of the update.
+    """Remove old learner states and policy weights according to `update`'s settings.
 
-    Nothing is removed unless the newest learner state verifies. Weights of evaluated policies stay,
-    and files that other runs, a resumed update or a later step's sampler may load.
+    Nothing is removed unless the newest learner state is intact. The weights of evaluated policies
+    are kept, and so are files that other runs, a resumed update or the sampler of a later step may
+    load.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
-    # a kill may leave a state without its policy
+    # after a kill there may be a state without its policy
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.find(store.artifact(run.layout.step(states[-1]).learner).key):
         return
-    others = kept_for_others(store, run.name)  # read late, to include runs that have just begun
+    # read here, so that runs that have just begun are included
+    others = kept_for_others(store, run.name)
     for old in states[: -keep.keep_learner]:
         if old not in others.learners:
             store.remove(run.layout.step(old).learner)
@@ -70,7 +73,7 @@ def retain(run: Run, step: int) -> None:
     for old in reversed(range(begin, first)):
         if run.evaluates(old) or old in others.policies:
             continue
-        # older ones were stripped by an earlier call
+        # an earlier call has stripped older ones
         if not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 
@@ -78,13 +81,13 @@ def retain(run: Run, step: int) -> None:
 def kept_for_others(store: Store, run: str) -> Kept:
     """Collect the steps of this run that other runs need.
 
-    A fork needs its first policies, and until it has finished the learner state. An unfinished run
-    needs its frozen speakers.
+    A fork needs its first policies, and until it is finished also the learner state. An unfinished
+    run needs its frozen speakers.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
         try:
-            # a damaged neighbour must not stop this run
+            # a damaged run in the same store must not stop this run
             record = record_of(store, name)
         except Damaged as damage:
             logger.warning("%s Policies of %s that it needs may be removed.", damage, run)
@@ -110,7 +113,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def first_policy(step: int, staleness: int) -> int:
-    """Step of the oldest policy that a fork from `step` samples from, 0 for the start."""
+    """Return the step of the oldest policy that a fork from `step` samples from; 0 is the start."""
     return max(step - staleness, 0)
 
 
@@ -129,7 +132,10 @@ def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
 
 
 def require_space_for_night(experiment: Experiment) -> None:
-    """Raise NoSpace unless the disk has room for an update; unchecked before the model exists."""
+    """Raise NoSpace unless the disk has room for an update.
+
+    Nothing is checked before the model exists.
+    """
     store, stage_keys = experiment.store, StageKeys(experiment.settings)
     model: Pointer | None = parent.policy if (parent := experiment.parent) else None
     if model is None:

@@ -1,4 +1,4 @@
-"""Scoring stored episodes."""
+"""Score stored episodes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,10 +37,10 @@ def score_episodes(
     step: int,
     folder: Path,
 ) -> dict[str, float]:
-    """Score stored episodes and write scores and ledger to `folder`; returns metrics.
+    """Score stored episodes, write scores and ledger to `folder`, and return metrics.
 
-    Episodes with a score in `ready` are not scored again; ledger and metrics exclude baselines.
-    Raises GateClosed for too many unscored episodes, baselines included.
+    Episodes with a score in `ready` are not scored again. Ledger and metrics leave out baseline
+    episodes. Raises GateClosed for too many unscored episodes, including baselines.
     """
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in ready}
@@ -68,7 +68,9 @@ def score_episodes(
 
 
 def _note(metrics: Mapping[str, float]) -> str:
-    """The mean reward and the success of scored episodes, empty without them."""
+    """Return a note with the mean reward and the success of scored episodes; empty if there are
+    none.
+    """
     if "rollout/reward" not in metrics:
         return ""
     reward, success = metrics["rollout/reward"], metrics["rollout/success"]
@@ -86,8 +88,8 @@ def score(
 ) -> Artifact:
     """Publish the scores and the ledger of the episodes of a step or an evaluation.
 
-    Scores in `before` (an earlier round) and `ready` are reused. `round` 1, 2, ... of a step with
-    refills has its own artifact; `what` names the stage in logs.
+    Scores in `before` (an earlier round) and in `ready` are reused. In a step with refills, each
+    `round` 1, 2, ... has its own artifact. `what` names the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -103,7 +105,7 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Raise GateClosed when more than this share of rehearsed demonstrations lack a reward."""
+    """Raise GateClosed if more than this share of rehearsed demonstrations has no reward."""
     try:
         stop_if_unscored(episodes, scores, unscored)
     except GateClosed as closed:
@@ -111,10 +113,11 @@ def check_rewards(
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:
-    """Score one shard before its step has ended; `scores` is `Experiment.scores`.
+    """Score one shard before its step has ended. `scores` is `Experiment.scores`.
 
-    `score_episodes` scores the rest: unscored episodes, since a reward may name a speaker of
-    another shard, and all episodes where a reward compares a group, which may span shards.
+    The other episodes are left to `score_episodes`: unscored ones, because a reward may name a
+    speaker of another shard, and all episodes if a reward compares groups, because a group may be
+    in several shards.
     """
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in rewards):

@@ -1,4 +1,4 @@
-"""Live services of a session, started once and handed to stages."""
+"""The running services of a session. They are started once and passed to stages."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,7 +28,7 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices:
-    """The player and the learner of a session; `update: none` starts no learner."""
+    """The player and the learner of a session. With `update: none` there is no learner."""
 
     player: JobPlayer
     started: AsyncCheckpointer | None
@@ -60,10 +60,11 @@ def training_services(
 def rollout_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[JobPlayer]:
-    """Start the site's sampler, for `model` and policies trained from it, and the site's workers.
+    """Start the site's workers and its sampler, which can load `model` and policies trained from
+    it.
 
-    With `scripted` the sampler is in the process that plays. Raises ValueError for a frozen speaker
-    that is missing or has other tokens.
+    With `scripted`, the sampler is in the process that plays. Raises ValueError for a frozen
+    speaker that is missing or uses another tokenizer.
     """
     samplers = Samplers(experiment, endpoint_of(experiment.store, model))
     serving = nullcontext("") if scripted else samplers.server(model, owner, logs)
@@ -84,7 +85,7 @@ def local_player(
 ) -> Iterator[LocalPlayer]:
     """Start environments and speakers in this process; `server` is the address of vLLM, or empty.
 
-    The end of the block cancels the job of another thread.
+    At the end of the block, a job that another thread is running is cancelled.
     """
     experiment = samplers.experiment
     with environments_here(experiment.whole) as resources:
@@ -99,7 +100,7 @@ def local_player(
 
 @contextmanager
 def environments_here(task: Task) -> Iterator[ResourceManager]:
-    """Start the environments of an experiment in this process, as many as a shard needs.
+    """Manage the environments of an experiment in this process, as many as a shard needs.
 
     Raises RuntimeError for an environment still in use at the end of the block.
     """
@@ -114,8 +115,10 @@ def environments_here(task: Task) -> Iterator[ResourceManager]:
 def learner_service(
     store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
-    """Start the learner; the end of the block waits for its last save. Raises ValueError for a
-    model that cannot be trained.
+    """Start the learner.
+
+    The end of the block waits for its last save. Raises ValueError for a model that cannot be
+    trained.
     """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)

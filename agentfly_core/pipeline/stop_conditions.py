@@ -13,7 +13,7 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """Too many failures in a stage; the message has the share and the causes."""
+    """A stage has too many failures. The message has their share and causes."""
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
@@ -22,19 +22,19 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
-    # reversed: the first problem stays
+    # reversed, so that the first problem is kept
     first = {t.error: t.problem.id for t in reversed(failed)}
     errors = [f"{t.error} (first in the problem {first[t.error]!r})" for t in failed]
     what = f"of {len(episodes)} episodes failed"
-    # in a small stage a single failure is a large share
+    # in a small stage, a single failure is a large share
     _allow(max(1, share * len(episodes)), errors, what, "gates.failed", share)
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if more than `share` of the episodes, and more than two, lack a reward given
-    while they ran.
+    """Raise GateClosed if more than `share` of the episodes, and more than two, lack a reward that
+    had to be computed while they ran.
 
-    Stored episodes could never get that reward, so they must not be stored.
+    Stored episodes could never get that reward later, so they must not be stored.
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
@@ -44,9 +44,9 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
 def stop_if_unscored(
     trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
 ) -> None:
-    """Raise GateClosed if more than `share` of the episodes, and over two, have no reward.
+    """Raise GateClosed if more than `share` of the episodes, and more than two, have no reward.
 
-    `scores[i]` belongs to `trajectories[i]`. FAILED episodes count for `stop_if_failing` only.
+    `scores[i]` belongs to `trajectories[i]`. FAILED episodes are only counted by `stop_if_failing`.
     """
     rewards = {score.trajectory_id: score.reward for score in scores}
     episodes = by_episode(trajectories)
@@ -78,9 +78,9 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return warnings of signs with an unknown, perhaps mistyped metric.
+    """Return warnings about signs whose metric was not measured; its name may be mistyped.
 
-    Vetted metrics are exempt, because some algorithms lack them.
+    The signs with default metrics are exempt, because some algorithms lack these metrics.
     """
     measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {
@@ -103,9 +103,10 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
 
 
 def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Return the fall of the mean reward since the step before, as a share of a reward beyond 1.
+    """Return the fall of the mean reward since the last step; it is relative if the reward was
+    above 1.
 
-    From 0.64 to 0 it is 0.64. The first step has 0, a step without rewards no entry.
+    From 0.64 to 0 it is 0.64. It is 0 in the first step, and missing in a step without rewards.
     """
     name = "rollout/reward"
     if name not in metrics:
@@ -143,7 +144,7 @@ def warnings(
 def _allow_unscored(
     scores: Sequence[Sequence[float | Score | Unscored]], episodes: int, share: float
 ) -> None:
-    """Raise GateClosed if too many of these episodes have an Unscored among their scores."""
+    """Raise GateClosed if too many of these episodes have an Unscored score."""
     missing = [[score for score in one if isinstance(score, Unscored)] for one in scores]
     reasons = [some[0].reason for some in missing if some]
     what = f"of {episodes} episodes have no reward"
@@ -151,7 +152,9 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed for more causes than `most`; `setting` allows the share."""
+    """Raise GateClosed if there are more than `most` causes; the message names `setting`, which
+    sets the share.
+    """
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))
         raise GateClosed(

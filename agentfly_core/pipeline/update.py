@@ -1,4 +1,4 @@
-"""One update of the policy: its job, from stored artifacts, and publishing policy and learner
+"""Update the policy once: make the job from stored artifacts, and publish policy and learner
 state.
 """
 
@@ -33,14 +33,16 @@ Save = Callable[[AbstractContextManager[Path]], None]
 
 
 def fresh(policy: Pointer) -> str:
-    """The label of a learner that starts on this policy without history."""
+    """Return the label of a learner that starts from this policy with a new optimizer."""
     return f"fresh:{policy.digest}"
 
 
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """The update of a step to the policy `target`, from the previous policy and scored episodes."""
+    """Make the job of a step: the update from the previous policy and scored episodes to the policy
+    `target`.
+    """
     store, settings = run.store, run.settings
     policy, base = adapter_artifact.folders(store, before)
     goes_on = step > settings.own_steps.start or settings.inherits_learner
@@ -72,7 +74,9 @@ def step_job(
 
 
 def learning_rate(update: Update, step: int, steps: int) -> float:
-    """The rate of step 1, 2, ... of `steps`; three warm-up steps have 1/4, 2/4 and 3/4 of it.
+    """Return the learning rate of step 1, 2, ... of `steps`.
+
+    Three warm-up steps have 1/4, 2/4 and 3/4 of it.
 
     After the warm-up it equals transformers' schedule at `step - 1`.
     """
@@ -91,7 +95,7 @@ def learning_rate(update: Update, step: int, steps: int) -> float:
 def warm_start_job(
     experiment: Experiment, model: Artifact, demonstrations: Artifact, number: int
 ) -> UpdateJob:
-    """Round 1, 2, ... of the masked supervised fine-tuning."""
+    """Make the job of round 1, 2, ... of the masked supervised fine-tuning."""
     settings, warm_start = experiment.settings, experiment.settings.warm_start
     assert warm_start is not None
     here = StageKeys(settings).warm_start(model, demonstrations, number)
@@ -138,19 +142,19 @@ def publish(
 ) -> Artifact:
     """Run an update of the policy `before` and publish the new policy.
 
-    `save` gets the publication of the new learner state, or is None. Raises GateClosed, and
-    publishes nothing, if the policy diverges.
+    `save` writes the new learner state, unless it is None. If the policy diverges, nothing is
+    published and GateClosed is raised.
     """
     for left in (keys.learner(target), target):  # a state and its policy belong together
         store.remove(left.uri)
 
     def make(folder: Path) -> Mapping[str, float]:
         metrics = {**checkpointer.learner.update(job, watch)}
-        # before anything is saved: a diverged policy is not published
+        # checked before anything is saved, because a diverged policy is not published
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
             for old in filter(None, (job.policy, job.learner)):
-                # the old files are not read again, and the new ones need the memory
+                # the old files are not read again, and the new files need the memory
                 files.uncache(Path(old))
             checkpointer.learner.save_policy(folder)
             if job.adapter:
@@ -167,7 +171,7 @@ def publish(
 
 
 def label_of(run: Run, step: int) -> str:
-    """The label of the learner state after a step that has published its policy."""
+    """Return the label of the learner state after a step that has published its policy."""
     if step > run.settings.start_step:
         return _published(run, step).key
     if not run.settings.inherits_learner:
@@ -199,14 +203,14 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Repeat the updates before `step` without a learner state in the learner or the store."""
+    """Repeat the updates before `step` for which neither learner nor store has a state."""
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     # a state that is being written is found only after it is published
     checkpointer.wait()
     start = run.settings.start_step
     done = range(step - 1, start, -1)
-    # the newest stored state first, so that the fewest updates are repeated
+    # starts at the newest stored state, so that as few updates as possible are repeated
     whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, start) + 1, step):
         before = run.store.resolve(policy_of(run.store, run.name, earlier - 1))
@@ -225,7 +229,7 @@ def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def watching(stage: str, step: int) -> OnStep:
-    """Return a listener that reports optimizer steps as progress of a stage."""
+    """Return a function that reports optimizer steps as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))
 
 

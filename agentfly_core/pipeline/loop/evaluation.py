@@ -1,4 +1,4 @@
-"""Held-out evaluation of policies: on a split, and on the further datasets of an experiment."""
+"""Evaluate policies on held-out problems: on a split, and on further datasets of the experiment."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ class Evaluator:
         return replace(self, further=further)
 
     def once(self, policy: Pointer, logs: Path) -> Evaluation:
-        """Evaluate a policy on all test problems, with services that end with the call.
+        """Evaluate a policy on all test problems. The services are started for this call only.
 
         Raises ValueError for a model or a dataset that does not fit.
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
-        # the next evaluation of this policy ends services that a killed one left under this name
+        # under this name, the next evaluation of this policy ends services that a killed one has
+        # left
         complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
         with rollout_services(self.experiment, policy, owner, logs) as player:
             return complete.on_test(player, policy, 0)

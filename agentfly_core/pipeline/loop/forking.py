@@ -12,14 +12,14 @@ from agentfly_core.pipeline.update import require_learner_state
 from agentfly_core.runs.run import Run
 from agentfly_core.store.store import Store
 
-# another model or warm start would be ignored: a fork starts on a policy of its origin
+# another model or warm start would be ignored, because a fork starts from a policy of its origin
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
 """Settings that determine the order of problems."""
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """Overrides of a forked run; raises ValueError for settings that a fork inherits."""
+    """Return the overrides of a forked run. Raises ValueError for settings that a fork inherits."""
     for override in overrides:
         key = override.partition("=")[0]
         if any(f"{key}.".startswith(f"{settled}.") for settled in SETTLED) or key == "fork":
@@ -31,19 +31,19 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
 
 
 def check_start(run: Run) -> None:
-    """Raise ValueError if a fork before its first step lacks its origin.
+    """Raise ValueError if a fork that has not begun lacks its origin.
 
-    Retention of the origin reads the fork's run.json and keeps its needs.
+    Later, the origin's retention reads the fork's run.json and keeps what the fork needs.
     """
     if run.settings.fork and run.store.read_json(run.layout.start) is None:
         require_origin(run.store, run.settings, run.settings.fork)
 
 
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
-    """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
-    and the same order of problems.
+    """Raise ValueError unless a new fork has the policies, the learner state and the problem order
+    of its origin.
     """
-    # with staleness the first steps sample from policies before `fork.step`, too
+    # with staleness, the first steps also sample from policies before `fork.step`
     for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:

@@ -1,4 +1,4 @@
-"""The pipeline for scripts and notebooks, without Prefect and MLflow."""
+"""The pipeline for scripts and notebooks. It uses neither Prefect nor MLflow."""
 
 import asyncio
 import functools
@@ -35,7 +35,7 @@ from agentfly_core.system.hardware import WAITING
 
 STATE = Path(".agentfly")
 """Folder of logs and copies of a remote store in the working directory, as for commands."""
-# libraries must not report their use over the network, unless the user has set these
+# libraries must not report their use over the network, unless the user has set these variables
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function in a thread where an event loop runs already, as in a notebook."""
+    """Run a function in another thread if an event loop is already running, as in a notebook."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -65,8 +65,8 @@ def load_experiment(
     """Load an experiment by its name in `conf/` or the path of its file, with overrides:
     `load_experiment("quickstart", "steps=2", store="/tmp/shop")`.
 
-    `store` is a path or s3:// uri; by default the site's. Raises ValueError with the key of a wrong
-    setting.
+    `store` is a path or s3:// uri; by default it is the site's store. Raises ValueError with the
+    key of a wrong setting.
     """
     for name, value in {**QUIET, **WAITING}.items():
         os.environ.setdefault(name, value)
@@ -84,8 +84,8 @@ def play(
 ) -> Played:
     """Play, score and store episodes of the first problems of a split.
 
-    `policy` is as `--policy` of `agentfly play`: `oracle`, `random`, `base`, `run:NAME`, ... Raises
-    ValueError for a missing policy.
+    `policy` has the same values as `--policy` of `agentfly play`: `oracle`, `random`, `base`,
+    `run:NAME`, ... Raises ValueError for a missing policy.
     """
     request = PlayRequest(policy, split, episodes, "", "a script")
     prepared = plays.prepare(experiment, request, experiment.settings.rollout.shard)

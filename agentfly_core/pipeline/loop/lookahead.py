@@ -1,4 +1,6 @@
-"""Rollouts in threads: of later steps, within the allowed staleness, and side by side."""
+"""Play rollouts in threads: shards side by side, and later steps ahead within the allowed
+staleness.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,15 +21,15 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 @contextmanager
 def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
-    """A thread for the block; an interrupted block waits for the work in progress only.
+    """Yield a pool of one thread. If the block is interrupted, only work in progress is waited for.
 
-    A thread that `plays` is not waited for after an interrupt: the end of the services cancels its
-    job.
+    After an interrupt, a thread that `plays` is not waited for, because the end of the services
+    cancels its job.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
         yield thread
-    except BaseException as error:  # it is raised again
+    except BaseException as error:  # the error is raised again
         waits = isinstance(error, Exception) or not plays
         raise
     finally:
@@ -35,15 +37,18 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
 
 
 def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """The results for items in order, `count` at a time; raises the first error at the end.
+    """Return the function's results for items in order, computed `count` at a time.
 
-    One at a time they run in this thread. An interrupt is raised at once.
+    The first error is raised at the end.
+
+    With a `count` of 1 the calls run in this thread. An interrupt is raised at once.
     """
     if count < 2:
         return [function(item) for item in items]
     threads = ThreadPoolExecutor(count, "side by side")
     try:
-        # with its context: in a flow the function is a Prefect task, which needs the flow run
+        # with this thread's context, because in a flow the function is a Prefect task, which needs
+        # the flow run
         begun = [threads.submit(copy_context().run, function, item) for item in items]
         # after an error the other items still publish their results, and a retry reuses them
         wait(begun)
@@ -55,11 +60,11 @@ def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> 
 
 @contextmanager
 def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
-    """Yield `played_by(step, policy)`, called for the run's steps in turn with the policy before
-    each.
+    """Yield `played_by(step, policy)`; call it for the run's steps in order, with the policy before
+    each step.
 
-    `play(policy, version, step)` plays step k with policy k - 1 - s, or the first, where s is
-    `rollout.max_staleness`; speed never changes that choice. With s > 0 a thread plays the next
+    `play(policy, version, step)` plays step k with policy k - 1 - s, or with the first policy; s is
+    `rollout.max_staleness`. This choice never depends on speed. With s > 0, a thread plays the next
     steps while the block runs.
     """
     staleness = run.settings.rollout.max_staleness
@@ -67,7 +72,7 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
         yield lambda step, policy: play(policy, step - 1, step)
         return
     start, steps = run.settings.start_step, run.settings.own_steps
-    policies: dict[int, Pointer] = {  # a fork's first steps sample from its origin's policies
+    policies: dict[int, Pointer] = {  # the first steps of a fork sample from policies of its origin
         version: policy_of(run.store, run.name, version)
         for version in range(first_policy(start, staleness), start)
     }

@@ -27,8 +27,10 @@ SERVICE_LOST = SamplerLost | LearnerLost
 
 
 class Wrap(Protocol):
-    """Wraps a stage function: `name` is a pattern over its parameters, `retries` are for a warm
-    service that dies.
+    """Wraps a stage function.
+
+    `name` is a pattern with its parameters; `retries` is the number of retries if a running service
+    dies.
     """
 
     def __call__(self, name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]: ...
@@ -39,7 +41,7 @@ def _plain(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P,
 
 
 class Stages:
-    """The functions of all stages: plain ones, `Stages()`, or wrapped, as Prefect tasks are."""
+    """The functions of all stages: plain functions with `Stages()`, or wrapped as Prefect tasks."""
 
     def __init__(self, wrap: Wrap = _plain) -> None:
         self.version = wrap("version the dataset with DVC", dataset_version)

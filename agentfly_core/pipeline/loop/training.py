@@ -1,4 +1,4 @@
-"""Training: data, warm start, then rollout, score and update of each step, and evaluation."""
+"""Training: data, warm start, the rollout, scores and update of each step, and evaluation."""
 
 import logging
 import math
@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 class Training:
     """The training of a run: `Training(run, Path("logs"), Stages(), end_after(hours=6))`.
 
-    The step during which the monotonic clock passes `until` is the run's last one. `report` is
-    called after changes of the run's files; it returns at once.
+    The step that is running when the monotonic clock passes `until` becomes the run's last step.
+    `report` is called after changes of the run's files; it must return at once.
     """
 
     run: Run
@@ -89,14 +89,14 @@ class Training:
                 stages.log_step(run, played, scored, policy, step)
                 self.report(run)
                 if run.evaluates(step):
-                    # without evaluate.datasets, which are played before and after training only
+                    # without evaluate.datasets, which are played only before and after training
                     evaluator = Evaluator(stages, run.experiment, data)
                     evaluator.on_split(services.player, policy, "validation", step)
                     self.report(run)
                 if time.monotonic() >= self.until and step < run.settings.steps:
                     logger.warning("The time is over: step %s is the last one.", step)
-                    # the step is the last one only now, and update.learner_every may have skipped
-                    # its state
+                    # the step has become the last one only now, and update.learner_every may have
+                    # skipped its state
                     stages.keep_state(run, services, step)
                     run = run.ending_at(step)
                     return policy, run
@@ -104,7 +104,7 @@ class Training:
 
 
 def end_after(hours: float | None) -> float:
-    """The time of the monotonic clock after these hours, or never."""
+    """Return the time of the monotonic clock after these hours; infinity for None."""
     return math.inf if hours is None else time.monotonic() + 3600 * hours
 
 
@@ -117,8 +117,10 @@ def episodes(
     version: int,
     step: int,
 ) -> tuple[list[Artifact], Artifact]:
-    """A step's rollouts and their scores; `rollout.refills` rounds replace problems without an
-    advantage. Shards are scored while the next ones are played.
+    """Play a step and score it; returns rollouts and scores.
+
+    Up to `rollout.refills` rounds replace problems without an advantage. Shards are scored while
+    the next ones are played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}
@@ -127,7 +129,8 @@ def episodes(
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
     grade = partial(shard_scores, experiment.whole.rewards, experiment.scores)
-    begun = list[Future[list[Scored]]]()  # a killed step scores its shards in the stage
+    # shards of a step that was killed are scored later, in the stage
+    begun = list[Future[list[Scored]]]()
     with one_thread("score") as thread:
 
         def play(sampling_round: SamplingRound) -> None:
@@ -136,7 +139,8 @@ def episodes(
             def play_shard(shard: int) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 artifact = stages.rollout(player, policy, version, drawn, shard)
-                if not was_there:  # else its scores may be stored, and a reward may ask a model
+                # otherwise its scores may be stored already, and scoring again may ask a model
+                if not was_there:
                     folder = run.store.open(artifact)
                     begun.append(thread.submit(copy_context().run, grade, folder))
                 return artifact
@@ -156,7 +160,7 @@ def episodes(
                 break
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
-        # the update and the reports read round 0, however many rounds were played
+        # the update and the reports read round 0, even after several rounds
         return played, score(what, scored, 0)
 
 
@@ -167,7 +171,9 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """Return the demonstrations and the policy of each round; empty without an own warm start."""
+    """Return the demonstrations and the policy of each round; empty if the run has no warm start of
+    its own.
+    """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []
     if run_step(settings.demonstrations):

@@ -1,1 +1,1 @@
-"""Playing problems outside of training."""
+"""Play problems outside of training."""

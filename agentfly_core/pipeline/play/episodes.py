@@ -1,4 +1,6 @@
-"""Episodes that are played outside of training: chosen from a split, played in shards, scored."""
+"""Play episodes outside of training: choose problems of a split, play them in shards and score
+them.
+"""
 
 import logging
 import time
@@ -45,10 +47,12 @@ OPEN = Gates(failed=1.0, unscored=1.0)
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """Request to play: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+    """A request to play episodes:
 
-    `policy` and `problem` may be empty; `episodes` are of the first problems of the split, or all
-    of the one `problem`.
+    `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+
+    `policy` and `problem` may be empty. `episodes` is the number of episodes: of the first problems
+    of the split, or all of the single `problem`.
     """
 
     policy: str
@@ -60,7 +64,10 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class Played:
-    """Played episodes, stored as `name`, with scores; `seconds` from first prompt to last score."""
+    """Played episodes with scores, stored as `name`.
+
+    `seconds` is the time from the first prompt to the last score.
+    """
 
     name: str
     episodes: Sequence[Trajectory]
@@ -69,8 +76,8 @@ class Played:
 
 
 def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
-    """The first `most` problems of a prepared split, the tasks in turn, or the one of the id
-    `named`; raises ValueError if missing.
+    """Return the first `most` problems of a prepared split, alternating between tasks, or the
+    problem with the id `named`. Raises ValueError if it is missing.
     """
     file = folder / f"{name}.parquet"
     ids = read_column(file, "id")
@@ -86,7 +93,7 @@ def problems(folder: Path, name: str, most: int, named: str = "") -> list[Proble
 
 
 def in_turn(tasks: Sequence[str]) -> list[int]:
-    """Order the rows of problems of these tasks by turns: of `["sums", "sums", "shop"]` 0, 2, 1."""
+    """Order rows so that tasks alternate: for `["sums", "sums", "shop"]` this is 0, 2, 1."""
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for row, task in enumerate(tasks):
         by_task[task].append(row)
@@ -95,7 +102,7 @@ def in_turn(tasks: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class PreparedPlay:
-    """Episodes of a player that can be played now, `at_once` at the same time."""
+    """Episodes of a player that are ready to be played, `at_once` at the same time."""
 
     experiment: Experiment
     request: PlayRequest
@@ -107,8 +114,8 @@ class PreparedPlay:
     def play(self, logs: Path, mode: Mode) -> Played:
         """Play, publish and score the episodes under the experiment's next free name.
 
-        The name is free again if no shard was stored. Raises SamplerLost, NoReply for an error of a
-        scripted policy, and EpisodeBroken for errors of other code of an author.
+        If no shard was stored, the name is released again. Raises SamplerLost, NoReply for an error
+        of a scripted policy, and EpisodeBroken for errors in other code of an author.
         """
         here, store = self.experiment, self.experiment.store
         with PlayerServices(here, self.player).started(logs) as ready:
@@ -123,7 +130,7 @@ class PreparedPlay:
                     here.whole, here.mixture, ready.tokenizer, ready.frozen, programs, memory
                 )
             )
-            # after the services: a failed start must not use up a name
+            # taken after the services have started, because a failed start must not use up a name
             name = take_name(
                 here,
                 self.player.reference,
@@ -141,7 +148,7 @@ class PreparedPlay:
                 ungated = here.on(here.settings.model_copy(update={"gates": OPEN}))
                 scored = score(ungated, rollouts, 0, name)
                 seconds = time.monotonic() - begun
-            except BaseException:  # whatever it is, it passes on
+            except BaseException:  # every error is raised again
                 if not store.holds(layout.rollout(0)):
                     store.remove(layout.uri)
                 raise
@@ -151,7 +158,7 @@ class PreparedPlay:
     def _rollouts(
         self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode
     ) -> list[Artifact]:
-        """Play and publish one shard after the other."""
+        """Play and publish one shard after another."""
         digests = {"data": self.data.digest}
         if isinstance(self.player, ModelPlayer):
             digests |= self.player.digests
@@ -177,8 +184,10 @@ class PreparedPlay:
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
-    """Prepare the dataset and the policy, by default the last one of the run with these settings,
-    else the base model; raises ValueError if they are missing.
+    """Prepare the dataset and the policy.
+
+    By default this is the last policy of the run with these settings, or the base model. Raises
+    ValueError if they are missing.
     """
     store, settings = experiment.store, experiment.settings
     data, name, count = inputs.dataset(experiment), request.split, request.episodes
@@ -208,7 +217,7 @@ def take_name(
     mode: ModeName = "experiment",
     player: Player | None = None,
 ) -> str:
-    """Take the next free name by writing its play.json; imported episodes have no player."""
+    """Take the next free name by writing its play.json. Imported episodes have no player."""
     settings = experiment.settings
     sampled_from: ArtifactRecord | None = None
     if isinstance(player, ModelPlayer):
@@ -229,7 +238,7 @@ def take_name(
     while True:
         name = next_play(experiment.store, experiment.name)
         if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
-            return name  # or another process took it meanwhile
+            return name  # otherwise another process took the name meanwhile
 
 
 def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
@@ -238,5 +247,5 @@ def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
-    """An artifact of a play."""
+    """Return the key of an artifact of a play."""
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

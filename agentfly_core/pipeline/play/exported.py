@@ -1,4 +1,4 @@
-"""Episodes as chats and as traces for other programs."""
+"""Export episodes as chats and as traces for other programs."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,13 @@ CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 
 
 def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
-    """Write the policy's episodes, or those of one speaker, into a new folder: CHATS, which a warm
-    start reads, and TRACES, OpenEnv's `TrainingTrace` with our record in its metadata.
+    """Write the policy's episodes, or those of one speaker, into a new folder.
 
-    Returns the number of rows by file, and of those left out: conversations with an unreadable
-    call, and texts with NUL. Raises ValueError for an existing folder, and without an episode.
+    The file CHATS can be read by a warm start. The file TRACES has OpenEnv's `TrainingTrace`, with
+    our record in its metadata.
+
+    Returns the number of rows by file, and how many were left out: conversations with an unreadable
+    call, and texts with NUL. Raises ValueError if the folder exists or there is no episode.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
@@ -47,7 +49,10 @@ def _is_bad(turn: Turn) -> bool:
 
 
 def conversations_of(trajectory: Trajectory) -> list[list[Turn]]:
-    """The turns of each conversation: a context that begins as the first one is another."""
+    """Return the turns of each conversation.
+
+    A context that begins as the first one does is another conversation.
+    """
     conversations, contexts = list[list[Turn]](), set[int]()
     for turn in trajectory.turns:
         opens = turn.context not in contexts and turn.read[:1] == trajectory.turns[0].read[:1]
@@ -59,12 +64,12 @@ def conversations_of(trajectory: Trajectory) -> list[list[Turn]]:
 
 
 def chat_row(trajectory: Trajectory, turns: Sequence[Turn]) -> dict[str, Any]:
-    """A conversation as OpenAI's messages, with `train` for replies that are not trained."""
+    """Convert a conversation to OpenAI's messages; `train` marks replies that are not trained."""
     items = [item for turn in turns for item in (*turn.read, turn.reply)]
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()
     messages, names = _messages([*items, *closing]), trajectory.problem.tools
     replies = [message for message in messages if message["role"] == "assistant"]
-    # earlier replies are part of the problem's messages and lack a turn
+    # earlier replies belong to the problem's messages and have no turn
     for message, turn in zip(replies[-len(turns) :], turns, strict=True):
         if not any(span.trained for span in turn.sampled) or not trajectory.trains(turn):
             message["train"] = False
@@ -72,7 +77,7 @@ def chat_row(trajectory: Trajectory, turns: Sequence[Turn]) -> dict[str, Any]:
 
 
 def trace_row(trajectory: Trajectory) -> dict[str, Any]:
-    """A trajectory as a `TrainingTrace`."""
+    """Convert a trajectory to a `TrainingTrace`."""
     rows, calls = list[dict[str, Any]](), iter(calls_of(trajectory))
     names = trajectory.problem.tools
     for conversation in conversations_of(trajectory):
@@ -90,7 +95,7 @@ def trace_row(trajectory: Trajectory) -> dict[str, Any]:
                     "loss_mask": [0] * len(call.prompt) + [int(bit) for bit in call.trained],
                     "request": request if names is None else {**request, "tools": [*names]},
                     "response": {"choices": [{"message": message}]},
-                    # once: the record has all turns
+                    # only once, because the record has all turns
                     "metadata": {} if rows else {OURS: trajectory_row(trajectory)},
                 }
             )
@@ -99,7 +104,7 @@ def trace_row(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _messages(items: Sequence[Message | Observation]) -> list[dict[str, Any]]:
-    """Messages as OpenAI lists them, with reasoning."""
+    """Convert messages to OpenAI's format, with reasoning."""
     written: Any = ChatRequest(tuple(items)).body()["messages"]
     reasoning = [getattr(item, "reasoning", "") for item in items]
     pairs = zip(written, reasoning, strict=True)

@@ -1,4 +1,7 @@
-"""Traces of a file as episodes of an experiment: stored as a play, shown and scored as one."""
+"""Import the traces of a file as episodes of an experiment.
+
+They are stored, shown and scored like a play.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,8 +24,9 @@ from agentfly_core.records.trajectory import Problem, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Imported episodes, stored as the play `name`: `kept` of the `traces` with token ids have
-    their own tokens.
+    """The result of an import, stored as the play `name`.
+
+    `traces` is the number of episodes with token ids; `kept` of them keep their own tokens.
     """
 
     name: str
@@ -34,8 +38,8 @@ class Imported:
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     """Store the chats and traces of a file as a play, scored by the experiment's rewards.
 
-    A prompt of one of its problems gets that problem, with its facts. Raises ValueError for
-    unusable rows.
+    If a prompt is that of one of the experiment's problems, the episode gets this problem with its
+    facts. Raises ValueError for unusable rows.
     """
     store, data = experiment.store, inputs.dataset(experiment)
     tokenizer, _ = inputs.tokenizer(experiment)
@@ -43,7 +47,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     chats, _ = played_chats(ChatFile(), path, player)
     folder = store.open(data)
     splits = ("train", "validation", "test")
-    # other programs do not know our problem ids; the prompt is all they share with the dataset
+    # other programs do not know our problem ids, so problems are found by their prompt
     by_prompt = {spaced_alike(p.prompt): p for name in splits for p in split(folder, name)}
     episodes = [t if row.ours else _of(t, by_prompt) for row, t in chats]
     kept = [keeps_ids(row, t) for row, t in chats if any(one.call for one in row.replies)]
@@ -54,7 +58,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
 
     def write(target: Path) -> Mapping[str, float]:
         write_trajectories(target / EPISODES, episodes)
-        # empty, but scoring reads this file of every shard
+        # the file is empty, but scoring reads it for every shard
         write_timings(target, ())
         return {"episodes": float(len(episodes)), "kept_ids": float(sum(kept))}
 
@@ -62,13 +66,13 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     layout = PlayLayout(name)
     publish(store, play_key(layout.tokenizer, {}), save)
     rollout = publish(store, play_key(layout.rollout(0), {"data": data.digest}), write)
-    # imported episodes of other problems stay unscored, and that must not refuse the file
+    # imported episodes of other problems stay unscored, which must not refuse the file
     score(experiment.on(experiment.settings.model_copy(update={"gates": OPEN})), [rollout], 0, name)
     return Imported(name, len(episodes), len(kept), sum(kept))
 
 
 def _of(trajectory: Trajectory, by_prompt: Mapping[str, Problem]) -> Trajectory:
-    """The episode with its problem in the dataset, if that has its prompt."""
+    """Return the episode with the dataset's problem of the same prompt, if there is one."""
     problem = trajectory.problem
     own = by_prompt.get(spaced_alike(problem.prompt), problem)
     return replace(trajectory, problem=replace(problem, facts=own.facts, task=own.task))

@@ -1,4 +1,4 @@
-"""Play modes: episodes as in training, one at a time for a person to follow, or a chat."""
+"""Play modes: episodes as in training, single episodes that are shown live, or a chat."""
 
 import json
 import math
@@ -23,7 +23,7 @@ from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 
-# a person writes more turns than an episode of training has, and takes longer
+# a person writes more turns than a training episode has, and needs more time
 MAX_TURNS = 100
 LONGEST = 24 * 3600.0
 Show = Callable[[Piece | str], None]
@@ -31,7 +31,9 @@ Show = Callable[[Piece | str], None]
 
 
 class Mode:
-    """Hooks that change the sampler and the rules, and see ended episodes. Here no-ops.
+    """Hooks that change the sampler and the spec, and that get ended episodes.
+
+    This class changes nothing.
 
     `name` is recorded in play.json.
     """
@@ -39,15 +41,18 @@ class Mode:
     name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """The sampler to play with; `decode` gives the text of tokens, special ones shown."""
+        """Return the sampler to play with.
+
+        `decode` converts tokens to text, including special tokens.
+        """
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """The rules to play by."""
+        """Return the spec to play with."""
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Hear of an episode that ended."""
+        """Called with each episode that has ended."""
 
 
 @dataclass
@@ -61,19 +66,19 @@ class WrappedSession(SamplerSession):
         return await self.inner.sample(request)
 
     def open(self) -> None:
-        """Open the session for a further branch."""
+        """Count one more branch in the session."""
         self.inner.open()
 
     def close(self) -> None:
-        """Close the session for one branch."""
+        """Count one branch less in the session."""
         self.inner.close()
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a speaker's replies wait for all branches."""
+        """Whether a speaker's reply starts only once every open branch has a request."""
         return self.inner.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether a speaker's reply may be sampled in two requests."""
+        """Whether two requests may sample one reply of this speaker."""
         return self.inner.continues(speaker)
 
 
@@ -94,7 +99,7 @@ class WrappedSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Lend a wrapped session to a shard."""
+        """Open a wrapped session for a shard."""
         async with self.inner.shard(episodes) as session:
             yield self.wrap(session)
 
@@ -108,7 +113,7 @@ class Live(Mode):
         self._show = show
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """The sampler with requests and replies shown."""
+        """Return a sampler that shows requests and replies."""
         return WrappedSampler(sampler, partial(_Session, decode=decode, show=self._show))
 
     def ended(self, trajectory: Trajectory) -> None:
@@ -144,12 +149,14 @@ class _Session(WrappedSession):
 
 
 class Chat(Mode):
-    """The agent whose user types: it begins with `first`; what `ask` returns comes after each reply
-    that calls no tool. An empty text ends the chat.
+    """The mode and agent of a chat with a person.
+
+    The chat begins with `first`. After each reply without a tool call, the text that `ask` returns
+    follows; an empty text ends the chat.
 
         Chat("What is the capital of Chile?", ask=input, tell=print)
 
-    `tell` gets a line for each thing that the policy says, calls or is answered.
+    `tell` gets a line for each text, each tool call and each tool answer.
     """
 
     name: ModeName = "chat"
@@ -158,13 +165,15 @@ class Chat(Mode):
         self._first, self._ask, self._tell = first, ask, tell
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """The same rules for an episode with a person: another agent and longer limits."""
+        """Return the spec for an episode with a person, which has another agent and longer
+        limits.
+        """
         tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
         return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Talk until the person types nothing, or a tool ends the episode."""
-        # the person's first text takes the place of the problem's prompt
+        """Chat until the person enters an empty text, or a tool ends the episode."""
+        # the person's first text replaces the problem's prompt
         *system, _ = episode.rules.opening(episode.problem)
         seen = [item for item in episode.opening if isinstance(item, Observation)]
         self._heard(seen)
@@ -175,7 +184,7 @@ class Chat(Mode):
             if reply.calls:
                 read = await self._answered(episode, reply)
                 continue
-            # in a thread, since typing would hold the event loop
+            # in a thread, because waiting for input would hold the event loop
             typed = await in_thread(self._ask, math.inf, "The chat")
             if not typed.strip():
                 return Ending.NO_TOOL_CALLS

@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlayerServices:
-    """Services with which a player plays an experiment's episodes."""
+    """The services that a player needs to play an experiment's episodes."""
 
     experiment: Experiment
     player: Player
 
     @contextmanager
     def started(self, logs: Path) -> Iterator[LocalServices]:
-        """Start them for the block's duration; scripts need no model and no GPU."""
+        """Start the services for the duration of the block. Scripts need no model and no GPU."""
         experiment, player, site = self.experiment, self.player, self.experiment.site
         store, speakers = experiment.store, experiment.settings.agent.speakers
         needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
@@ -44,7 +44,7 @@ class PlayerServices:
         on_gpu = needs_gpu and site.device == "cuda"
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (
-            # before the server, which takes their memory
+            # loaded before the server, which takes the memory that is left
             held(gpus, f"episodes of {player.reference}", logger.warning),
             resources_for(experiment.whole.limits) as resources,
             serving as server,

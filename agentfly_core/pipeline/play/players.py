@@ -18,8 +18,9 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 @dataclass(frozen=True)
 class ModelPlayer:
-    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`; `memory` is None for
-    an empty one.
+    """A policy that samples tokens:
+
+    `ModelPlayer("run:demo@7", Pointer(...))`. If `memory` is None, the memory is empty.
     """
 
     reference: str
@@ -28,7 +29,7 @@ class ModelPlayer:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The inputs of its episodes."""
+        """The digests of the inputs of its episodes."""
         memory = {MEMORY: self.memory.digest} if self.memory else {}
         return {"policy": self.policy.digest, **memory}
 
@@ -55,8 +56,9 @@ def described(player: Player, model: str) -> str:
 def oracle(
     experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
 ) -> Script:
-    """Return the policy that an experiment's warm start demonstrates, with `spoilt` at 0; raises
-    ValueError without one.
+    """Return the policy of an experiment's warm start, with the setting `spoilt` at 0.
+
+    Raises ValueError if there is none.
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(
@@ -65,7 +67,7 @@ def oracle(
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
     policy = load(path)
-    # demonstrations may contain mistakes on purpose, an oracle must not
+    # demonstrations may contain mistakes on purpose, but an oracle must not
     if not is_policy(policy) and "spoilt" in inspect.signature(policy).parameters:
         settings = {**settings, "spoilt": 0.0}
     return Script("oracle", path, policy_at(path, settings, problems, seed))

@@ -1,4 +1,4 @@
-"""The policy of a run, served by OpenAI's API."""
+"""Serve the policy of a run by OpenAI's API."""
 
 import secrets
 from collections.abc import Callable
@@ -23,14 +23,14 @@ Ready = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class PolicyToServe:
-    """A policy with the template, the limits of tokens and the speakers of its experiment."""
+    """A policy to serve, with the template, the token limits and the speakers of its experiment."""
 
     experiment: Experiment
     player: ModelPlayer
     port: int
 
     def serve(self, logs: Path, ready: Ready) -> None:
-        """Serve it on this machine until it is interrupted.
+        """Serve the policy on this machine until the process is interrupted.
 
         Raises ValueError for a taken port, and SamplerLost.
         """
@@ -38,7 +38,7 @@ class PolicyToServe:
             run(self._serve(services, ready))
 
     async def _serve(self, services: LocalServices, ready: Ready) -> None:
-        # other users of this machine reach the port, too
+        # the server requires a key, because other users of this machine can reach the port
         whole, key = self.experiment.whole, secrets.token_hex(16)
         temperature, seed = self.experiment.settings.evaluate.temperature, whole.settings.seed
         spec = endless(rollout_spec(whole, {}, services.tokenizer, services.frozen))

@@ -71,7 +71,7 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
 
 
 def _stored_report(store: Store, uri: str) -> list[str] | None:
-    """The cached report; a damaged file is logged and counts as none."""
+    """Return the cached report. A damaged file is logged and counts as missing."""
     try:
         stored = store.read_json(uri)
     except Damaged as damage:
@@ -86,8 +86,9 @@ def _checked(
     problems: Sequence[Problem],
     held: HeldCalls,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return report lines of a reward, and reasons by id of problems that right answers do not
-    solve.
+    """Check a reward.
+
+    Return lines of the report, and by id the reasons why right answers do not solve a problem.
     """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
@@ -113,7 +114,7 @@ def _checked(
 def _readable(
     examples: Callable[[Problem], Examples], problems: Sequence[Problem]
 ) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
-    """The examples of problems, and the errors of the others by id."""
+    """Return the examples of problems, and the errors of the other problems by id."""
     pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
     for problem in problems:
         try:
@@ -124,7 +125,7 @@ def _readable(
 
 
 def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCalls) -> list[str]:
-    """A sentence for each wrong answer that earns the reward; the first ones are logged."""
+    """Return a sentence for each wrong answer that earns the reward; the first ones are logged."""
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
         f"{score.value:g}."
@@ -149,7 +150,7 @@ async def _scores(
 
 
 def _answered(problem: Problem, text: str) -> Trajectory:
-    """An episode without turns that ended with an answer."""
+    """Make an episode without turns that ended with an answer."""
     return Trajectory(
         id=problem.id,
         episode=problem.id,
@@ -178,7 +179,10 @@ def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
 
 
 def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: int) -> str:
-    """A line on problems that cannot be solved; raises ValueError for more than are tolerated."""
+    """Return a line on problems that cannot be solved.
+
+    Raises ValueError for more than are tolerated.
+    """
     first = "; ".join(
         f"the problem {name!r} ({clip(prompts[name], 80)}): {unsolvable[name]}"
         for name in [*unsolvable][:SHOWN]

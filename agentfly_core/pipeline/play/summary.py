@@ -18,15 +18,15 @@ from agentfly_core.system.formats.text import counted
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts of played episodes; rewards and success with their 95 % intervals, by problem.
+    """Counts of played episodes, and means of reward and success over problems with 95 % intervals.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, episodes_per_second=312.4)
 
-    `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
-    a mixture's tasks that were. `causes` counts why episodes failed or could not be scored.
-    `cut_replies` had no room for more tokens.
+    `reward` and `success` are None if no episode could be scored. `success_by_task` has the tasks
+    of a mixture with a scored episode. `causes` counts why episodes failed or could not be scored.
+    `cut_replies` counts replies that a token limit ended.
     """
 
     episodes: int
@@ -44,7 +44,10 @@ class Figures:
     episodes_per_second: float
 
     def lines(self) -> list[str]:
-        """Lines for people: `["8 episodes of 8 problems: 8 terminal", "solved 100.0%", ...]`."""
+        """Return lines to print:
+
+        `["8 episodes of 8 problems: 8 terminal", "solved 100.0%", ...]`.
+        """
         endings = ", ".join(f"{count} {name}" for name, count in self.endings.items())
         unscored = f", {self.unscored} unscored" if self.unscored else ""
         played = f"{counted(self.episodes, 'episode')} of {counted(self.problems, 'problem')}"
@@ -113,7 +116,7 @@ def figures(played: Played, goal: str) -> Figures:
 def _rewards(
     episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
 ) -> dict[str, list[float]]:
-    """The rewards of each problem's scored episodes."""
+    """Return the rewards of each problem's scored episodes."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         if (reward := episode_reward(episode, scores)) is not None:

@@ -1,4 +1,4 @@
-"""Play sampled problems by the oracle and by an idle policy, before any model."""
+"""Play sampled problems by the oracle and by an idle policy. No model is needed."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def evenly(items: Sequence[T], most: int) -> list[T]:
-    """At most `most` items, evenly spread."""
+    """Return at most `most` items, evenly spread."""
     count = min(most, len(items))
     return [items[len(items) * number // count] for number in range(count)]
 
@@ -48,7 +48,7 @@ async def idle(conversation: Conversation) -> str:
 
 
 def asks_a_service(reward: Reward) -> bool:
-    """Whether a reward uses a service, such as a judge: it repeats or bounds its calls."""
+    """Whether a reward seems to use a service, such as a judge: it sets retries or concurrency."""
     return reward.retries > 0 or reward.concurrency is not None
 
 
@@ -58,8 +58,9 @@ def scores_answers(reward: Reward) -> bool:
 
 
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
-    """Play PLAYED problems if the experiment has environments or a reward without examples; returns
-    a report of some sentences.
+    """Play PLAYED problems if the experiment has environments or a reward without examples.
+
+    Returns the sentences of a report.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
@@ -78,8 +79,9 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
             *report,
             f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
         ]
-    # bytes as tokens, since the model may not exist yet
-    from agentfly_core.models.nano import byte_tokenizer  # loads transformers, takes seconds
+    # bytes serve as tokens, because the model may not exist yet
+    # imported here, because it loads transformers, which takes seconds
+    from agentfly_core.models.nano import byte_tokenizer
 
     try:
         knowing = oracle(experiment.name, warm_start, experiment.settings.seed, problems).policy
@@ -92,7 +94,7 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         )
         played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
         return report + _report(experiment.name, played["oracle"], played["idle"])
-    except Exception as error:  # code of the author's, which a run reports with its place
+    except Exception as error:  # a run reports errors of the author's code with their line
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
 
@@ -104,7 +106,10 @@ def _by_playing(
     specs: Sequence[EpisodeSpec],
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
-    """The problems that each policy solved, see `_solved`: `{"idle": {"add-41-58": False}}`."""
+    """Play the problems by each policy; return which it solved, see `_solved`:
+
+    `{"idle": {"add-41-58": False}}`.
+    """
     solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():
         sampler = scripted(policy, tokenizer, spec.template)
@@ -130,7 +135,7 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
 
 
 def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
-    """Whether each problem was solved, or why it could not be scored, by id."""
+    """Return by id whether a problem was solved, or why it could not be scored."""
     outcomes = dict[str, bool | str]()
     for name, task in tasks.items():
         own = [trajectory for trajectory in played if trajectory.problem.task == name]

@@ -1,1 +1,1 @@
-"""One module a stage: its key, its body and its metrics, as plain functions."""
+"""One module per stage. It has the stage's key, body and metrics, as plain functions."""

@@ -1,4 +1,4 @@
-"""The chats of a file as demonstrations of a warm start."""
+"""Read the chats of a file as demonstrations of a warm start."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +22,8 @@ from agentfly_core.system.formats.hashing import digest
 def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artifact:
     """Publish the chats of the warm start's file as demonstrations.
 
-    Chats that ask a validation or test problem of `data` are not trained: their loss is measured.
-    Raises ValueError for too many unusable rows, and without a chat to train.
+    Chats about a validation or test problem of `data` are not trained; only their loss is measured.
+    Raises ValueError for too many unusable rows, and if there is no chat to train.
     """
     settings, store = experiment.settings, experiment.store
     warm_start = settings.warm_start
@@ -51,17 +51,19 @@ def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artif
 
 
 def _held_out(data: Path) -> set[str]:
-    """The prompts of the validation and test problems of a dataset."""
+    """Return the prompts of the validation and test problems of a dataset."""
     problems = [one for name in ("validation", "test") for one in split(data, name)]
     return {_prompt(p.messages or (Message("user", p.prompt),)) for p in problems}
 
 
 def _questions(row: ChatRow) -> set[str]:
-    """The prompts of a chat: the messages before each reply."""
+    """Return the prompts of a chat: the messages before each reply."""
     return {_prompt(reply.messages[:-1]) for reply in row.replies}
 
 
 def _prompt(messages: Messages) -> str:
-    """The digest of a prompt without system messages: those of chats and problems may differ."""
+    """Return the digest of a prompt without system messages, which may differ between chats and
+    problems.
+    """
     texts = [[role, spaced_alike(text)] for role, text in map(plain, messages) if role != "system"]
     return digest(texts)

@@ -15,9 +15,9 @@ from agentfly_core.system.formats.json_value import as_json
 
 
 def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
-    """Write the ledger and summary.json of a finished run; returns the summary.
+    """Write the ledger and summary.json of a finished run, and return the summary.
 
-    `evaluations` are before and after, or none without rewards.
+    `evaluations` are those before and after training; empty without rewards.
     """
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)
@@ -29,6 +29,6 @@ def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
     if run.settings.own_steps:
         produce(run.store, target, make)
     retention.retain(run, run.settings.steps)
-    # last, since a run with a summary counts as finished
+    # written last, because a run with a summary counts as finished
     run.store.write_json(run.layout.summary, as_json(summary))
     return summary

@@ -1,4 +1,4 @@
-"""Held-out evaluation: the episodes that a policy plays on a split, shard by shard."""
+"""Play the episodes of a held-out evaluation, shard by shard."""
 
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
@@ -18,7 +18,7 @@ def held_out(
     shard: int,
     step: int,
 ) -> Artifact:
-    """One shard of the episodes that the policy of a step plays on the split `name`."""
+    """Play one shard of the episodes that the policy of a step plays on the split `name`."""
     keys, memory = StageKeys(experiment.settings), experiment.memory_of(policy)
     target = keys.evaluation(policy, data, name, shard, experiment.frozen, memory)
     if published := find(experiment.store, target):

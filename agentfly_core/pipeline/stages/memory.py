@@ -18,8 +18,9 @@ from agentfly_core.system.formats import hashing
 
 
 def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: int) -> Artifact:
-    """Publish the memory of a step by the function `remembers`; it continues the memory of
-    `policy`, the one before.
+    """Publish the memory of a step.
+
+    The function `remembers` makes it from the memory of `policy`, the policy before this step.
     """
     settings, store = run.settings, run.store
     function, before = remember_of(remembers), run.experiment.memory_of(policy)
@@ -38,10 +39,10 @@ def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: 
 
 
 def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory], list[Scored]]:
-    """The training trajectories of a step, sorted by problem and chain, and their scores."""
+    """Read the training trajectories of a step, sorted by problem and chain, and their scores."""
     played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
     by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
     training = [t for t in played if t.role == "train"]
-    # episodes end in any order, but equal steps must remember alike
+    # episodes end in any order, but equal steps must give equal memories
     training.sort(key=lambda t: (t.problem.id, t.chain))
     return training, [by_id[t.id] for t in training]

@@ -1,4 +1,4 @@
-"""Changing weights: one update of the policy."""
+"""Change weights: one update of the policy."""
 
 import os
 from collections.abc import Mapping
@@ -24,10 +24,11 @@ def update(
     step: int,
     memory: Artifact | None = None,
 ) -> Artifact:
-    """Publish policy number `step`, which plays with the `memory` of the step; earlier updates
-    without a stored learner state are repeated.
+    """Publish policy number `step`, which plays with the `memory` of the step.
 
-    The learner state of a step is written while the next one is played.
+    Earlier updates whose learner state is not stored are repeated first.
+
+    The learner state of a step is written while the next step is played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:
@@ -35,7 +36,7 @@ def update(
     if policy_made := retention.made(run, target, step):
         return reused(policy_made)
     learner = services.learner
-    # before the update: a full disk would waste its work
+    # checked before the update, because a full disk would waste its work
     retention.require_space(run.store, run.experiment.sizes(policy), learner.busy())
     services.player.rest()
     policy_updates.catch_up(run, learner, step)

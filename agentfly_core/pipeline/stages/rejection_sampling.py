@@ -1,4 +1,4 @@
-"""Rejection sampling from a run's stored episodes: the best become demonstrations (RFT, arXiv
+"""Rejection sampling from a run's stored episodes: the best ones become demonstrations (RFT, arXiv
 2308.01825).
 """
 
@@ -23,7 +23,10 @@ from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
-    """The scores and episodes of a run's steps 1 to `last`; raises ValueError if not scored."""
+    """Return the scores and episodes of a run's steps 1 to `last`.
+
+    Raises ValueError if a step is not scored.
+    """
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
@@ -36,8 +39,8 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
 def stored(
     store: Store, episodes: Sequence[Pointer], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
-    """Yield the episodes of `artifacts` with their scores, of these problems only, by id: a problem
-    held out here may have trained another experiment.
+    """Yield the episodes of `artifacts` with their scores, but only those of the problem ids in
+    `problems`: a problem that is held out here may have been trained in another experiment.
     """
     scores: dict[str, Scored] = {}
     for artifact in episodes:
@@ -53,9 +56,9 @@ def stored(
 def choose(
     settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
-    """Write successes among stored episodes to `folder`, at most as many as the warm start needs.
+    """Write successful stored episodes to `folder`, at most as many as the warm start needs.
 
-    Returns their number. Raises ValueError without a success.
+    Returns metrics with their number. Raises ValueError if there is no success.
     """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):

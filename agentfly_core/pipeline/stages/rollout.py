@@ -1,4 +1,4 @@
-"""Rollouts: the episodes of a training step, shard by shard."""
+"""Play the episodes of a training step, shard by shard."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +16,10 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """Episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
-    False)).specs`. They are drawn once, when the first shard needs them.
+    """The episodes of one round of a step:
+
+    `RoundEpisodes(run, data, first_round(settings, 7, False)).specs`. They are drawn once, when the
+    first shard needs them.
     """
 
     run: Run
@@ -40,7 +42,7 @@ class RoundEpisodes:
 def rollout(
     player: JobPlayer, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
 ) -> Artifact:
-    """Play one shard of a step's episodes with an earlier step's policy."""
+    """Play one shard of a step's episodes with the policy of an earlier step."""
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
     problems, memory = drawn.drawn(run.experiment.schedule), run.experiment.memory_of(policy)
@@ -49,6 +51,6 @@ def rollout(
     )
     if published := find(run.store, target):
         return published
-    # the numbers of refills continue after the first round
+    # shard numbers of refills continue after those of the first round
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
     return player.do(mine.job(target, policy, version, run.settings.rollout.shard, memory))

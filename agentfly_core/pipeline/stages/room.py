@@ -1,4 +1,4 @@
-"""Checks of a model and a dataset against the limits of an experiment."""
+"""Check a model and a dataset against the limits of an experiment."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ from agentfly_core.store.artifact import Pointer
 def require_room(
     experiment: Experiment, model: Pointer, data: Pointer, names: Sequence[str]
 ) -> None:
-    """Raise ValueError for a model with too few positions, for a prompt in these splits without
-    room for a reply, and for a problem without a fact that groups problems.
+    """Raise ValueError for a model with too few positions, for a prompt in these splits that leaves
+    no room for a reply, and for a problem without the fact that groups problems.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

@@ -1,4 +1,4 @@
-"""Metrics of a step, merged from its stages."""
+"""Merge the metrics of a step from its stages."""
 
 import logging
 import shlex
@@ -27,10 +27,11 @@ SPREAD = (
 def log_step(
     run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
 ) -> None:
-    """Write the step's metrics.json with the time at which its update ended, and warn of signs.
+    """Write the step's metrics.json with the time at which its update ended, and warn of health
+    signs.
 
-    Environments count with the metrics of the worst shard, programs with those of all. Raises
-    GateClosed if a health sign stops the run.
+    Metrics of environments are those of the worst shard, and metrics of programs are summed over
+    all shards. Raises GateClosed if a health sign stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -42,15 +43,16 @@ def log_step(
     }
     scores = dict(graded.metrics)
     if not run.experiment.algorithm.needs.compares_group:
-        # without a comparison, groups of equal rewards are trained like others
+        # an algorithm that compares no group also trains groups with equal rewards
         scores.pop(ZERO_SPREAD, None)
     of_shards = {**worst(played, "resources/"), **total(played, "gateway/")}
     metrics = {**scores, **updated.metrics, **of_shards, **seconds}
     earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
-    before: Mapping[str, float] = earlier["metrics"] if earlier else {}  # of a step cut by a kill
+    # left by a step that was killed
+    before: Mapping[str, float] = earlier["metrics"] if earlier else {}
     metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
-    # not the present time: a repeated call must write the same bytes
+    # not the present time, because a repeated call must write the same bytes
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     taught = updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]
     if run.settings.update.weights and not taught:
@@ -69,8 +71,8 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _rate_advice(run: Run, step: int) -> str | None:
-    """How to train again with a lower learning rate, from before the updates that changed the
-    policy too much; None if no update did.
+    """Advise how to train again with a lower learning rate, from before the updates that changed
+    the policy too much. None if no update did.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):
@@ -87,7 +89,7 @@ def _rate_advice(run: Run, step: int) -> str | None:
     rate = settings.update.learning_rate
     lower = f"update.learning_rate={rate / 10:g}"
     command = f"agentfly fork {run.name}@{before} {lower}"
-    # the run lacks an earlier step to fork from
+    # the run has no earlier step to fork from
     if before < max(settings.start_step, 1):
         experiment, changed = experiment_of(run.record)
         others = [one for one in changed if not one.startswith("update.learning_rate=")]
@@ -99,5 +101,5 @@ def _rate_advice(run: Run, step: int) -> str | None:
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:
     content = run.store.read_json(step_layout(run.store, run.name, step).metrics)
-    metrics: Mapping[str, float] = content["metrics"] if content else {}  # a step that a kill cut
+    metrics: Mapping[str, float] = content["metrics"] if content else {}  # a step that was killed
     return metrics

@@ -1,4 +1,4 @@
-"""The warm start: masked supervised fine-tuning on demonstrations, a round at a time."""
+"""The warm start: masked supervised fine-tuning on demonstrations, in rounds."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ from agentfly_core.store.store import Store
 def demonstrate(
     experiment: Experiment, player: JobPlayer, model: Artifact, data: Artifact
 ) -> Artifact:
-    """Play and publish demonstrations. A few are scored first, to find faults of rewards."""
+    """Play and publish demonstrations. First, a few are scored to find faults of rewards."""
     stage_keys, memory = StageKeys(experiment.settings), experiment.memory_of(model)
     target = stage_keys.demonstrations(model, data, experiment.frozen, memory)
     job = DemonstrationJob(target, Pointer(data.uri, data.digest), memory)
@@ -63,7 +63,7 @@ def warm_start(
 ) -> Artifact:
     """Publish the policy and learner state after round 1, 2, ... of the warm start."""
     target = StageKeys(experiment.settings).warm_start(model, demonstrations, number)
-    # both, since the next round continues with the state of the optimizer
+    # both are needed, because the next round continues with the optimizer's state
     if (policy := find(experiment.store, target)) and experiment.store.find(keys.learner(target)):
         return policy
     saving = services.learner.busy()

@@ -1,1 +1,4 @@
-"""Workers: processes that play the jobs of a session, and the same work in this process."""
+"""Workers: processes that play the jobs of a session.
+
+The same jobs can be played in this process.
+"""

@@ -27,8 +27,8 @@ STACKS_SECONDS = 0.5
 class Death:
     """How a worker ended: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`.
 
-    One of the `running` calls may have caused it; others of `calls` waited. After SIGKILL it is not
-    `certain`, because that signal may come from outside.
+    One of the `running` calls may have caused the death; the other `calls` were waiting. After
+    SIGKILL the cause is not `certain`, because that signal may come from outside.
     """
 
     how: str
@@ -38,28 +38,29 @@ class Death:
 
     @property
     def suspects(self) -> list[str]:
-        """The ids of the episodes with running calls."""
+        """Return the ids of the episodes with running calls."""
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """The call that caused the death, or None if calls of several episodes may have.
+        """Return the call that caused the death, or None if it may be a call of several episodes.
 
-        `alone` contains the ids of episodes that are played alone.
+        `alone` has the ids of episodes that were played alone.
         """
-        # a call that waits cannot have ended the process
+        # a waiting call cannot have ended the process
         candidates = self.running or self.calls
         episodes = {call.episode for call in candidates}
         if len(episodes) != 1 or "" in episodes:
             return None
-        # the kernel kills the largest process for lack of memory, so only an episode alone is proof
+        # if memory is short, the kernel kills the largest process, so only an episode that was
+        # played alone is a proof
         if not self.certain and episodes.isdisjoint(alone):
             return None
-        # a tool call begins during its agent's call, so the newest call is the cause
+        # a tool call runs within its agent's call, so the newest call is the cause
         return max(candidates, key=attrgetter("since"))
 
 
 class Disconnected(Exception):
-    """The worker is gone."""
+    """The worker has died or closed the connection."""
 
 
 class Connection:
@@ -67,7 +68,7 @@ class Connection:
 
     def __init__(self, env: Mapping[str, str], log: Path) -> None:
         self._log, self._given_up = log, GivenUp("", ())
-        # shared memory, because the session reads it after the worker has died
+        # shared memory, because the session must read it after the worker's death
         memory = os.memfd_create("calls")
         os.ftruncate(memory, call_table.SIZE)
         self._table = mmap.mmap(memory, call_table.SIZE)
@@ -88,9 +89,9 @@ class Connection:
             raise Disconnected from error
 
     def received(self) -> FromWorker | None:
-        """The next message, or None after LOOK seconds; raises Disconnected.
+        """Return the next message, or None after LOOK seconds. Raises Disconnected.
 
-        Kills a worker with threads that have not run for longer than the limits of its calls.
+        A worker is killed if its threads have not run for longer than the time limits of its calls.
         """
         try:
             message = decoded(self._process.lines.receive(LOOK))
@@ -105,7 +106,7 @@ class Connection:
         return message
 
     def kill(self) -> None:
-        """Kill the worker; callable from any thread."""
+        """Kill the worker. Any thread may call this."""
         self._process.kill()
 
     def end(self) -> None:
@@ -113,7 +114,7 @@ class Connection:
         self._process.end()
 
     def death(self) -> Death:
-        """How the worker died, also written to its log."""
+        """Describe how the worker died, and write that to its log."""
         cause = self._process.cause()
         with self._log.open("a") as log:
             log.write(f"--- ended: {cause}\n")

@@ -1,4 +1,4 @@
-"""Jobs that play episodes, as plain data for other processes."""
+"""Jobs that play episodes. They are plain data, which other processes can receive."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class RolloutJob:
     """A shard to play: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
     (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`.
 
-    `version` labels the sampled tokens; `progress` is the stage's progress before the shard.
-    `memory` is None for an empty one.
+    `version` labels the sampled tokens. `progress` is the stage's progress before this shard. If
+    `memory` is None, the memory is empty.
     """
 
     target: ArtifactKey
@@ -32,7 +32,7 @@ class RolloutJob:
 
 @dataclass(frozen=True, slots=True)
 class DemonstrationJob:
-    """The warm start's demonstrations to play: `DemonstrationJob(key, data)`."""
+    """A job to play the demonstrations of the warm start: `DemonstrationJob(key, data)`."""
 
     target: ArtifactKey
     data: Pointer
@@ -56,7 +56,10 @@ class Shard:
         size: int,
         memory: Pointer | None = None,
     ) -> RolloutJob:
-        """Its job with a policy; `version` labels the tokens, `size` is that of a shard."""
+        """Make the job that plays this shard with a policy.
+
+        `version` labels the tokens, and `size` is the number of episodes per shard.
+        """
         start = self.number * size
         progress = Progress(self.stage, self.step, start, len(self.episodes))
         pointer = Pointer(policy.uri, policy.digest)
@@ -71,21 +74,22 @@ class JobPlayer(Protocol):
     """Plays the jobs of a session, in this process or in workers."""
 
     def do(self, job: Job) -> Artifact:
-        """Play and publish; raises SamplerLost, PromptTooLong, NoReply, EpisodeBroken, GateClosed
-        and WorkerLost.
+        """Play a job and publish its artifact.
+
+        Raises SamplerLost, PromptTooLong, NoReply, EpisodeBroken, GateClosed and WorkerLost.
         """
 
     def rest(self) -> None:
-        """Release the GPU memory of samplers for the learner; raises SamplerLost."""
+        """Release the samplers' GPU memory for the learner. Raises SamplerLost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
     """Episodes of a job that may have killed a worker.
 
-    `failed` maps the ids of episodes that certainly did to the cause: `{"9f2c01d4": "The tool
-    'search' ended its process: SIGSEGV"}`. They fail without being played. `suspects` are the ids
-    of other candidates, which are played alone after the other episodes.
+    `failed` maps the ids of episodes that certainly killed a worker to the cause: `{"9f2c01d4":
+    "The tool 'search' ended its process: SIGSEGV"}`. They fail without being played. `suspects` are
+    the ids of other candidates, which are played alone after the other episodes.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -93,24 +97,24 @@ class Blame:
 
     @classmethod
     def stored(cls, store: Store, target: ArtifactKey) -> Blame:
-        """The blame stored by earlier attempts, also in other processes."""
+        """Read the blame that earlier attempts stored, also those of other processes."""
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Fail the episodes of calls that held the event loop."""
+        """Blame the episodes whose calls held the event loop."""
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
-        """Store that an episode ended a worker."""
-        # stored: a resumed run fails the same episodes without another dead worker
+        """Store that an episode killed a worker."""
+        # stored, so that a resumed run fails the same episodes without losing another worker
         failed = {**self.failed, episode: cause}
         store.write_json(_uri(target), {"failed": failed})
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """The episodes with their marks."""
+        """Return the episodes, marked as failed or suspect."""
         return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 
 

@@ -1,4 +1,4 @@
-"""Playing jobs in this process: in a worker, or in the caller's process without workers."""
+"""Play jobs in this process, which is a worker, or the caller's process if there are no workers."""
 
 import threading
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class LocalServices:
     """Services of an episode in this process: `LocalServices(VLLM(...), resources, tokenizer,
     {"critic": FrozenPolicy(...)})`.
 
-    All policies share the tokenizer. `frozen` has the untrained speakers by role.
+    All policies use the same tokenizer. `frozen` has the untrained speakers by role.
     """
 
     sampler: Sampler
@@ -39,7 +39,10 @@ class LocalServices:
     frozen: Mapping[str, Frozen]
 
     def load(self, store: Store, policy: Pointer, version: int) -> None:
-        """Load a policy into the sampler, its tokens labelled `version`; raises SamplerLost."""
+        """Load a policy into the sampler, whose tokens then have the label `version`.
+
+        Raises SamplerLost.
+        """
         folder, base = adapter_artifact.folders(store, policy)
         self.sampler.load(folder, version, base)
 
@@ -70,15 +73,15 @@ class LocalPlayer:
         self.services.rest()
 
     def end(self) -> None:
-        """Cancel the job of another thread, and wait for its end."""
+        """Cancel the job that another thread is running, and wait for its end."""
         if self._turn.locked():
             interrupt()
             with self._turn:
-                # else the interrupt would cancel the next job
+                # otherwise the interrupt would cancel the next job
                 forget_interrupt()
 
     def load(self, job: Job) -> dict[str, float]:
-        """Load the policy of a job; returns the seconds, `{"time/swap": 0.4}`."""
+        """Load the policy of a job, and return the seconds: `{"time/swap": 0.4}`."""
         metrics = dict[str, float]()
         if isinstance(job, RolloutJob):
             with timing(metrics, "time/swap"):
@@ -86,7 +89,9 @@ class LocalPlayer:
         return metrics
 
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
-        """Play a job with a loaded policy, and publish it with these and further metrics."""
+        """Play a job with the loaded policy, and publish the result with these and further
+        metrics.
+        """
 
         def make(folder: Path) -> Mapping[str, float]:
             if isinstance(job, DemonstrationJob):
@@ -97,7 +102,7 @@ class LocalPlayer:
 
     def _rules(self, job: Job) -> RolloutSpec:
         whole, mixture, here = self.experiment.whole, self.experiment.mixture, self.services
-        # jobs of workers run at the same time
+        # the jobs of several workers run at the same time
         programs = -(-self.experiment.site.programs // max(1, self.experiment.site.workers))
         memory = memory_folder(self.experiment.store, job.memory) if job.memory else None
         return rollout_spec(whole, mixture, here.tokenizer, here.frozen, programs, memory)
@@ -110,7 +115,7 @@ class LocalPlayer:
         return play_shard(rules, gates, here.sampler, episodes, folder, watch, here.resources)
 
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
-        """Play demonstrations, after the rewards have scored some."""
+        """Play demonstrations, after the rewards have scored a few of them."""
         here, settings = self.services, self.experiment.settings
         warm_start, gates = settings.warm_start, settings.gates
         assert warm_start is not None

@@ -37,8 +37,8 @@ ERRORS = {
 class Setup:
     """The first message, with the experiment. `sampler` is the address of vLLM, or empty.
 
-    `code` contains the digests of the author's modules that rollouts use, `tokenizer` is the import
-    path of the class of the model's tokenizer.
+    `code` has the digests of the author's modules that rollouts use. `tokenizer` is the import path
+    of the class of the model's tokenizer.
     """
 
     name: str
@@ -57,7 +57,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A job, after earlier attempts; `metrics` are already measured, `{"time/swap": 0.4}`."""
+    """A job, with the blame of earlier attempts and `metrics` that are already measured:
+
+    `{"time/swap": 0.4}`.
+    """
 
     job: RolloutJob | DemonstrationJob
     blame: Blame
@@ -76,7 +79,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Question whether the budget allows a request to a chat service."""
+    """The question whether the budget allows a request to a chat service."""
 
     service: str
 
@@ -90,7 +93,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Tokens used by an answer of a chat service."""
+    """The number of tokens that an answer of a chat service used."""
 
     service: str
     tokens: int
@@ -108,7 +111,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """The published artifact; a `worn` worker still runs calls that were given up."""
+    """The published artifact.
+
+    A `worn` worker still runs calls whose callers have stopped waiting, and must be replaced.
+    """
 
     artifact: Pointer
     worn: bool
@@ -129,7 +135,7 @@ class Failed:
     def error(self) -> Exception:
         """The error as an exception."""
         kind = ERRORS.get(self.kind, RuntimeError)
-        # not by its __init__: PromptTooLong takes other parameters
+        # not by its __init__, because PromptTooLong has other parameters
         return kind.__new__(kind, self.text)
 
 
@@ -152,11 +158,11 @@ _ADAPTERS = {
 
 
 def encoded(message: ToWorker | FromWorker) -> bytes:
-    """A message as a line: `["Spent", {"service": "judge", "tokens": 12}]`."""
+    """Encode a message as a line: `["Spent", {"service": "judge", "tokens": 12}]`."""
     return to_json([type(message).__name__, message])
 
 
 def decoded(line: bytes) -> ToWorker | FromWorker:
-    """The message of a line."""
+    """Decode the message in a line."""
     name, content = from_json(line)
     return _ADAPTERS[name].validate_python(content)

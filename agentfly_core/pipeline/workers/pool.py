@@ -1,4 +1,4 @@
-"""The workers of a session: processes that play its jobs, and retries after their death."""
+"""The workers of a session: they play its jobs, and a job is retried if its worker dies."""
 
 import logging
 import os
@@ -32,15 +32,20 @@ class WorkerLost(RuntimeError):
 
 
 class OwnSamplers:
-    """Samplers in the workers' processes. Each worker loads policies and frees memory itself."""
+    """The samplers are in the workers' processes.
+
+    Each worker loads policies and frees memory itself.
+    """
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
-        """Keep the policy of a job loaded for the block; yields the seconds of loading it."""
+        """Keep the policy of a job loaded during the block; yields the seconds that loading
+        took.
+        """
         yield {}
 
     def rest(self) -> None:
-        """Release the GPU memory for the learner; raises SamplerLost."""
+        """Release GPU memory for the learner. Raises SamplerLost."""
 
 
 class ServedSampler(OwnSamplers):
@@ -60,7 +65,8 @@ class ServedSampler(OwnSamplers):
                 with timing(metrics, "time/swap"):
                     self._load(job.policy, job.version)
             with self._changed:
-                # within the turn: else another job could swap the policy before this one begins
+                # within the turn, because otherwise another job could swap the policy before this
+                # one begins
                 self._playing += 1
         try:
             yield metrics
@@ -98,7 +104,7 @@ class WorkerPool:
             self._idle.put(process)
 
     def do(self, job: Job) -> Artifact:
-        """Have an idle worker do a job; see JobPlayer."""
+        """Let an idle worker do a job; see JobPlayer."""
         process = self._idle.get()
         try:
             with self._sampler.loaded(job) as metrics:
@@ -111,7 +117,7 @@ class WorkerPool:
         self._sampler.rest()
 
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
-        """Repeat a job until it is done, without the episodes that ended a worker."""
+        """Repeat a job until it is done, without the episodes that killed a worker."""
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:
             try:
@@ -153,7 +159,7 @@ def worker_pool(
     """
     experiment = samplers.experiment
     experiment.require_speakers_unchanged()
-    # workers of a killed session of this run may still play
+    # workers of a killed session of this run may still be running
     end_orphans(owner)
     policies = ServedSampler(samplers.served(server), experiment.store) if server else OwnSamplers()
     settings, site, store = experiment.settings, experiment.site, experiment.store

@@ -44,8 +44,8 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    It does one job at a time. A new process replaces it after its death, or after a job with calls
-    that still run although they were given up.
+    It does one job at a time. It is replaced after its death, and after a job that leaves calls
+    running although their callers have stopped waiting.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class WorkerProcess:
         self._env, self._log, self._setup, self._budgets = env, log, setup, budgets
         self._turn, self._ended = threading.Lock(), False
         self._connection: Connection | None = None
-        # all workers start at once, since each imports for seconds
+        # all workers start at once, because each needs seconds for its imports
         self._connected()
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
-        """Do a job; raises the errors of the job, WorkerDied, and CancelledError after `end`."""
+        """Do a job. Raises the job's errors, WorkerDied, and CancelledError after `end`."""
         with self._turn:
             if self._ended:
                 raise CancelledError
             here = self._connected()
-            # `end` may have come while the process started
+            # `end` may have been called while the process started
             if self._ended:
                 self._end()
                 raise CancelledError
@@ -98,8 +98,9 @@ class WorkerProcess:
         self._end()
 
     def _connected(self) -> Connection:
-        """The running worker, or a new one."""
-        if self._connection and self._connection.is_gone:  # this job did not cause it
+        """Return the running worker, or a new one."""
+        # this job did not cause the worker's death
+        if self._connection and self._connection.is_gone:
             self._connection.death()
             self._connection = None
         if self._connection is None:
@@ -117,7 +118,10 @@ class WorkerProcess:
                 raise answer.error
 
     def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
-        """Send a message, and return the answer; kill a worker without one after END_SECONDS."""
+        """Send a message and return the answer.
+
+        A worker that does not answer within END_SECONDS is killed.
+        """
         try:
             here.send(message)
             if answer := self._answer(here, END_SECONDS):
@@ -138,7 +142,10 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """Handle messages until the end of a job; None after `seconds`; raises Disconnected."""
+        """Handle messages until a job ends, and return its result;
+
+        None after `seconds`. Raises Disconnected.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             match message := here.received():
@@ -167,7 +174,7 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start worker 1, 2, ... for the block; `owner` is the uid of its run.
+    """Start worker 1, 2, ... for the duration of the block; `owner` is the uid of its run.
 
     Raises RuntimeError for an environment still in use at the end.
     """

@@ -1,8 +1,8 @@
-"""The program of a worker: plays the jobs of a session, one at a time.
+"""The program of a worker, which plays the jobs of a session one at a time.
 
-Its calls of authors' functions are recorded in memory that the session reads when this process dies
-or does not answer. SIGINT is ignored, and SIGUSR1 writes the stacks of all threads. `process` is
-the side of the session.
+Calls of authors' functions are recorded in memory that the session reads if this process dies or
+does not answer. SIGINT is ignored, and SIGUSR1 prints the stacks of all threads. The session's side
+is in `process`.
 """
 
 import faulthandler
@@ -63,7 +63,7 @@ HELD_EXIT = 3
 
 def main(descriptor: int, calls: int) -> None:
     """Serve one session on a socket; `calls` is the memory for the table of calls."""
-    # Ctrl-C in a terminal reaches workers too; the session decides which work is cancelled
+    # Ctrl-C in a terminal also reaches workers, but the session decides which work is cancelled
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
@@ -79,13 +79,14 @@ def main(descriptor: int, calls: int) -> None:
 
 
 class _Session(logging.Handler):
-    """Connection to the session, also for log records. A thread reads the session's messages, and
-    interrupts the job after Cancel.
+    """The connection to the session, also for log records.
+
+    A thread reads the session's messages, and interrupts the job after Cancel.
     """
 
     def __init__(self, line: socket.socket) -> None:
         super().__init__()
-        # programs that tools start would otherwise keep the connection open after this process's
+        # otherwise, programs that tools start would keep the connection open after this process's
         # end
         line.set_inheritable(False)
         self._lines = Lines(line)
@@ -93,12 +94,15 @@ class _Session(logging.Handler):
         threading.Thread(target=self._read, name="session", daemon=True).start()
 
     def send(self, message: FromWorker) -> None:
-        """Send a message; callable from any thread."""
+        """Send a message. Any thread may call this."""
         with suppress(OSError):  # the session has ended, and this process ends with it
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
-        """Ask the session to allow a request to a chat service; blocks, but the answer is quick."""
+        """Ask the session to allow a request to a chat service.
+
+        This blocks, but the answer comes quickly.
+        """
         self.send(Asked(service))
         return self._allowed.get()
 
@@ -117,20 +121,22 @@ class _Session(logging.Handler):
                         self._allowed.put(message)
                     case _:
                         assert isinstance(message, ToWorker)
-                        forget_interrupt()  # here, since a Cancel comes after its job
+                        forget_interrupt()  # here, because a Cancel comes after its job
                         self.messages.put(message)
 
 
 def _served(session: _Session) -> None:
-    """Do jobs until the session ends them. Errors of the setup and of closing environments are
-    raised in the session.
+    """Do jobs until the session ends.
+
+    Errors of the setup and of closing environments are raised in the session.
     """
     setup = session.messages.get()
     assert isinstance(setup, Setup)
     try:
         with _player(setup, session) as player:
-            # With Python's defaults collections take half of the time of scripted episodes; in
-            # older generations nearly all objects are episodes that are still played.
+            # With Python's defaults, garbage collections take half of the time of scripted
+            # episodes. In older generations, nearly all objects belong to episodes that are still
+            # being played.
             gc.freeze()
             gc.set_threshold(20_000, 50)
             while isinstance(message := session.messages.get(), Assigned):
@@ -149,7 +155,7 @@ def _do(message: Assigned, player: LocalPlayer, sampler: str, session: _Session)
     try:
         metrics = message.metrics if sampler else player.load(message.job)
         artifact = player.play(message.job, message.blame, metrics)
-        # a sampler in this process would keep GPU memory that the learner needs
+        # otherwise a sampler in this process would keep GPU memory that the learner needs
         if not sampler:
             player.rest()
         session.send(JobDone(Pointer(artifact.uri, artifact.digest), _worn()))
@@ -182,7 +188,7 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     tasks = import_tasks(settings)
     _require_same_code(setup, code_of(settings, tasks).get("rollout", {}))
     shares = {name: _share(task, site.workers) for name, task in tasks.items()}
-    # the limit is for the server, which all workers share
+    # the limit belongs to the server, which all workers share
     requests = {"concurrency": max(1, site.concurrency // site.workers)}
     experiment = Experiment.of(
         setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares
@@ -196,9 +202,9 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
 
 
 def _share(task: Task, workers: int) -> Task:
-    """A task with one worker's share of environments.
+    """Return a task with one worker's share of environments.
 
-    Shares are equal: the result must not depend on the worker that plays a shard.
+    All shares are equal, because the result must not depend on which worker plays a shard.
     """
     limits = {
         kind: replace(limit, limit=limit.limit // workers) for kind, limit in task.limits.items()
@@ -216,7 +222,7 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """Budget of a chat service; the session counts it for all workers."""
+    """The budget of a chat service, which the session counts for all workers."""
 
     def __init__(self, name: str, session: _Session) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)

@@ -1,4 +1,4 @@
-"""Samplers of policies, and frozen speakers."""
+"""Make the samplers of policies and frozen speakers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENDPOINT_FILE = "endpoint.json"
 class Samplers:
     """The samplers of an experiment: `Samplers(experiment, endpoint_of(store, model))`.
 
-    `endpoint` is the chat service that is used as a policy; empty for other policies.
+    `endpoint` is the name of a chat service that is used as the policy; empty for other policies.
     """
 
     experiment: Experiment
@@ -45,7 +45,7 @@ class Samplers:
 
     @cached_property
     def chats(self) -> dict[str, ChatService]:
-        """The chat services of the policy and of frozen speakers, by name; a budget for each."""
+        """The chat services of the policy and of frozen speakers by name, each with a budget."""
         speakers = self.experiment.settings.agent.speakers.values()
         frozen = {who.name for who in speakers if isinstance(who, EndpointPolicy)}
         names = {name for name in (*frozen, self.endpoint) if name}
@@ -70,7 +70,7 @@ class Samplers:
         store = self.experiment.store
         folder, base = adapter_artifact.folders(store, model)
         adapters = (settings.adapter, adapter_artifact.shape_of(store, model))
-        # vLLM reserves room for the largest rank when it starts
+        # vLLM reserves memory for the largest rank when it starts
         rank = max((adapter.rank for adapter in adapters if adapter), default=0)
         with vllm_server.served(
             base or folder, settings.dtype, settings.agent, site, logs, owner, rank
@@ -78,7 +78,7 @@ class Samplers:
             yield service.address
 
     def served(self, address: str) -> Sampler:
-        """The sampler of a server."""
+        """Return the sampler of a server."""
         from agentfly_core.inference.vllm_client import VLLM  # loads aiohttp
         from agentfly_core.inference.vllm_server import KIND
 
@@ -86,7 +86,9 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """The sampler without a server: of the chat service, or in this process."""
+        """Make the sampler if there is no server: it asks the chat service, or samples in this
+        process.
+        """
         if not self.endpoint:
             return self._in_process()
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
@@ -96,9 +98,9 @@ class Samplers:
         return EndpointSampler(chat, encode, own.stop_tokens[0], writer(own))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Frozen speakers by role; each policy is loaded into a sampler of its own.
+        """Make the frozen speakers by role. Each policy is loaded into its own sampler.
 
-        Raises ValueError for a missing or changed policy, and for other tokens than `tokenizer`.
+        Raises ValueError for a missing or changed policy, and for one with another tokenizer.
         """
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent
@@ -131,7 +133,7 @@ class Samplers:
 
 
 def in_process(site: Site, dtype: str) -> Sampler:
-    """A sampler in this process."""
+    """Make a sampler in this process."""
     from agentfly_core.inference.in_process import TransformersSampler
 
     device = f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu"
@@ -139,12 +141,12 @@ def in_process(site: Site, dtype: str) -> Sampler:
 
 
 def _written(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Serialize a tokenizer, normalizer included."""
+    """Serialize a tokenizer, including its normalizer."""
     from transformers import PreTrainedTokenizerFast
 
     if isinstance(tokenizer, PreTrainedTokenizerFast):
         return tokenizer.backend_tokenizer.to_str()
-    return repr(tokenizer.get_vocab())  # a tokenizer written in Python
+    return repr(tokenizer.get_vocab())  # a tokenizer that is written in Python
 
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
@@ -154,7 +156,7 @@ def endpoint_of(store: Store, policy: Pointer) -> str:
 
 
 def tokenizer_of(store: Store, policy: Pointer) -> PreTrainedTokenizerBase:
-    """The tokenizer of a policy."""
+    """Load the tokenizer of a policy."""
     from transformers import AutoTokenizer  # loads torch
 
     folder = store.open(policy)
@@ -165,12 +167,15 @@ def tokenizer_of(store: Store, policy: Pointer) -> PreTrainedTokenizerBase:
 
 
 def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The import path of a tokenizer's class: "transformers.models.qwen2...:Qwen2Tokenizer"."""
+    """Return the import path of a tokenizer's class:
+
+    "transformers.models.qwen2...:Qwen2Tokenizer".
+    """
     return f"{type(tokenizer).__module__}:{type(tokenizer).__qualname__}"
 
 
 def tokenizer_like(path: str, folder: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer by the path of its class; AutoTokenizer would also load torch."""
+    """Load a tokenizer by the path of its class. AutoTokenizer would also load torch."""
     kind: type[PreTrainedTokenizerBase] = load(path)
     tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(folder, trust_remote_code=False)
     return tokenizer
