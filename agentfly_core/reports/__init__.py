@@ -1,1 +1,1 @@
-"""Reports for people: episodes, comparisons of runs, nights."""
+"""Reports on episodes, on comparisons of runs and on nights."""

@@ -1,1 +1,1 @@
-"""MLflow: a run's metrics, artifacts and results are sent to it."""
+"""Send a run's metrics, artifacts and results to MLflow."""

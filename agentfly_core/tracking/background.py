@@ -1,4 +1,4 @@
-"""Calls to MLflow in a thread of their own: no stage waits for MLflow."""
+"""Call MLflow in a separate thread, so that no stage waits for it."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,8 @@ server, and the share of the run's time for a server whose last answer was an er
 class Background:
     """Calls `send`, which sends everything to MLflow, in a daemon thread.
 
-    `error` is the last call's error, None after a success. `command` sends the rest later.
+    `error` is the last call's error, None after a success. The user can send the rest later by
+    `command`.
     """
 
     place: MlflowStore
@@ -29,13 +30,13 @@ class Background:
     _began: float = field(default_factory=monotonic)
 
     def start(self) -> None:
-        """Send in the thread, unless the call before is at work."""
+        """Send in the thread, unless the previous call is still running."""
         if not self._thread.is_alive():
             self._thread = threading.Thread(target=self._call, daemon=True)
             self._thread.start()
 
     def finish(self) -> None:
-        """Send for the last time, within a time limit, and print what MLflow lacks."""
+        """Send for the last time, within a time limit, and print what is missing in MLflow."""
         begin, limit = monotonic(), SERVER if self.place.served else LOCAL
         if self.place.served and self.error:
             limit = min(SERVER, max(1.0, OUTAGE * (begin - self._began)))
@@ -47,19 +48,19 @@ class Background:
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         if self.error:
             print(f"MLflow ({redact(self.place.uri)}) lacks data: {_reason(self.error)}.")
-            if getattr(self.error, "error_code", "") not in REFUSALS:  # it would fail again
+            if getattr(self.error, "error_code", "") not in REFUSALS:  # the call would fail again
                 print(f"Send the rest with {self.command}.")
 
     def _call(self) -> None:
         try:
             self.send()
             self.error = None
-        except Exception as error:  # MLflow and its client raise many types
+        except Exception as error:  # MLflow and its client raise errors of many types
             self.error = error
 
 
 def _reason(error: BaseException) -> str:
-    """The first error of a chain in one line."""
+    """Return the first error of a chain in one line."""
     while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = cause
     return fault(error).splitlines()[0][:200].rstrip(".")

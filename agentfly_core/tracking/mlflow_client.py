@@ -1,4 +1,4 @@
-"""MLflow's store, and one run in it; an entry that is sent twice is stored once."""
+"""MLflow's store, and one run in it. An entry that is sent twice is stored only once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class MlflowStore:
-    """The address of MLflow's store, and the setting that chose it.
+    """The address of MLflow's store. `why` names the setting that chose it.
 
     `MlflowStore("sqlite:////shop/.agentfly/mlflow.db", "/shop/.agentfly", "the project's own")`
     """
@@ -50,7 +50,9 @@ class MlflowStore:
 
     @classmethod
     def choose(cls, state: Path, chosen: str = "") -> MlflowStore:
-        """The site's choice, else MLFLOW_TRACKING_URI, else a database in the folder `state`."""
+        """Choose the site's MLflow, else MLFLOW_TRACKING_URI, else a database in the folder
+        `state`.
+        """
         state = state.resolve()
         if chosen:
             return cls(chosen, state, "mlflow_tracking_uri of the site")
@@ -64,7 +66,7 @@ class MlflowStore:
         return self.uri.startswith(("http://", "https://", "databricks"))
 
     def connect(self) -> MlflowClient:
-        """A client of this store; a server gets 10 seconds for each request."""
+        """Return a client of this store. A server has 10 seconds for each request."""
         self.create()
         return _client(self.uri)
 
@@ -83,7 +85,7 @@ class MlflowStore:
             new = Path(folder, path.name)
             _client(f"{scheme}:///{new}").search_experiments()
             with contextlib.suppress(FileExistsError):  # another process was faster
-                # a link fails if the file exists, while a rename would replace another process's
+                # a link fails if the file exists; a rename would replace another process's file
                 # database
                 os.link(new, path)
 
@@ -100,7 +102,7 @@ def _client(uri: str) -> MlflowClient:
 def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> None:
     """Move each alias of a registered model to the newest version of the policy with this digest.
 
-    Without such a version the alias is removed.
+    If there is no such version, the alias is removed.
     """
     client, model = place.connect(), foreign_names.mlflow_model(model)
     versions = client.search_model_versions(f"name = '{model}'")
@@ -120,7 +122,7 @@ def add_report(place: MlflowStore, run_id: str, text: str, address: str) -> None
 
 
 def page(place: MlflowStore, run_id: str, server: str) -> str:
-    """The address of a run's charts at a `server` of this store."""
+    """Return the address of a run's charts at a `server` of this store."""
     run = f"experiments/{place.connect().get_run(run_id).info.experiment_id}/runs/{run_id}"
     return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
 
@@ -128,8 +130,8 @@ def page(place: MlflowStore, run_id: str, server: str) -> str:
 class MlflowRun:
     """A run in MLflow, found by its uid or created. One thread uses it at a time.
 
-    An entry that MLflow refuses is logged, and the others are stored. Other failures raise the
-    errors of MLflow's client.
+    An entry that MLflow refuses is logged, and the others are stored. For other failures, the
+    errors of MLflow's client are raised.
     """
 
     def __init__(
@@ -138,7 +140,9 @@ class MlflowRun:
         experiment, name = (mlflow_text(n, foreign_names.LONGEST_KEY) for n in (experiment, name))
         self.client = place.connect()
         artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
-        with _unless_existing():  # before the look: of two processes that look first, both create
+        # created before searching, because two processes that both search first would both create
+        # it
+        with _unless_existing():
             self.client.create_experiment(experiment, artifacts)
         existing = self.client.get_experiment_by_name(experiment)
         assert existing is not None, "it was created"
@@ -151,7 +155,7 @@ class MlflowRun:
         self._params, self._tags = dict(run.data.params), dict(run.data.tags)
 
     def tag(self, name: str) -> str:
-        """The value of a tag, empty without one."""
+        """Return the value of a tag, empty if it is missing."""
         return str(self._tags.get(mlflow_key(name), ""))
 
     def settings(self, values: Mapping[str, JSON], site: Mapping[str, JSON]) -> None:
@@ -188,7 +192,7 @@ class MlflowRun:
     def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
         """Log the dataset as an input, and DVC's version of it.
 
-        MLflow keeps 36 digits of the digest, a tag of the input all of them.
+        MLflow keeps 36 digits of the digest; a tag of the input has all digits.
         """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -209,9 +213,11 @@ class MlflowRun:
             self.tags({TABLES: json.dumps([*listed, entry][-TABLES_LISTED:])})
 
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
-        """Make a policy a version of `model` with the tags `lineage`, once; move the aliases.
+        """Register a policy once as a version of `model` with the tags `lineage`, and move the
+        aliases.
 
-        `last` is the newest version, `best` the one of highest success on that one's dataset.
+        The alias `last` is the newest version. `best` is the version with the highest success on
+        the newest version's dataset.
         """
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
@@ -242,19 +248,22 @@ class MlflowRun:
 
     @contextlib.contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
-        """Log a failure of the block while MLflow answers; the rest is sent.
+        """Log an error of the block if MLflow still answers, so that the rest is sent.
 
-        For files and datasets: a full or forbidden artifact store must not hold back metrics.
+        This is used for files and datasets, because a full or forbidden artifact store must not
+        hold back metrics.
         """
         try:
             yield
-        except Exception as error:  # clients of artifact stores raise many types
-            self.client.get_run(self.run_id)  # raises during an outage
+        except Exception as error:  # clients of artifact stores raise errors of many types
+            self.client.get_run(self.run_id)  # raises an error during an outage
             _refused(name, error)
 
     def _log(self, kind: str, entries: Sequence[Any]) -> None:
-        """Log metrics, params or tags. A refused batch is halved until each refused entry is alone,
-        also one above MLflow's limit of 100 parameters or tags and 1,000 metrics.
+        """Log metrics, parameters or tags.
+
+        A refused batch is halved until each refused entry is alone. This also handles MLflow's
+        limits of 100 parameters or tags and 1,000 metrics.
         """
         from mlflow.exceptions import MlflowException
 

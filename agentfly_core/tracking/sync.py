@@ -1,7 +1,9 @@
-"""Send a run to MLflow. The run's files are the truth, and a sync sends the missing entries.
+"""Send a run to MLflow.
 
-A tag of the MLflow run is the last step that is complete there. Points carry the time at which
-their stage ended, so a point that is sent again is stored once.
+The run's files are authoritative, and a sync sends the entries that MLflow lacks.
+
+A tag of the MLflow run names the last step that is complete there. Points carry the time at which
+their stage ended, so a point that is sent again is stored only once.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,7 @@ EVALUATE = "agentfly.synced_evaluate"
 
 
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
-    """Send the seconds of stages, and what their rounds measured: `warm_start/train/loss`."""
+    """Send the seconds of stages, and the metrics of their rounds: `warm_start/train/loss`."""
     for stage, artifacts in stages.items():
         measures = [measured(store, artifact) for artifact in artifacts]
         seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
@@ -44,7 +46,7 @@ def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> Non
 
 
 def sync(run: Run, mlflow: MlflowRun) -> None:
-    """Send what MLflow lacks of a run, at work or finished.
+    """Send the entries of a running or finished run that MLflow lacks.
 
     Raises Damaged for a lost metrics.json of a finished run, and the errors of MLflow's client.
     """
@@ -58,7 +60,7 @@ def sync(run: Run, mlflow: MlflowRun) -> None:
     folder = {"agentfly.run_folder": f"{run.store.uri}/{run.layout.uri}"}
     tags = {"agentfly.tags": " ".join(tags_of(run.store, run.name))}
     mlflow.tags({**folder, **tags, **sender.parents})
-    with nullcontext() if finished else suppress(FileNotFoundError):  # a stage is at work
+    with nullcontext() if finished else suppress(FileNotFoundError):  # a stage is still running
         if not mlflow.tag(SYNCED):
             sender.start()
         for step in run.settings.own_steps:
@@ -85,9 +87,9 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def step(self, step: int) -> None:
-        """Send a step's metrics, its evaluation and, each few steps, a table of its episodes.
+        """Send a step's metrics, its evaluation and, for every few steps, a table of its episodes.
 
-        Raises FileNotFoundError before all of it is done.
+        Raises FileNotFoundError until all of it is done.
         """
         run, layout = self.run, self.run.layout.step(step)
         if not run.finished and run.store.read_json(layout.metrics) is None:
@@ -99,13 +101,13 @@ class _Sender:
             with suppress(FileNotFoundError) if run.finished else nullcontext():
                 self.judged(run.store.artifact(layout.policy), "validation", step)
         if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
-            # a table has the text of each episode, so not every step sends one
+            # a table contains the text of each episode, so not every step sends one
             played = episodes.read_step(run.store, run.name, step)
             self.mlflow.table("trajectories", step, episodes.table(played))
         self.mlflow.tags({SYNCED: str(step)})
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Send an evaluation; raises FileNotFoundError before all of it is done."""
+        """Send an evaluation. Raises FileNotFoundError until all of it is done."""
         run, evaluations = self.run, Evaluations(self.run.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
@@ -120,7 +122,7 @@ class _Sender:
         run, policy = self.run, final_policy(self.run.store, self.run.name)
         ended, success = measured(run.store, policy).time_ms, {}
         if run.settings.goal:
-            # before `finish`, since MLflow shows an ended run as complete
+            # sent before `finish`, because MLflow shows an ended run as complete
             after = self.judged(policy, "test", run.settings.steps)
             ended, success = after.time_ms, {SUCCESS: f"{after.success:.4f}"}
         self.mlflow.finish("FINISHED", ended, summary)
@@ -142,7 +144,7 @@ class _Sender:
 
     @property
     def data(self) -> Pointer:
-        """The dataset that the run reads, even if its source files have changed since."""
+        """Return the dataset that the run reads, even if its source files have changed since."""
         record = self.run.record
         if "dataset_uri" not in record:
             raise FileNotFoundError(f"{self.run.name} has read no dataset yet.")
@@ -150,7 +152,9 @@ class _Sender:
 
     @property
     def parents(self) -> dict[str, str]:
-        """Tags of the policies of other runs that the run starts from or stays near."""
+        """Return tags for the policies of other runs: the run's parent, and the reference of its KL
+        penalty.
+        """
         reference, parent = self.run.reference, self.run.parent
         tags = {"agentfly.reference_policy": reference.digest} if reference else {}
         if parent:

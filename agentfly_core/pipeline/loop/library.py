@@ -96,8 +96,9 @@ def play(
 def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     """Evaluate a policy on the held-out test problems, unless the store has its evaluation.
 
-    `policy` is as `--policy` of `agentfly evaluate`, by default the last one of the run that
-    `train` makes. Raises ValueError for a missing policy, and without rewards.
+    `policy` has the same values as `--policy` of `agentfly evaluate`; by default it is the last
+    policy of the run that `train` makes. Raises ValueError for a missing policy, and if there are
+    no rewards.
     """
     require_rewards(experiment.settings.goal)
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
@@ -110,11 +111,11 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
 def train(
     experiment: Experiment, run: str = "", new: bool = False, hours: float | None = None
 ) -> Summary:
-    """Train a run, or continue it from the store; returns its summary.json.
+    """Train a run, or continue it from the store; return its summary.json.
 
-    The default name is the experiment's with a digest of its settings; `new` takes the next free
-    name. The run ends with the step during which `hours` pass. Raises Locked while another process
-    writes the run.
+    The default name is the experiment's name with a digest of its settings; `new` takes the next
+    free name. The step that is running when `hours` have passed is the last one. Raises Locked
+    while another process writes the run.
     """
     name = experiment.run_name(run, new)
     check_run(experiment, name)
@@ -130,7 +131,7 @@ def train(
 
 @contextmanager
 def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold GPUs of the site, if any; waits for other processes with a warning."""
+    """Hold the site's GPUs, if any, during the block. Waits for other processes, with a warning."""
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
     with held(wanted, holder, logger.warning):
         yield

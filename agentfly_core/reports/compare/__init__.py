@@ -1,1 +1,3 @@
-"""Comparing runs: differing settings, their effect on success, and its confidence intervals."""
+"""Compare runs: the settings in which they differ, and the effect on success with confidence
+intervals.
+"""

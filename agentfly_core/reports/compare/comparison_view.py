@@ -1,4 +1,4 @@
-"""A comparison of runs by their names, as a table with curves, and as a picture."""
+"""Show a comparison of runs as a table with curves, and as a picture."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ Curves = Mapping[str, Sequence[Curve]]
 def compared_runs(
     store: Store, references: Sequence[str], split: str, against: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split, `against` first; returns their training curves, too.
+    """Compare runs and sweeps on a split, with `against` as the base; also return their training
+    curves.
 
     Raises ValueError for runs that cannot be compared.
     """
@@ -65,7 +66,9 @@ def compared_runs(
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
-    """A table of groups by differing settings, training curves, and the sentence."""
+    """Show a table with a row for each group of equal settings, the training curves, and a sentence
+    on the best group.
+    """
     keys = [*comparison.groups[0].differs]
     more = []
     if further := len(keys[SETTINGS_SHOWN:]):
@@ -77,7 +80,7 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
 
 
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
-    """Held-out success by group, with headings wrapped at dots."""
+    """Make the table of held-out success by group. Headings are wrapped at dots."""
     numbers = ["seeds", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
     count = comparison.left_out
     left_out = f", {count} left out: an episode has no score" if count else ""
@@ -98,21 +101,22 @@ def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
             f"{low:.1%} to {high:.1%}",
             points(group.difference) if group.difference else "-",
         ]
-        # a single group lacks the column of differences
+        # with a single group there is no column of differences
         table.add_row(*cells[: len(table.columns)])
     return table
 
 
 def points(difference: Estimate) -> str:
-    """A difference of shares in points: `+4.1 (+2.0 to +6.2)`."""
+    """Format a difference of shares in percentage points: `+4.1 (+2.0 to +6.2)`."""
     low, high = difference.interval
     return f"{100 * difference.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
-    """Write a picture of success in training over each axis, and of held-out success."""
-    # without pyplot, which keeps global state and may open windows
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # loads for half a second
+    """Write a picture with success in training over each axis, and held-out success."""
+    # pyplot is not used, because it keeps global state and may open windows
+    # imported here, because it takes half a second
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(16, 4.5), layout="constrained")

@@ -1,4 +1,4 @@
-"""Comparison of policies on the same held-out problems, in groups of equal settings."""
+"""Compare policies on the same held-out problems, in groups of equal settings."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class TriedPolicy:
         TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
-    `settings` exclude the seeds of run and data. `problems` is the digest of their file, `goal` the
-    reward of solved problems, `solved` each problem's share; empty for a planned policy. `code` has
-    digests of the author's functions and classes, `{"my_shop.price": "77b0c2a1"}`.
+    `settings` exclude the seeds of run and data. `problems` is the digest of the problems' file.
+    `goal` is the reward that decides success, and `solved` the share solved of each problem; it is
+    empty for a planned policy. `code` has digests of the author's functions and classes,
+    `{"my_shop.price": "77b0c2a1"}`.
     """
 
     run: str
@@ -53,12 +54,13 @@ class TriedPolicy:
 
     @property
     def name(self) -> str:
-        """The reference in commands."""
+        """The policy's reference in commands."""
         return f"{self.run}@{self.step}"
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """The policy of NAME, a finished run's last, or NAME@STEP on a split or evaluate.datasets.
+    """Read the evaluation of NAME@STEP, or of the last policy of a finished run NAME, on a split or
+    on one of evaluate.datasets.
 
     Raises ValueError if it is missing, not finished or not evaluated.
     """
@@ -71,7 +73,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         raise ValueError(
             f"The run {run!r} is not finished. This finishes it: {continuing(store, run, record)}"
         )
-    policy_of(store, run, step)  # raises for a missing step
+    policy_of(store, run, step)  # raises an error for a missing step
     _, data, part = held_out(store, record, split)
     scored = evaluations(store, record, run, split)(step)
     goal = goal_of(settings.goal, settings.rewards)
@@ -94,14 +96,14 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
 
 
 def problems_digest(store: Store, data: Pointer, split: str) -> str:
-    """The digest of the problems of a split."""
-    # of the split, since other training problems do not make policies incomparable
+    """Return the digest of the problems of a split."""
+    # only of the split: policies with other training problems can still be compared
     return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
 def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
-    """The policy after a step of a run that need not have begun, without an evaluation."""
-    # compared policies have the same held-out problems, whatever the seed
+    """Make the entry of a policy that need not exist yet: it has no evaluation."""
+    # compared policies have the same held-out problems under any seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
     code = {f"{CODE}{name}": digest[:8] for name, digest in modules_of(settings.code).items()}
@@ -121,7 +123,9 @@ def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPoli
 
 @dataclass(frozen=True, slots=True)
 class SeedGroup:
-    """Policies of runs that differ in the seed only; `differs` are settings unlike other groups.
+    """Policies of runs that differ only in the seed.
+
+    `differs` has the settings that distinguish this group.
 
         SeedGroup({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
               Estimate(0.912, (0.893, 0.931), "problems and seeds"),
@@ -137,7 +141,7 @@ class SeedGroup:
 
     @property
     def label(self) -> str:
-        """The differing settings, or its policies without any."""
+        """The settings that distinguish the group; without any, the names of its policies."""
         named = [f"{key}={shown(value)}" for key, value in self.differs.items()]
         return " ".join(named) or ", ".join(policy.name for policy in self.policies)
 
@@ -154,9 +158,9 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups on the same number of `problems`; the first one is the base.
+    """Groups that are compared on the same `problems` (a number); the first group is the base.
 
-    `left_out` problems lack a scored episode of a policy.
+    `left_out` counts problems on which some policy has no scored episode.
     """
 
     groups: tuple[SeedGroup, ...]
@@ -186,7 +190,7 @@ class RunComparison:
         seeds = f"{mine} against {counted(its, 'seed')}"
         if mine == its:
             seeds = f"{counted(mine, 'seed')} each"
-        # the best of several gains partly by chance, which its interval does not show
+        # the best of several groups gains partly by chance, which its interval does not show
         many = f"; the best of {len(others)} others" if len(others) > 1 else ""
         return (
             f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
@@ -204,15 +208,15 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
-    """Compare policies, grouped by settings, with the group of the first policy.
+    """Group policies by settings, and compare each group with that of the first policy.
 
-    Raises ValueError for other problems or goals, equal policies, and fewer than two common
+    Raises ValueError for different problems or goals, equal policies, and fewer than two common
     problems.
     """
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}
     for policy in policies:
-        # by text, since settings contain lists, which cannot be keys
+        # grouped by text, because settings contain lists, which cannot be keys
         by_settings.setdefault(_written(policy.settings), []).append(policy)
     groups = list(by_settings.values())
     common = _common(policies)
@@ -236,7 +240,10 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 
 
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
-    """Settings of policies, with changed functions by name instead of digests of shared modules."""
+    """Return the settings of policies.
+
+    Changed functions are given by name, instead of the digests of modules.
+    """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
         key: list(dict.fromkeys(policy.code.get(key) for policy in policies))
@@ -259,13 +266,16 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
 
 
 def _change(versions: Sequence[str | None], version: str | None) -> str:
-    """A version of a function, counted from the base: unchanged, changed, version 3."""
+    """Name a version of a function, counted from the base: unchanged, changed, version 3."""
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
-    """Problems with a scored episode of each policy; raises ValueError for fewer than two."""
+    """Return the problems on which each policy has a scored episode.
+
+    Raises ValueError for fewer than two.
+    """
     first, *others = (policy.solved for policy in policies)
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
@@ -277,7 +287,7 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
 
 
 def require_comparable(policies: Sequence[TriedPolicy]) -> None:
-    """Raise ValueError for policies with other problems or goals, and for equal policies."""
+    """Raise ValueError for policies with different problems or goals, and for equal policies."""
     first = policies[0]
     for number, other in enumerate(policies):
         if other.goal != first.goal:
@@ -302,7 +312,7 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
 
 
 def shown(value: JSON) -> str:
-    """A value as typed: 3e-4, true, [1, 2]."""
+    """Format a value as it is typed: 3e-4, true, [1, 2]."""
     if isinstance(value, float):
         exact = repr(value)
         mantissa, _, exponent = f"{value:e}".partition("e")
@@ -316,7 +326,7 @@ def _tried_as(policy: TriedPolicy) -> tuple[Mapping[str, JSON], int, int]:
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """Keys with different values, in order."""
+    """Return the keys with different values, in order."""
     keys = dict.fromkeys(key for each in settings for key in each)
     return [key for key in keys if len({_written(each.get(key)) for each in settings}) > 1]
 

@@ -1,4 +1,6 @@
-"""A run step by step: rewards, update metrics, held-out success, and learning curves as text."""
+"""Show a run step by step: rewards, update metrics, held-out success, and learning curves as
+text.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,14 @@ METRICS = {
 }
 WRITTEN = {"success": ".1%", "tokens": ".1f", "kl": ".4f", "kl_reference": ".4f", "seconds": ".1f"}
 LEGEND = (
-    "tokens: sampled in an episode; seconds: of rollout, score and update; then the parts of the "
-    "reward, and what the policy solved of held-out problems"
+    "tokens: sampled per episode; seconds: of rollout, score and update; then the parts of the "
+    "reward, and the policy's success on held-out problems"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The solved share of each step's episodes, and the position on each axis.
+    """The share solved of each step's episodes, and the step's position on each axis.
 
     Curve((0.41, 0.52), {"steps": (1, 2), "sampled tokens": (15872, 31744),
                          "seconds": (4.1, 8.3)})
@@ -57,11 +59,13 @@ class Curve:
     reached: Mapping[str, tuple[float, ...]]
 
     def to_json(self) -> dict[str, JSON]:
-        """The row as JSON."""
+        """Return the curve as JSON."""
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
-        """Mean success of the steps that ended in each part of an axis, else of the next steps."""
+        """Divide an axis into parts; return the mean success of the steps that ended in each part,
+        or of the next steps if none did.
+        """
         # a step that took 0 belongs to the first part
         numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
         success = pd.Series(self.success, dtype=float).groupby(numbers).mean()
@@ -69,11 +73,11 @@ class Curve:
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
-    """The curve of the steps 1 to `last` of a run, with those before a fork.
+    """Return the curve of the steps 1 to `last` of a run, including those before a fork.
 
-    Steps without a scored episode count in tokens and seconds only. The
-    seconds of a step are the sum of rollout, score and update. For overlapping steps they are the
-    time between the ends of two updates.
+    A step without a scored episode adds only tokens and seconds. The seconds of a step are the sum
+    of rollout, score and update. If steps overlap, they are the time between the ends of two
+    updates.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):
@@ -84,7 +88,7 @@ def curve(store: Store, run: str, last: int) -> Curve:
             end = content["time_ms"] / 1000
             rows.append((content["step"], tokens, at_work, end, metrics.get(SUCCESS)))
     steps = pd.DataFrame(rows, columns=[*AXES, "end", SUCCESS]).astype(float)
-    # less if steps overlap; pauses, evaluations and repeated steps do not count
+    # it is less if steps overlap; pauses, evaluations and repeated steps do not count
     since = steps["end"].diff()
     steps["seconds"] = steps["seconds"].where(~(since > 0), steps["seconds"].clip(upper=since))
     steps[["sampled tokens", "seconds"]] = steps[["sampled tokens", "seconds"]].cumsum()
@@ -98,7 +102,10 @@ def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """Lines with `width` bars for each group on common scales, means over the group's runs."""
+    """Return lines with `width` bars for each group, on common scales.
+
+    Bars are means over the group's runs.
+    """
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
         return []
@@ -119,7 +126,7 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
 
 @dataclass(frozen=True, slots=True)
 class Unbroken:
-    """A table in its full width; the terminal wraps its lines."""
+    """A table that is printed in its full width; the terminal wraps its lines."""
 
     table: Table
 
@@ -130,7 +137,7 @@ class Unbroken:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Figures of a step; step 0 is the start, which is only evaluated.
+    """The figures of a step. Step 0 is the start, which is only evaluated.
 
     Step(7, {"reward": 0.61, "success": 0.58, "tokens": 31.5, "kl": 0.012, "entropy": 0.41,
              "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
@@ -145,14 +152,17 @@ class Step:
     held_out: Mapping[str, Rate]
 
     def to_json(self) -> dict[str, JSON]:
-        """The row as JSON, without missing figures."""
+        """Return the step as JSON, without missing figures."""
         held_out: dict[str, JSON] = {name: rate.to_json() for name, rate in self.held_out.items()}
         fields: dict[str, JSON] = {"step": self.step, **self.figures}
         return {**fields, "parts": dict(self.parts), "held_out": held_out}
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """The start and finished steps of a run, with those before a fork; raises ValueError."""
+    """Read the start and the finished steps of a run, including those before a fork.
+
+    Raises ValueError.
+    """
     record = known_run(store, run)
     settings = recorded_settings(record)
     last = max([settings.start_step, *RunLayout(run).steps(store)])
@@ -172,7 +182,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
         if seconds := [metrics[name] for name in SECONDS if name in metrics]:
             figures["seconds"] = sum(seconds)
         parts = {part[1]: metrics[name] for name in metrics if (part := PART.fullmatch(name))}
-        # a single part is the reward
+        # a single part equals the reward
         steps.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
     if not steps:
         raise ValueError(f"The run {run!r} has ended no step yet.")
@@ -180,7 +190,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
 
 
 def view(run: str, steps: Sequence[Step]) -> RenderableType:
-    """A table with a row for each step, and success in training as bars."""
+    """Show a table with a row for each step, and success in training as bars."""
     figures, parts, held_out = (
         list(dict.fromkeys(name for step in steps for name in of(step)))
         for of in (attrgetter("figures"), attrgetter("parts"), attrgetter("held_out"))
@@ -203,5 +213,5 @@ def view(run: str, steps: Sequence[Step]) -> RenderableType:
 
 
 def _cell(value: float | None, pattern: str) -> str:
-    # z: rounding must not print -0.000
+    # z, because rounding must not print -0.000
     return "" if value is None else format(value, f"z{pattern}")

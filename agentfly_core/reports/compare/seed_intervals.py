@@ -1,8 +1,10 @@
-"""Intervals of success over problems and seeds, and of the difference between two groups of seeds.
+"""Confidence intervals of success over problems and seeds, and of the difference between two groups
+of seeds.
 
-Coverage of the true difference in 600 simulations each (problems vary by 20 points, seeds by 3):
-94.8 % with 1 and 3 seeds, 95.3 % with 2 each, 95.5 % with 3, 94.8 % with 5, and 85.0 % with 1 each,
-because one seed does not show the variation of seeds.
+In 600 simulations each, in which problems vary by 20 points and seeds by 3, the interval contains
+the true difference in 94.8 % of the cases with 1 and 3 seeds, in 95.3 % with 2 seeds each, 95.5 %
+with 3, and 94.8 % with 5. With 1 seed each it is 85.0 %, because one seed does not show how much
+seeds vary.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,11 +33,11 @@ class Estimate:
 
 
 def success(seeds: Sequence[Solved]) -> Estimate:
-    """Solved share of runs that differ in the seed only.
+    """Estimate the share solved by runs that differ only in the seed.
 
-    One run: the Wilson interval over problems. k runs: mean +- t s / sqrt(k), with the standard
-    deviation s of their shares and Student's t for k - 1, at least as wide as the Wilson interval
-    of the mean.
+    For one run this is the Wilson interval over problems. For k runs it is mean +- t s / sqrt(k),
+    where s is the standard deviation of their shares and t is Student's t for k - 1. It is at least
+    as wide as the Wilson interval of the mean.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
@@ -48,16 +50,19 @@ def success(seeds: Sequence[Solved]) -> Estimate:
 
 
 def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
-    """Gain of `after` over `before`, each with one or several seeds, on the same problems.
+    """Estimate the gain of `after` over `before` on the same problems; each has one or several
+    seeds.
 
-    One run each: mean +- t sqrt(P), paired by problem (arXiv 2411.00640, section 4.2). P is the
-    variance of the mean of the n differences and two more, 1 and -1, which keep intervals of few
-    differing problems wide (Bonett and Price 2012, see records/intervals.py).
+    With one run each, the interval is mean +- t sqrt(P), paired by problem (arXiv 2411.00640,
+    section 4.2). P is the variance of the mean of n + 2 differences: those of the problems, and 1
+    and -1. The two added ones keep the interval wide if only few problems differ (Bonett and Price
+    2012, see records/intervals.py).
 
-    Else mean +- t sqrt(V) with V = P + S - B for problems crossed with seeds (Cameron, Gelbach and
-    Miller 2011, 10.1198/jbes.2010.07136): S of the seeds' shares, B of the rest, which P and S both
-    contain. S and B are pooled over the groups. V is at least P and S, t has Satterthwaite's
-    degrees of freedom (1946, Biometrics Bulletin 2).
+    With several runs, it is mean +- t sqrt(V). V = P + S - B is the variance for problems crossed
+    with seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136). S is the variance from
+    the seeds' shares, and B that of the residuals, which P and S both contain. S and B are pooled
+    over the groups. V is never below P or S. t has Satterthwaite's degrees of freedom (1946,
+    Biometrics Bulletin 2).
     """
     groups = [_array(before, before[0]), _array(after, before[0])]
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
@@ -82,5 +87,5 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
 
 def _array(seeds: Sequence[Solved], problems: Iterable[str]) -> NDArray[np.float64]:
-    """Solved shares, a row for each seed and a column for each problem."""
+    """Return the shares solved, with a row for each seed and a column for each problem."""
     return np.array([[solved[problem] for problem in problems] for solved in seeds])

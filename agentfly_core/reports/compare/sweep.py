@@ -1,4 +1,7 @@
-"""A sweep: all combinations of values and seeds; its runs have its name as a tag."""
+"""A sweep: runs with all combinations of values and seeds.
+
+The runs have the sweep's name as a tag.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -26,15 +29,15 @@ def alternatives(override: str) -> list[str]:
             f"{key}: the values are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; quote "
             "texts with commas or brackets."
         ) from None
-    # `key=` lists no value, and is a setting all the same
+    # `key=` lists no value, but is a valid setting
     return [f"{key}={item}" for item in listed] or [override]
 
 
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
-    """Settings of each run, by seed; `seeds` count from the experiment's seed.
+    """Return the settings of each run. The `seeds` are counted from the experiment's seed.
 
-    Further seeds get the problems of the first one, unless data.seed is set. Raises ValueError for
-    a repeated key, and for both seed= and `seeds`.
+    All seeds use the problems of the first seed, unless data.seed is set. Raises ValueError for a
+    repeated key, and if both seed= and `seeds` are given.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:
@@ -63,7 +66,7 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Distinct references, with the runs that have the tag NAME in place of `sweep:NAME`.
+    """Return distinct references; `sweep:NAME` is replaced by the runs that have the tag NAME.
 
     Raises ValueError for a tag without runs, and Damaged for a damaged run.json.
     """

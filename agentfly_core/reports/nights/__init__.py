@@ -1,1 +1,1 @@
-"""Nights: ledger, plan, promotion, report."""
+"""Nights: their ledger, plan, promotion and report."""

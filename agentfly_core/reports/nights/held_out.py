@@ -1,4 +1,4 @@
-"""Outcomes of a policy on held-out problems, read from stored episodes."""
+"""Read a policy's outcomes on held-out problems from stored episodes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class HeldOut:
         })
 
     `dataset` is the digest of the problems' dataset. Means exclude unscored episodes; `unscored` is
-    their share of the problem's episodes, left out where it is 0. A problem without a scored
-    episode has an empty outcome. A problem of a mixture has the goal as `task/sums`, too.
+    their share among the problem's episodes, and is left out if it is 0. A problem without a scored
+    episode has an empty outcome. In a mixture, the goal is also given by task, as `task/sums`.
     """
 
     dataset: str
     by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
-        """Return the outcomes of the problems with a `wanted` id."""
+        """Return the outcomes of the problems for whose id `wanted` is true."""
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
 
@@ -50,7 +50,10 @@ def unscored_share(outcome: HeldOutMeans) -> float:
 
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read the outcomes of a policy on the test problems; raises FileNotFoundError without them."""
+    """Read a policy's outcomes on the test problems.
+
+    Raises FileNotFoundError if they are missing.
+    """
     played, scores = evaluations.episodes(policy, "test", data)
     return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
 
@@ -70,7 +73,7 @@ def outcomes(
 
 
 def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOutMeans:
-    """Compute a scored episode's outcome; one without calls has 0 unreadable ones."""
+    """Compute a scored episode's outcome. An episode without calls has 0 unreadable calls."""
     calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
     unreadable = sum(isinstance(call, BadCall) for call in calls)
     reached, task = float(bool(solved(score, goal))), episode[0].problem.task
@@ -87,7 +90,7 @@ def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOut
 
 
 def _means(episodes: Sequence[HeldOutMeans]) -> HeldOutMeans:
-    """Average the outcomes of a problem's episodes; an unscored one is empty."""
+    """Average the outcomes of a problem's episodes; unscored episodes have empty outcomes."""
     scored = [outcome for outcome in episodes if outcome]
     names = dict.fromkeys(name for outcome in scored for name in outcome)
     means = {name: fmean(each[name] for each in scored if name in each) for name in names}

@@ -1,6 +1,6 @@
 """The night ledger: the events of an experiment's nights, in their order.
 
-It is the only truth about nights. MLflow's aliases and Prefect's events follow it.
+It is the only authoritative record of nights. MLflow's aliases and Prefect's events follow it.
 """
 
 import logging
@@ -161,7 +161,7 @@ class NightHistory:
         return f"The champion is {champion.reference}." if champion else "There is no champion."
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """Return the last of these events of a night, or None."""
+        """Return the latest of these events of a night, or None."""
         entries = [e for e in self.entries if e.night == night and e.event in events]
         return entries[-1] if entries else None
 
@@ -203,14 +203,14 @@ class NightLedger:
             chain = self._chain()
             number, before = len(chain) + 1, digest(chain[-1]) if chain else ""
             value |= {"number": number, "before": before}
-            # A retried write is refused if the first one succeeded but its answer was lost.
-            # create, not write: of two processes only one gets the number, and the other tries the
-            # next
+            # A retried write is refused if the first write succeeded but its answer was lost.
+            # created, not overwritten: only one of two processes gets the number, and the other
+            # tries the next
             if self.store.create_json(self._file(number), value) or self._file_of(number) == value:
-                # after the entry: a head without its entry would look like a gap
+                # written after the entry, because a head without its entry would look like a gap
                 self.store.write_json(f"{self._folder}/head.json", {"number": number})
                 layout = RunLayout(night)
-                if Path(layout.record).name in self.store.names(layout.uri):  # it has begun
+                if Path(layout.record).name in self.store.names(layout.uri):  # the run has begun
                     entries = [entry for entry in [*chain, value] if entry["night"] == night]
                     copy = {"experiment": self.experiment, "entries": entries}
                     self.store.write_json(layout.night, copy)
@@ -239,11 +239,12 @@ class NightLedger:
         return chain
 
     def _length(self) -> int:
-        """Return the number of entries, once missing ones are restored; raises Damaged for a gap.
+        """Restore missing entries and return the number of entries. Raises Damaged for a gap.
 
-        Without a head the copies count too: the whole folder may be missing.
+        If the head is missing, the copies are counted too, because the whole folder may be missing.
         """
-        head = self._recreated(f"{self._folder}/head.json")  # first: other processes append
+        # read first, because other processes may append
+        head = self._recreated(f"{self._folder}/head.json")
         names = self.store.names(self._folder)
         numbers = {int(match[1]) for name in names if (match := FILE.match(name))}
         last = max([*numbers, head["number"] if head else 0])
@@ -257,7 +258,7 @@ class NightLedger:
         }
         last = max([last, *copies])
         for number in copies.keys() - numbers:
-            # create, not write: another process may restore it at the same time
+            # created, not overwritten: another process may restore it at the same time
             if self.store.create_json(self._file(number), copies[number]):
                 copy = RunLayout(copies[number]["night"]).night
                 logger.warning("%s was missing and is restored from %s.", self._where(number), copy)
@@ -278,7 +279,7 @@ class NightLedger:
         return None
 
     def _file_of(self, number: int) -> JsonObject:
-        """Read the file of an entry; raises Damaged where it is missing or damaged."""
+        """Read the file of an entry. Raises Damaged if it is missing or damaged."""
         entry: JsonObject | None = self.store.read_json(self._file(number))
         if entry is None:
             raise Damaged(f"{self._where(number)} is missing.")

@@ -42,8 +42,8 @@ CHANGED = 3
 def night_page(store: Store, night: str) -> str:
     """Compute a night's page; its first line has the outcome.
 
-    Raises ValueError unless the night is finished and judged, FileNotFoundError without its
-    dataset.
+    Raises ValueError unless the night is finished and judged, and FileNotFoundError if its dataset
+    is missing.
     """
     stored = _StoredNight.of(store, night)
     verdict, champion = stored.judgement.verdict, stored.judgement.champion
@@ -141,7 +141,7 @@ class _StoredNight:
         return table(("when", "event", "why"), rows)
 
     def effort(self) -> str:
-        """Sum up steps, time, tokens sampled for training, and the cost where it has a price."""
+        """Sum up steps, time, tokens sampled for training, and the cost if the site has a price."""
         steps, hours = self.experiment.settings.steps, sum(self.summary["seconds"].values()) / 3600
         planned, price = (
             self.record.get("planned_steps", steps),
@@ -149,7 +149,7 @@ class _StoredNight:
         )
         ledger = run_ledger(self.experiment.store, self.night, self.experiment.settings.own_steps)
         episodes = ledger.groupby("step")["episodes"].sum()
-        # metrics have the mean of episodes
+        # metrics contain the mean over episodes
         tokens = sum(step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps)
         rows = [
             ("steps", f"{steps} of {planned}"),
@@ -164,7 +164,8 @@ class _StoredNight:
 def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
     """Choose the episodes with the largest gains, then the largest losses.
 
-    An episode is its answering speaker's; one without a reward on one side is skipped.
+    Of each episode, the trajectory with the answer counts. Episodes without a reward on one side
+    are skipped.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]

@@ -1,6 +1,7 @@
-"""The course of the nights: finish earlier ones or give them up, plan tonight's and judge it.
+"""The sequence of nights: finish earlier nights or give them up, then plan, train and judge
+tonight's.
 
-A simulation implements `NightWork` without services: months take seconds.
+A simulation can implement `NightWork` without services, so that months take seconds.
 """
 
 import datetime
@@ -54,7 +55,7 @@ class NightWork(Protocol):
         """Prepare the experiment's dataset."""
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace where the disk cannot hold an update."""
+        """Raise NoSpace if the disk has no room for an update."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Start a run of this name with these settings, or continue it, and complete it."""
@@ -82,20 +83,22 @@ class Nights:
     approval: bool
 
     def run(self, tonight: str) -> Summary:
-        """Finish earlier nights or give them up, and play tonight's; raises ValueError without
-        rewards.
+        """Finish earlier nights or give them up, and play tonight's.
+
+        Raises ValueError if there are no rewards.
         """
         require_rewards(self.experiment.settings.goal)
-        # first, since the plan of tonight begins where they ended
+        # done first, because tonight's plan begins where they ended
         for night in undone(self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Complete an earlier night, or give it up after `attempts` tries in all.
+        """Complete an earlier night, or give it up after `attempts` attempts in total.
 
-        A trained night that cannot be judged now is left for the next night to judge. Raises Locked
-        while another process writes it, and NoSpace on a full disk: another try would not help.
+        A trained night that cannot be judged now is left to the next night. Raises Locked while
+        another process writes the night, and NoSpace for a full disk, because another attempt would
+        not help.
         """
         why = f"It was begun {self.attempts} times and never came to its end."
         for _ in range(self.ledger.read().attempts(night), self.attempts):
@@ -104,7 +107,7 @@ class Nights:
                 return
             except (Locked, NoSpace):
                 raise
-            except Exception as error:  # tonight can train, whatever is wrong with this night
+            except Exception as error:  # tonight's night can train, whatever is wrong with this one
                 logger.exception("The night %s could not be finished.", night)
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
             if finished(self.experiment.store, night):
@@ -128,16 +131,17 @@ class Nights:
         return summary
 
     def decide(self, night: str) -> None:
-        """Judge a night's policy against the champion, or first against the policy it started from.
+        """Compare a night's policy with the champion; the first night is compared with the policy
+        it started from.
 
-        It is judged again if another policy became the champion meanwhile.
+        The policy is judged again if another policy has become the champion meanwhile.
         """
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
         champion = history.champion or policy_at(self.experiment.store, night, 0)
         judged = [e.details for e in history.entries if isinstance(e.details, Judgement)]
         compared = [one.name for each in judged for one in each.verdict.comparisons]
-        earlier = compared.count(CONFIRMATION)  # each uses up problems
+        earlier = compared.count(CONFIRMATION)  # each confirmation uses up problems
         verdict = self.work.verdict(night, champion, challenger, earlier)
         if self.ledger.read().champion != history.champion:
             return self.decide(night)
@@ -147,8 +151,9 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record the attempt, and return the night's changes of settings; first raises Locked or
-        NoSpace.
+        """Record the attempt, and return the night's changes of settings.
+
+        Raises Locked or NoSpace before that.
         """
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
@@ -194,7 +199,10 @@ def date_of(night: str) -> datetime.date | None:
 
 
 def undone(history: NightHistory, tonight: str) -> list[str]:
-    """Return earlier nights without a decision, oldest first; not those given up."""
+    """Return earlier nights without a decision, oldest first.
+
+    Nights that were given up are left out.
+    """
     begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
     return [night for night in sorted(begun) if not history.last(night, "given_up", *DECIDED)]
 
@@ -202,12 +210,12 @@ def undone(history: NightHistory, tonight: str) -> list[str]:
 def beginning(
     store: Store, history: NightHistory, data: Pointer, seed: int, start: str
 ) -> Beginning:
-    """Plan a new night: its place in the order of problems, and its first policy.
+    """Plan a new night: its position in the order of problems, and its first policy.
 
-    It continues where the last night ended; problems that were never scored come again, and other
-    data or another seed begin a new epoch. The first policy is the champion, or with `start` "last"
-    (promotion.start) the policy of the night that finished last. The first night starts as the
-    experiment does, without an optimizer state of a parent.
+    A night continues where the last night ended. Problems that were not scored are played again,
+    and changed data or another seed start a new epoch. The first policy is the champion, or with
+    `start` "last" (promotion.start) the policy of the night that finished last. The first night
+    starts like the experiment, but without a parent's optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)
@@ -238,7 +246,9 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return the settings in which a night that has begun differs from `today`; None before.
+    """Return the settings in which a night that has begun differs from `today`;
+
+    None if it has not begun.
 
     Raises ValueError for a run of another experiment.
     """

@@ -1,13 +1,13 @@
-"""The gate: whether a night's policy, the challenger, becomes the champion.
+"""The promotion gate: it decides whether a night's policy, the challenger, becomes the champion.
 
-A challenger that won is compared a second time, on problems not used by the first comparison. The
-test problems serve hundreds of nights, so a policy may win that is good at these problems only.
-Other problems, used after a win, bound that: an equal or worse policy passes on them in at most 5 %
-of the cases.
+A challenger that wins is compared a second time, on problems that the first comparison did not use.
+The test problems serve hundreds of nights, so a policy may win only because it is good at these
+problems. The second comparison limits that: on other problems, an equal or worse policy passes in
+at most 5 % of the cases.
 
-Where both comparisons are honest an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights, with
-a split in 0.05 x 0.20 = 1 %. `python -m benchmarks.nights` measures the power that is left for a
-gain of 0.05 in success.
+If both comparisons are unbiased, an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights, and
+with a split in 0.05 x 0.20 = 1 %. `python -m benchmarks.nights` measures how often a gain of 0.05
+in success is still detected.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ LEVELS = {"fresh": 0.05, "split": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A challenger against a champion in one number.
+    """A comparison of challenger and champion in one number.
 
         Comparison(
             "goal", champion=0.871, challenger=0.913, difference=0.042, bound=0.021, margin=0.0,
             level=0.05, problems=998,
         )
 
-    `difference` is positive where the challenger is better; for tokens it is a share of the
-    champion's. The true difference is below `bound` with a probability of `level` at most.
+    `difference` is positive if the challenger is better; for tokens it is relative to the
+    champion's. The true difference is below `bound` with a probability of at most `level`.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Comparison:
 class Verdict:
     """The comparisons of a night: the goal, the guards, and last the confirmation if there was one.
 
-    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` is True where the
+    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` is True if the
     challenger is worse at the goal at 95 % confidence.
     """
 
@@ -119,18 +119,20 @@ def judge(
     settings: Promotion,
     datasets: Mapping[str, BothHeldOut] = {},
 ) -> Verdict:
-    """Judge whether the challenger is better at the goal and within its margin in each guard.
+    """Judge whether the challenger is better at the goal, and within the margin of each guard.
 
-    `datasets` has both on each of `settings.datasets`. The lower bounds of the differences by
-    problem at 95 % must be above 0 for the goal and above -margin for each guard: an
-    intersection-union test (Berger 1982, Technometrics 24, 295-300). An undeserved promotion needs
-    one violated guard to hold by chance, so more guards make it rarer, and the 5 % are not divided.
+    `datasets` has the outcomes of both policies on each of `settings.datasets`. The 95 % lower
+    bound of the mean difference must be above 0 for the goal and above -margin for each guard. This
+    is an intersection-union test (Berger 1982, Technometrics 24, 295-300): a wrong promotion
+    requires that a violated guard passes by chance, which more guards make rarer. So the 5 % are
+    not divided among the guards.
 
-    Guards are the rewards, each part of a reward that both policies have on all problems of its
+    Guards are the rewards, the parts of rewards that both policies have on all problems of their
     tasks, and the success in each task of a mixture. An unscored episode of the challenger counts
-    as failed, or failures that stay unscored would help. Problems without a scored episode of the
-    champion are skipped. `worse` compares scored episodes only. Raises ValueError where the
-    problems or datasets differ, fewer than two are left, or a margin names an unknown reward.
+    as failed; otherwise failures that stay unscored would help it. Problems without a scored
+    episode of the champion are skipped. `worse` compares scored episodes only. Raises ValueError if
+    the problems or datasets differ, if fewer than two problems are left, or if a margin names an
+    unknown reward.
     """
     both = scored_pairs(champion, with_failures(challenger, champion))
     reversed_pairs = [(new, old) for old, new in scored_pairs(champion, challenger)]
@@ -145,7 +147,8 @@ def judge(
         compare_goal(*datasets[name], f"dataset/{name}", margin=dataset.margin)
         for name, dataset in settings.datasets.items()
     ]
-    # pairs without filled-in failures: an outage of a service is no evidence that a policy is worse
+    # without counting unscored episodes as failed, because an outage of a service is no evidence
+    # that a policy is worse
     worse = compared(reversed_pairs, GOAL, 0.0).held
     return Verdict((compared(both, GOAL, 0.0), *guards, *elsewhere), worse)
 
@@ -153,7 +156,7 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare the goal as `judge` does; raises ValueError as it does."""
+    """Compare the goal as `judge` does. Raises the same errors."""
     both = scored_pairs(champion, with_failures(challenger, champion))
     return replace(compared(both, GOAL, margin, level), name=name)
 
@@ -162,7 +165,7 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
     """Count the unscored episodes of `held` as failed.
 
     A failed episode does not reach the goal. Each of its rewards is the lowest that either policy
-    has on a problem. Its tokens and calls stay left out.
+    has on any problem. Its tokens and calls are left out.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -197,7 +200,7 @@ def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
 
 
 def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, float]]:
-    """Yield the outcomes that guard, with their margins."""
+    """Yield the outcomes that serve as guards, with their margins."""
     counted = Counter(name for old, new in both for name in old.keys() & new.keys())
     parts = [name.removeprefix(REWARD) for name in counted if name.startswith(REWARD)]
     # a part of a reward, `exact/tag`, may be missing in an episode and on a problem
@@ -229,12 +232,13 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
             "of the task, or set the guard to null."
         )
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
-    # the mean of the tokens is their cost, so they are compared without logarithms
+    # the mean number of tokens is the cost, so no logarithms are used
     unit = champion or 1.0 if outcome == TOKENS else 1.0
-    # for these less is better
+    # for these outcomes less is better
     sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS, UNSCORED) else 1.0
     differences = [sign * (new - old) / unit for old, new in values]
-    # `lower_bound` pads with this range: many equal differences alone would have no spread
+    # `lower_bound` adds differences of this range, because many equal differences would have no
+    # spread
     reach = (max(map(max, values)) - min(map(min, values))) / unit
     return Comparison(
         outcome,
@@ -249,7 +253,10 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """Return how wins are confirmed; `auto` depends on the import paths of all `datasets`."""
+    """Return how wins are confirmed.
+
+    For `auto` this depends on the import paths of all `datasets`.
+    """
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
     return confirmation.use
@@ -275,7 +282,8 @@ def confirmed_verdict(
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     """Split the test problems into a first part to judge and a second part to confirm.
 
-    A split sets this share of them aside, chosen by their ids and so always the same ones.
+    A split sets this share of the problems aside. They are chosen by their ids, so they are always
+    the same.
     """
     aside = {
         problem

@@ -1,1 +1,1 @@
-"""Views of stored episodes, and of their scores by other rewards."""
+"""Show stored episodes, and their scores by other rewards."""

@@ -12,7 +12,7 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 def episodes_json(
     stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]
 ) -> dict[str, JSON]:
-    """The chosen episodes, with the number of all episodes and of `matching` ones."""
+    """Return the chosen episodes, with the number of all episodes and of `matching` ones."""
     shown: list[JSON] = [episode_json(pair) for each in chosen for pair in each.conversations]
     return {**_about(stored, matching), "shown": shown}
 
@@ -20,7 +20,7 @@ def episodes_json(
 def both_json(
     stored: Episodes, against: Episodes, matching: int, chosen: Sequence[Twice]
 ) -> dict[str, JSON]:
-    """The chosen episodes of two policies, with the change of the reward."""
+    """Return the chosen episodes of two policies, with the change of the reward."""
     shown: list[JSON] = [
         {"change": twice.change, "shown": episode_json(pair), "against": episode_json(other)}
         for twice in chosen
@@ -30,7 +30,9 @@ def both_json(
 
 
 def episode_json(pair: Pair) -> dict[str, JSON]:
-    """A conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...]}`.
+    """Return a conversation:
+
+    `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...]}`.
 
     `turns` has the read and sampled tokens of each reply, with log-probabilities at the sampling
     temperature. `policy` is empty unless the speaker is frozen.
@@ -57,7 +59,7 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 
 
 def messages(trajectory: Trajectory) -> list[JSON]:
-    """Messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
+    """Return messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
 
     A reply has `calls`; a tool's answer has the role "tool", the tool's name and `error`.
     """
@@ -69,7 +71,10 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Tokens by turn: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`."""
+    """Return tokens by turn:
+
+    `[{"given": [1], "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`.
+    """
     return [
         {
             "given": list(turn.given.tokens),

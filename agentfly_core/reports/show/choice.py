@@ -1,4 +1,4 @@
-"""Filters and order of stored episodes."""
+"""Filter and sort stored episodes."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Conditions:
 
 
 def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
-    """The episodes with a conversation that meets the conditions.
+    """Return the episodes with a conversation that meets the conditions.
 
     Raises ValueError for a problem or a called tool that none of the episodes has.
     """
@@ -95,7 +95,9 @@ def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
 
 
 def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
-    """The `count` episodes of lowest reward, unscored ones first, or of highest reward."""
+    """Return the `count` episodes with the lowest reward, unscored ones first, or with the highest
+    reward.
+    """
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:
         reward = episode.reward or 0.0

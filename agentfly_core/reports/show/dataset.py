@@ -1,4 +1,4 @@
-"""Preview of a prepared dataset: sizes, skipped rows and some problems."""
+"""Show a prepared dataset: its sizes, skipped rows and some problems."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ class Preview:
     """Figures of a dataset: `Preview(Pointer("artifacts/prepare/9f2c", "77b0..."), {"train": 4096,
     "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)]})`.
 
-    `quarantined` counts unreadable rows, `repeated` repeated problems, `leaks` problems of two
-    splits.
+    `quarantined` counts unusable rows, and `repeated` repeated problems. `leaks` lists problems
+    that are in two splits.
     """
 
     data: Pointer
@@ -34,7 +34,7 @@ class Preview:
     sample: Mapping[str, Sequence[Problem]]
 
     def to_json(self) -> dict[str, JSON]:
-        """A JSON document with full texts."""
+        """Return a JSON document with full texts."""
         return {
             "uri": self.data.uri,
             "digest": self.data.digest,
@@ -48,7 +48,7 @@ class Preview:
         }
 
     def lines(self) -> Iterator[str]:
-        """Lines for the terminal, with long texts cut in the middle."""
+        """Yield lines for the terminal, in which long texts are cut in the middle."""
         for name, size in self.sizes.items():
             yield f"{name:<10} {size:>8,} problem(s)"
         if self.quarantined:
@@ -71,7 +71,7 @@ def _as_json(problem: Problem) -> dict[str, JSON]:
 
 
 def preview(store: Store, data: Pointer, each: int) -> Preview:
-    """A preview with `each` problems of each split, evenly spread."""
+    """Make a preview with `each` problems of each split, evenly spread."""
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}
     sizes = {name: len(problems) for name, problems in splits.items()}

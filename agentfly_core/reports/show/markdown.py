@@ -1,4 +1,4 @@
-"""Markdown of foreign text, escaped and without secrets."""
+"""Convert foreign text to Markdown, escaped and without secrets."""
 
 import re
 from collections.abc import Sequence
@@ -16,27 +16,30 @@ COLUMNS = 100
 
 def plain(text: str, longest: int = 600) -> str:
     """Escape a text as one line: `plain("a|b")` is `a\\|b`."""
-    # cut before escaping: an escape cut in two would escape the next letter
+    # cut before escaping, because half of an escape would escape the next letter
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", " ".join(visible.split()))
     return "".join(HTML.get(letter, letter) for letter in escaped)
 
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
-    """Pieces as marked lines of at most COLUMNS, their middle cut above `longest` bytes."""
-    # before wrapping, which could divide a secret
+    """Format pieces as marked lines of at most COLUMNS.
+
+    Above `longest` bytes, the middle is cut.
+    """
+    # done before wrapping, which could split a secret
     safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]
     return clip("\n".join(episodes.marked(safe, COLUMNS)), longest)
 
 
 def fenced(text: str) -> str:
-    """A text as a block of code; the fence is longer than any fence in the text."""
+    """Format a text as a block of code. The fence is longer than any fence in the text."""
     longest_run = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest_run + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown cells."""
+    """Format a table of Markdown cells."""
     ruled = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in ruled)

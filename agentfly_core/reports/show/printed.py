@@ -1,5 +1,5 @@
-"""Episodes on a terminal: rewards and endings, read and sampled text; of one policy, or of two side
-by side.
+"""Print episodes of one policy, or of two policies side by side: rewards, endings, and read and
+sampled text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,10 @@ NARROW = 120
 
 
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
-    """The chosen episodes below a summary; `matching` episodes meet the conditions."""
+    """Show the chosen episodes below a summary;
+
+    `matching` is the number of episodes that meet the conditions.
+    """
     conversations: list[Pair] = []
     for episode in chosen:  # skip empty conversations, unless all are empty
         with_text = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]
@@ -59,7 +62,9 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 
 
 def heading(stored: Episodes, matching: int) -> Text:
-    """The title, the number of episodes, their mean reward, and `matching` unless all match."""
+    """Return the title, the number of episodes, their mean reward, and `matching` unless all
+    match.
+    """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
     overall = f"{len(rewards) or 'none'} scored"
@@ -70,14 +75,16 @@ def heading(stored: Episodes, matching: int) -> Text:
 
 
 def legend() -> Text:
-    """The meaning of line marks."""
+    """Explain the marks of lines."""
     return Text.assemble(
         ("| read by the model", STYLES["read"]), "   ", ("> sampled by it", STYLES["sampled"])
     )
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """A table of the largest lease counts of a shard by environment kind, if there are any."""
+    """Make a table of the largest lease counts of a shard by environment class, if there are
+    any.
+    """
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     rows = [
         [kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES)]
@@ -87,7 +94,7 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
 
 
 def speakers(stored: Episodes) -> list[RenderableType]:
-    """Average activity of each speaker in an episode; nothing for a single speaker."""
+    """Show the average activity of each speaker per episode; nothing for a single speaker."""
     averages = activity([trajectory for trajectory, _ in stored.pairs])
     rows = [[name, *(f"{n:.1f}" for n in of.values())] for name, of in averages.items()]
     titles = ("replies", "sampled tokens", "tool calls")
@@ -95,7 +102,7 @@ def speakers(stored: Episodes) -> list[RenderableType]:
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:
-    """The problem, speaker, reward and ending of a conversation, and its error, if any."""
+    """Show the problem, speaker, reward and ending of a conversation, and its error, if any."""
     trajectory, scored = pair
     several = len({trajectory.agent for trajectory, _ in stored.pairs}) > 1
     if scored is None:
@@ -106,7 +113,7 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
         parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
         graded = f"reward {scored.reward:g} ({parts})"
     versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
-    # -1: sampled by a script, see Scripted
+    # -1 means that a script sampled it, see Scripted
     policies = "a script" if versions == {-1} else f"policy {spans(sorted(versions)) or 'none'}"
     speaks = f"{trajectory.policy}, frozen" if trajectory.policy else policies
     details = [
@@ -121,7 +128,9 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
-    """Lines with which all of several conversations begin, if a system prompt is among them."""
+    """Return the lines with which all of several conversations begin, if they include a system
+    prompt.
+    """
     begun = [trajectory for trajectory, _ in chosen if trajectory.turns]
     opening = [item for trajectory in begun for item in trajectory.turns[0].read[:1]]
     system = {m.content for m in opening if isinstance(m, Message) and m.role == "system"}
@@ -158,7 +167,7 @@ class Twice:
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """The conversations of each speaker of both; without empty ones, if any has text."""
+        """Pair the conversations by speaker. Empty ones are left out if another has text."""
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [
             (pair, against[pair[0].agent])
@@ -181,7 +190,9 @@ def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> 
 
 
 def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
-    """The `count` episodes with the largest fall or rise of the reward, unscored ones last."""
+    """Return the `count` episodes with the largest fall or rise of the reward, unscored ones
+    last.
+    """
     sign = 1.0 if order == "worst" else -1.0
     ranked = sorted(played, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))
     return ranked[:count]
@@ -194,7 +205,7 @@ def show_both(
     matching: int,
     chosen: Sequence[Twice],
 ) -> RenderableType:
-    """The chosen episodes below a summary of all `episodes` that both have."""
+    """Show the chosen episodes below a summary of all `episodes` that both policies have played."""
     changes = [twice.change or 0.0 for twice in episodes]
     fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
     both = counted(len(episodes), "episode")
@@ -209,7 +220,7 @@ def show_both(
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Two episodes in columns, or below each other on a narrow terminal."""
+    """Two episodes in two columns, or below each other on a narrow terminal."""
 
     shown: Episodes
     against: Episodes

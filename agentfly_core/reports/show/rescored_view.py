@@ -1,4 +1,4 @@
-"""Comparison of a run's own rewards with other rewards, step by step and by episode."""
+"""Compare a run's own rewards with other rewards, by step and by episode."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """Episodes of a run by its own rewards and by other ones.
+    """The episodes of a run, scored by its own rewards and by others.
 
-    `episodes` has COLUMNS. By step, `artifacts` hold the new scores, None where some are missing,
-    and `unscored` the causes of missing ones.
+    `episodes` has COLUMNS. `artifacts` maps steps to the new scores, or to None if some are
+    missing. `unscored` maps steps to the causes of missing scores.
     """
 
     episodes: pd.DataFrame
@@ -40,10 +40,12 @@ class TwiceScored:
 
     @classmethod
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
-        """Pair the rewards of episodes, without baselines and episodes without an own reward.
+        """Pair the rewards of episodes.
 
-        If no episode of a step has an own reward, such as imported ones of other problems, the old
-        ones are nan. Several speakers count as the answering one.
+        Baseline episodes and episodes without an own reward are left out.
+
+        If no episode of a step has an own reward, for example after an import, the old rewards are
+        nan. Of several speakers, the one with the answer counts.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:
@@ -65,12 +67,14 @@ class TwiceScored:
 
     @property
     def by_step(self) -> dict[int, pd.DataFrame]:
-        """The episodes of each step."""
+        """Return the episodes of each step."""
         return {step: self.episodes[self.episodes["step"] == step] for step in self.artifacts}
 
     @property
     def furthest(self) -> list[dict[str, JSON]]:
-        """Episodes with the largest difference in rank, since scales of rewards may differ."""
+        """Return the episodes with the largest difference in rank; ranks are used because scales of
+        rewards may differ.
+        """
         pairs = self.episodes.dropna()
         ranks = pairs[["old", "new"]].rank()
         apart = (ranks["old"] - ranks["new"]).abs().sort_values(ascending=False, kind="stable")
@@ -82,10 +86,12 @@ class TwiceScored:
 
 
 def tau(episodes: pd.DataFrame) -> float | None:
-    """Kendall's tau-b (Biometrika 33, 239-251) over pairs of a group; None for a constant reward.
+    """Compute Kendall's tau-b (Biometrika 33, 239-251) over pairs within groups;
 
-    Advantages compare the episodes of a group, so pairs of other groups are skipped. Groups with
-    one episode each are one group.
+    None if a reward is constant.
+
+    Advantages compare the episodes of a group, so pairs from two groups are skipped. If all groups
+    have one episode, they count as a single group.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]
@@ -107,7 +113,7 @@ def tau(episodes: pd.DataFrame) -> float | None:
 def view(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> RenderableType:
-    """A table with a row for each step, and the episodes on which the rewards differ most."""
+    """Show a table with a row for each step, and the episodes on which the rewards differ most."""
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)
@@ -129,7 +135,7 @@ def view(
 def as_json(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> dict[str, JSON]:
-    """The same as JSON; an undefined tau is null."""
+    """Return the same as JSON; an undefined tau is null."""
     steps: list[JSON] = [
         {
             "step": step,
@@ -149,7 +155,7 @@ def as_json(
 
 
 def _command(episode: Mapping[str, JSON], run: str, store: Store) -> str:
-    """The command that shows an episode."""
+    """Return the command that shows an episode."""
     words = ("--problem", str(episode["problem"]), "--chain", str(episode["chain"]))
     where = run if run.startswith("play:") else f"{run}@{episode['step']}"
     return in_store(store, "agentfly", "show", where, *words)

@@ -1,4 +1,4 @@
-"""Episodes of training steps, evaluations, demonstrations and plays."""
+"""Read episodes of training steps, evaluations, demonstrations and plays."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -67,7 +67,10 @@ def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """Read the episodes of a step, play, evaluation or warm start; raises ValueError for none."""
+    """Read the episodes of a step, play, evaluation or warm start.
+
+    Raises ValueError if there are none.
+    """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
             raise ValueError(f"play:{named.name} has neither evaluations nor demonstrations.")
@@ -86,7 +89,10 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 
 
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
-    """The episodes of all steps of RUN, of RUN@STEP or of play:NAME; raises ValueError for none."""
+    """Read the episodes of all steps of RUN, of RUN@STEP or of play:NAME.
+
+    Raises ValueError if there are none.
+    """
     named = reference(text)
     steps: Sequence[EpisodeSource] = [named]
     if isinstance(named, LastPolicy):
@@ -96,9 +102,9 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """The experiment, dataset and split of `test`, `validation` or one of evaluate.datasets.
+    """Return the settings, dataset and split for `test`, `validation` or one of evaluate.datasets.
 
-    The dataset is empty until the run has read it. Raises ValueError for another name.
+    The dataset is empty until the run has read it. Raises ValueError for any other name.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
@@ -115,7 +121,7 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
     """Read the evaluation of a step (0: the start) on held-out problems, by default the last one.
 
-    Raises ValueError with the evaluated steps for another one.
+    Raises ValueError, which lists the evaluated steps, if this step is not evaluated.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
@@ -144,7 +150,9 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """A function from a step (0: the start) to the uri of its held-out scores, or None."""
+    """Return a function that maps a step (0: the start) to the uri of its held-out scores, or
+    None.
+    """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
     keys = StageKeys(settings)
@@ -152,10 +160,10 @@ def evaluations(
     def scores_of(step: int) -> str | None:
         try:
             policy = policy_of(store, run, step)
-        # Damaged is a ValueError, too
+        # Damaged is also a ValueError
         except Damaged:
             raise
-        except ValueError:  # no such step yet
+        except ValueError:  # the step does not exist yet
             return None
         memory = memory_of(store, policy) if settings.agent.remembers else None
         first = keys.evaluation(policy, data, played, 0, frozen, memory).uri
@@ -168,7 +176,7 @@ def evaluations(
 
 
 def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
-    """The solved share of each problem's episodes: `{"add-41-58": 1.0}`."""
+    """Return the share solved of each problem's episodes: `{"add-41-58": 1.0}`."""
     pairs = _evaluated(store, scored)
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
@@ -179,7 +187,7 @@ def _evaluated(store: Store, scored: str) -> tuple[Pair, ...]:
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
-    """Read the demonstrations of a run's warm start; raises ValueError for a run without any."""
+    """Read the demonstrations of a run's warm start. Raises ValueError if it has none."""
     known_run(store, run)
     if not (made := stages_before(store, run).get("warm_start")):
         raise ValueError(f"{run!r} lacks demonstrations, which a warm start makes.")
@@ -190,7 +198,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 
 def read_play(store: Store, name: str) -> Episodes:
-    """Read played episodes; raises ValueError without any."""
+    """Read played episodes. Raises ValueError if there are none."""
     layout = PlayLayout(name)
     try:
         record = store.read_json(layout.record)
