@@ -1,7 +1,4 @@
-"""Ready-made algorithms, one per module, and their short names in experiments:
-
-`algorithm: grpo`.
-"""
+"""Ready-made algorithms, one per module, and their short names in settings: `algorithm: grpo`."""
 
 NAMES = {
     "cispo": "agentfly_core.algorithms.cispo:CISPO",

@@ -13,9 +13,8 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class OPO(PolicyGradient):
-    """A = R - sum(len R) / sum(len) over a group, where len counts sampled tokens;
-
-    0 for equal rewards.
+    """A = R - sum(len R) / sum(len) over a group, where len counts sampled tokens; 0 for equal
+    rewards.
 
     Example: two trajectories with 30 and 10 tokens and rewards 1 and 0 have A = 0.25 and -0.75. In
     the first optimizer step the clipped ratio has the gradient of the paper's -A log p; unlike it,

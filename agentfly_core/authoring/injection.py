@@ -25,9 +25,8 @@ checked.
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function:
-
-    `lent` ones are filled in, `arguments` are passed by the caller.
+    """The parameters of a function: `lent` ones are filled in, `arguments` are passed by the
+    caller.
 
     `async def lookup(key: str, *, shop: Shop)` has
     `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.

@@ -39,9 +39,8 @@ _FOR_REFERENCES = ("$defs", "discriminator")
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """The contents of a docstring:
-
-    `Documentation("Find a product by key.", {"key": "the product's key"})`.
+    """The contents of a docstring: `Documentation("Find a product by key.", {"key": "the product's
+    key"})`.
     """
 
     summary: str

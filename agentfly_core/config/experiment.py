@@ -64,14 +64,14 @@ class Adapter(Section):
 
 
 class Rollout(Section):
-    """The episodes of a step:
+    """The episodes of a step: `problems` x `group_size`.
 
-    `problems` x `group_size`. `shard` of them are played at the same time.
+    `shard` of them are played at the same time.
 
-    If the sampler dies, at most one shard is lost. In up to `refills` further rounds, problems
-    whose rewards are all equal are replaced by others (dynamic sampling, DAPO, arXiv 2503.14476);
-    its default depends on the algorithm. With `max_staleness` s, step k samples from policy k - 1 -
-    s while earlier updates are still running.
+    If the sampler dies, at most one shard is lost. In up to `refills` further rounds (the default
+    depends on the algorithm), problems with equal rewards are replaced (dynamic sampling, DAPO,
+    2503.14476). With `max_staleness` s, step k samples from policy k - 1 - s while earlier updates
+    run.
     """
 
     problems: Positive = 16
@@ -84,14 +84,12 @@ class Rollout(Section):
 
 
 class Update(Section):
-    """The AdamW steps of one update, `epochs` x `mini_batches`, and how many states are kept on
-    disk.
+    """The AdamW steps of one update, `epochs` x `mini_batches`, and what is kept on disk.
 
-    A learner state is stored every `learner_every` steps, and the newest `keep_learner` states are
-    kept. The weights of the newest `keep_policies` policies are kept (0: all). With
-    `share_prefixes`, a common prefix such as a prompt is computed only once; results differ only by
-    rounding. `update: none` stands for `{weights: false}`: steps are played and scored, and
-    `agent.remembers` runs, but the policy is not trained.
+    A learner state is stored every `learner_every` steps. The newest `keep_learner` states are
+    kept, and the weights of the newest `keep_policies` policies (0: all). With `share_prefixes`, a
+    common prefix such as a prompt is computed only once; results differ by rounding. `update: none`
+    stands for `{weights: false}`: steps are played, scored and remembered, but not trained.
     """
 
     # an unset value is not part of keys and digests
@@ -141,10 +139,10 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """The position at which a nightly run starts in the order of each task's problems:
+    """The start of a nightly run in the order of each task's problems: `{number: 12, tasks:
+    {single: {epoch: 2, problem: 512}}}`.
 
-    `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Its sampling seeds depend only on
-    `number`.
+    Its sampling seeds depend only on `number`.
     """
 
     number: Positive
@@ -303,9 +301,7 @@ class Settings(Section):
 
     @property
     def each(self) -> Mapping[str, Self]:
-        """Return each task's settings as those of an experiment;
-
-        `{"single": self}` without `tasks`.
+        """Return the settings of each task; `{"single": self}` without `tasks`.
 
         In them, `rollout.problems` is the task's share of the problems of a step.
         """
@@ -327,19 +323,13 @@ class Settings(Section):
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """Divide `count` in proportion to the weights of the tasks:
-
-        `{"single": 16}` without `tasks`.
-        """
+        """Divide `count` by the tasks' weights: `{"single": 16}` without `tasks`."""
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {SINGLE: 1.0}, count)
 
     @property
     def start_step(self) -> int:
-        """The step of the policy that training starts from:
-
-        0, or for a fork the step of its origin.
-        """
+        """The step of the first policy: 0, or for a fork the step of its origin."""
         return self.fork.step if self.fork else 0
 
     @property
@@ -358,10 +348,7 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The import path of the reward that decides success;
-
-        GOAL in a mixture, "" without rewards.
-        """
+        """The path of the reward that decides success; GOAL in a mixture, "" without rewards."""
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -397,9 +384,8 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with fresh problems for a confirmation: after `earlier` other
-        confirmations, their seed has never been used. Champion and challenger play their test
-        split.
+        """Return these settings with fresh problems for a confirmation, after `earlier`
+        confirmations.
         """
 
         def fresh(data: Data) -> Data:
@@ -418,10 +404,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the base of the seeds of a step's episodes:
-
-        `(seed, 7)`, or `(seed, "night", 12, 7)`.
-        """
+        """Return the base of a step's seeds: `(seed, 7)`, or `(seed, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

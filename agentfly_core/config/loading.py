@@ -141,17 +141,15 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
 
 
 def settings() -> list[str]:
-    """Return the names of the settings that every experiment has:
-
-    `["seed", "update.learning_rate", ...]`.
+    """Return the names of the settings that every experiment has: `["seed", "update.learning_rate",
+    ...]`.
     """
     return [key for key in defaults() if not key.startswith("site.")]
 
 
 def defaults() -> dict[str, JSON]:
-    """Return the defaults of an experiment and a site by dotted key:
-
-    `{"seed": 0, ..., "site.ranks": 1}`.
+    """Return the defaults of an experiment and a site by dotted key: `{"seed": 0, ...,
+    "site.ranks": 1}`.
     """
     given: dict[str, JSON] = {
         "model": "",

@@ -234,10 +234,8 @@ class AgentPart(Section):
 
 
 class PoolSettings(ShortForm):
-    """Environments of a class:
-
-    `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`; a number stands for the
-    limit.
+    """Environments of a class: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products:
+    6}}`; a number stands for the limit.
 
     At most `limit` instances exist. Each is used for up to `max_uses` episodes and `lifetime`
     seconds.
@@ -252,10 +250,9 @@ class PoolSettings(ShortForm):
 
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
-    """Settings of a tool, reward, agent or environment and their place:
-
-    `OwnSettings(("tools", "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; `taken` are the
-    keys of the section itself.
+    """Settings of a tool, reward, agent or environment and their place: `OwnSettings(("tools",
+    "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; `taken` are the keys of the section
+    itself.
     """
 
     keys: Keys
@@ -291,9 +288,8 @@ class OwnSettings:
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Yield the own settings of the parts in `tools`, `rewards` and `environments`;
-
-    `keys` is the path to them.
+    """Yield the own settings of the parts in `tools`, `rewards` and `environments`; `keys` is the
+    path to them.
     """
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)

@@ -29,9 +29,8 @@ class HeldOutDataset(Data):
 
 
 class GuardDataset(HeldOutDataset):
-    """A dataset on which success must not fall by more than `margin`:
-
-    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
+    """A dataset on which success must not fall by more than `margin`: `{use:
+    "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
 
     A margin below 2.5 standard errors of the difference would reject equal policies. With one
     episode per problem, that is 0.04 to 0.05 for 1,000 problems and 0.08 to 0.10 for 250.

@@ -50,7 +50,6 @@ class LastPolicy:
 @dataclass(frozen=True, slots=True)
 class HubModel:
     """A model of the Hugging Face hub; an empty `revision` means main:
-
     `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
     """
 

@@ -37,9 +37,8 @@ def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys that may change when a run continues:
-
-    `"steps"`, `"update.learner_every"`.
+    """Yield the dotted keys that may change when a run continues: `"steps"`,
+    `"update.learner_every"`.
     """
     for key, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):

@@ -97,7 +97,6 @@ _TASKS = TypeAdapter(dict[TaskName, TaskSettings])
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
     """Divide `count` in these proportions by largest remainders (of equal ones, the first):
-
     `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
     """
     exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}

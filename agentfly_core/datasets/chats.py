@@ -66,9 +66,8 @@ class RecordedReply:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChat:
-    """The messages of a chat, and whether each of them is trained:
-
-    `RecordedChat((Message("user", "1+1?"), Message("assistant", "2")), (False, True))`.
+    """The messages of a chat, and whether each of them is trained: `RecordedChat((Message("user",
+    "1+1?"), Message("assistant", "2")), (False, True))`.
     """
 
     messages: Messages

@@ -89,9 +89,8 @@ _TOOLS = TypeAdapter(list[str | _Tool])
 
 
 def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
-    """Return the tools that a row lists by name or by schema;
-
-    None means all tools of the experiment.
+    """Return the tools that a row lists by name or by schema; None means all tools of the
+    experiment.
 
     A tool that is given by its name only has an empty schema. Raises ValueError for any other list.
     """

@@ -31,9 +31,8 @@ Names = dict[str, Sequence[str]]
 
 
 def people() -> Names:
-    """Return 320, 40 and 40 names by split, the same for every seed:
-
-    `{"train": ["Anna Berg", ...], ...}`.
+    """Return 320, 40 and 40 names by split, the same for every seed: `{"train": ["Anna Berg", ...],
+    ...}`.
 
     No name is in two splits, but first names and surnames occur in all. Companies and books work
     the same way.

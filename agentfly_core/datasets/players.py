@@ -35,9 +35,8 @@ def observed(conversation: Conversation) -> list[str]:
 
 
 def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, dict[str, str]]:
-    """Return the text that a prompt fills, and its fields:
-
-    `("rename", {"old": "amber-mills", ...})`.
+    """Return the text that a prompt fills, and its fields: `("rename", {"old": "amber-mills",
+    ...})`.
 
     Raises ValueError for a prompt that fills none of the texts.
     """

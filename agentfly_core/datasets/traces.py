@@ -21,10 +21,8 @@ OURS = "agentfly"
 
 @checked(frozen=True)
 class RecordedCall:
-    """Tokens of a model call:
-
-    `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True, True))`, where `trained` marks the sampled
-    tokens that are trained.
+    """Tokens of a model call: `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True, True))`, where
+    `trained` marks the sampled tokens that are trained.
     """
 
     prompt: tuple[NonNegativeInt, ...]
@@ -58,9 +56,9 @@ class Trace:
 
 
 def trace_of(row: Mapping[str, Any]) -> Trace | None:
-    """Read the trace in a row;
+    """Read the trace in a row; None for a row of another kind.
 
-    None for a row of another kind. Raises ValueError for a faulty trace.
+    Raises ValueError for a faulty trace.
     """
     for field, read in FORMATS.items():
         if isinstance(row.get(field), list | dict):

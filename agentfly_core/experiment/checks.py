@@ -75,8 +75,9 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_run(experiment: Experiment, name: str) -> None:
-    """Check frozen speakers, and for a new run also `check_beginning`; a run that has begun no
-    longer needs its model and data files. Raises ValueError.
+    """Check frozen speakers, and `check_beginning` for a run that has not begun.
+
+    Raises ValueError.
     """
     if record_of(experiment.store, name) is None:
         _ = experiment.frozen
@@ -158,8 +159,8 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Return lines for the user: probes of the model's own template, or a note that another
-    template is used.
+    """Return lines for the user: probes of the model's own template, or a note on another
+    template.
     """
     if not isinstance(model_reference(model), LocalModel):
         return []
@@ -353,9 +354,7 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
 
 
 def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
-    """Raise ValueError unless the loss corrects exactly once for episodes of an older policy, if it
-    must.
-    """
+    """Raise ValueError unless the loss corrects exactly once for episodes of an older policy."""
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, and {use} compares with no old "

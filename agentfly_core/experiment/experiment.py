@@ -154,18 +154,16 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """Return the memory with which a policy plays;
-
-        None if it has none or `agent.remembers` is not set.
+        """Return the memory with which a policy plays; None if it has none or `agent.remembers` is
+        not set.
         """
         return memory_of(self.store, policy) if self.settings.agent.remembers else None
 
     def scores(
         self, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
     ) -> list[Scored]:
-        """Score trajectories by the rewards of their task;
-
-        `among` are all trajectories of the step.
+        """Score trajectories by the rewards of their task; `among` are all trajectories of the
+        step.
 
         In a mixture, a score also has the task's goal under a name that all tasks share. Without
         rewards, all are Unscored.

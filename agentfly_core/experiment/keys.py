@@ -67,10 +67,10 @@ class StageKeys:
         return f"{SHARED}/solvable/{key[:16]}.json"
 
     def data_files(self) -> dict[str, Path]:
-        """Return the existing files that a dataset's settings name:
+        """Return the existing files that a dataset's settings name: `{"train_file":
+        Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
 
-        `{"train_file": Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`. Settings of
-        the type Path may also name folders.
+        Settings of the type Path may also name folders.
         """
         paths = {}
         for task, one in self.settings.each.items():

@@ -77,9 +77,8 @@ def plays(store: Store) -> list[str]:
 
 
 def next_play(store: Store, experiment: str) -> str:
-    """Return the first free name:
-
-    `next_play(store, "quickstart")` is `quickstart-1` in an empty store.
+    """Return the first free name: `next_play(store, "quickstart")` is `quickstart-1` in an empty
+    store.
     """
     taken = set(store.names(PLAYS))
     return next(name for n in count(1) if (name := f"{experiment}-{n}") not in taken)
@@ -110,9 +109,8 @@ class RunLayout:
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def rescored(self, rewards: str) -> str:
-        """Return the folder of scores by other rewards, with one artifact per step;
-
-        `rewards` is their digest.
+        """Return the folder of scores by other rewards, with one artifact per step; `rewards` is
+        their digest.
         """
         return f"{self.uri}/rescored/{rewards[:16]}"
 

@@ -123,7 +123,6 @@ def changed(record: RunRecord, code: Code) -> list[str]:
 
 def edited(record: RunRecord) -> list[str]:
     """Return a run's functions and classes that differ in the working directory:
-
     `["my_shop.price"]`.
 
     The name of a module covers its lines outside of functions and classes. Modules that are missing

@@ -42,9 +42,8 @@ class SamplerLost(ServiceLost):
 
 
 class NoReply(ValueError):
-    """A scripted policy failed, or a chat service refused a request:
-
-    `NoReply("The policy my_file:policy returned 3 ...")`.
+    """A scripted policy failed, or a chat service refused a request: `NoReply("The policy
+    my_file:policy returned 3 ...")`.
     """
 
 

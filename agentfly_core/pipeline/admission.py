@@ -63,9 +63,8 @@ float32 copy, in bfloat16 (arXiv 1910.02054, section 3.1).
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of one check of the admission:
-
-    `Proof("tokenizer", True, "49152 tokens, 5 texts unchanged")`.
+    """The result of one check of the admission: `Proof("tokenizer", True, "49152 tokens, 5 texts
+    unchanged")`.
     """
 
     name: str

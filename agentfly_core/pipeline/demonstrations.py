@@ -48,9 +48,8 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """Plays problems by the script of a warm start:
-
-    `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed, failed)`.
+    """Plays problems by the script of a warm start: `DemonstrationPlayer(spec, tokenizer, problems,
+    warm_start, settings.quotas, seed, failed)`.
 
     `quotas` divides episodes among tasks. If the share of failed episodes is above `failed`,
     GateClosed is raised. `blame` lists episodes that killed a worker.

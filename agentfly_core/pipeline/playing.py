@@ -116,9 +116,8 @@ def require_tags(by: str, problems: Iterable[Problem]) -> None:
 def of_step(
     settings: Rollout, seeds: Seeds, problems: Sequence[Problem], step: int, greedy: bool
 ) -> list[EpisodeSpec]:
-    """Make the episodes of a training step:
-
-    `group_size` per problem, and with `greedy` one baseline episode each.
+    """Make the episodes of a training step: `group_size` per problem, and with `greedy` one
+    baseline episode each.
     """
     sampled = episode_specs(
         problems, settings.group_size, step, "train", settings.temperature, seeds

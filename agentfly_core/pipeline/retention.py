@@ -25,7 +25,6 @@ class NoSpace(OSError):
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The steps whose learner states, and those whose policies, other runs need:
-
     `Kept(learners={7}, policies={6, 7})`.
     """
 

@@ -133,9 +133,8 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
 
 
 def pass_at(k: int, solved: int, episodes: int) -> float:
-    """Estimate pass@k of a problem without bias, 1 - C(n - c, k) / C(n, k):
-
-    `pass_at(2, 1, 4)` is 0.5.
+    """Estimate pass@k of a problem without bias, 1 - C(n - c, k) / C(n, k): `pass_at(2, 1, 4)` is
+    0.5.
 
     See arXiv 2107.03374, section 2.1. Raises ValueError for fewer than k episodes.
     """

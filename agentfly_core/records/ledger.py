@@ -24,9 +24,8 @@ ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """The outcome of a problem in a step:
-
-    `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625, "used")`.
+    """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
+    "used")`.
 
     `reward` is the mean over scored episodes. The outcome `zero_spread` means that each speaker's
     rewards are equal in all episodes. With a curriculum, pass rates are computed for each `kind` of

@@ -208,7 +208,6 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
     """Return the night after `night`, given counts of played and of all training problems by task:
-
     `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
     """
     places = {}

@@ -37,9 +37,8 @@ def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
 
 
 def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
-    """Return the average activity of each speaker per episode:
-
-    `{"planner": {"avg_turns": 3.0, "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
+    """Return the average activity of each speaker per episode: `{"planner": {"avg_turns": 3.0,
+    "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
     """
     episodes = len({*episode_numbers(trajectories)})
     turns, tokens, calls = Counter[str](), Counter[str](), Counter[str]()
@@ -84,9 +83,8 @@ def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float
 
 
 def own_reward(scored: Scored, reward: str, agent: str) -> float:
-    """Return a speaker's unweighted reward: for `{"exact":
-
-    1.0, "exact/speaker/planner": 0.5}` the planner has 0.5.
+    """Return a speaker's unweighted reward: for `{"exact": 1.0, "exact/speaker/planner": 0.5}` the
+    planner has 0.5.
     """
     start = apart_name(reward, "")
     apart = {k.removeprefix(start): v for k, v in scored.rewards.items() if k.startswith(start)}

@@ -25,10 +25,7 @@ Doing = Literal["waiting", "generating", "tools", "rewards"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An activity, with times in seconds since 1970:
-
-    `Span("tools", 1763740000.25, 1763740000.75)`.
-    """
+    """An activity in seconds since 1970: `Span("tools", 1763740000.25, 1763740000.75)`."""
 
     doing: Doing
     start: float

@@ -162,9 +162,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem:
-
-    `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for rewards.
+    """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for
+    rewards.
 
     In a mixture, `task` is the name of the problem's task; see `of_task`. If a problem begins with
     several messages, they are in `messages`, and `prompt` is the text of the last user message.
@@ -232,7 +231,6 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class Examples:
     """Answers that earn the maximum (`right`), and answers that earn less (`wrong`):
-
     `Examples(right=("99",), wrong=("", "98"))`.
     """
 
@@ -366,9 +364,8 @@ def team(episode: Sequence[Trajectory]) -> Team:
 
 
 def instance(agent: str) -> tuple[str, int]:
-    """Split a speaker's name:
-
-    `worker/2` gives `("worker", 2)`, and `worker` gives `("worker", 1)`.
+    """Split a speaker's name: `worker/2` gives `("worker", 2)`, and `worker` gives `("worker",
+    1)`.
     """
     role, _, number = agent.partition("/")
     return role, int(number or 1)

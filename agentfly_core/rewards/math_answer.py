@@ -66,9 +66,8 @@ def _readable(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
-    """`math` that requires a tool:
-
-    0 without a tool's answer; with one, 1 if right and 0.1 if wrong.
+    """`math` that requires a tool: 0 without a tool's answer; with one, 1 if right and 0.1 if
+    wrong.
 
     Errors and the tool that ends the episode do not count as tool answers. The part `right` is the
     score of `math`.

@@ -106,9 +106,8 @@ def decimal(text: str) -> str:
 
 
 def in_base(text: str) -> tuple[str, int] | None:
-    """Return the digits and the base of a number with a base:
-
-    `in_base("0101_2")` is `("101", 2)`.
+    """Return the digits and the base of a number with a base: `in_base("0101_2")` is `("101",
+    2)`.
     """
     match = _BASE.fullmatch(re.sub(r"[\s$]", "", text))
     if match is None or not 2 <= int(match[2]) <= 16:

@@ -77,9 +77,8 @@ def varies(values: Tensor) -> bool:
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Normalise to mean 0 and variance 1 over all sampled tokens, float32 [rows, T];
-
-    0 if all are equal.
+    """Normalise to mean 0 and variance 1 over all sampled tokens, float32 [rows, T]; 0 if all are
+    equal.
     """
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
     if not varies(of_tokens):
@@ -91,9 +90,8 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
 def whitened_by_task(
     tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
 ) -> Tensor:
-    """Apply `whitened` to the sampled tokens of each task;
-
-    `tasks` maps tasks to trajectory indices.
+    """Apply `whitened` to the sampled tokens of each task; `tasks` maps tasks to trajectory
+    indices.
     """
     result = torch.zeros(advantages.shape)
     for members in tasks.values():
@@ -110,9 +108,8 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """Apply `how(*values)` [n] to each group of indices;
-
-    0 for a group whose `values[0]` are all equal.
+    """Apply `how(*values)` [n] to each group of indices; 0 for a group whose `values[0]` are all
+    equal.
 
     With `centred`, the rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. To
     compare trajectories use `Outcomes.compare`, which counts each episode once.

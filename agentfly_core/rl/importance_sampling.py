@@ -31,9 +31,8 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling with a weight per row:
-
-    `min(product of w, cap)` (Liu, Li et al.).
+    """Truncated importance sampling with a weight per row: `min(product of w, cap)` (Liu, Li et
+    al.).
     """
 
     use: Literal["sequence_tis"] = "sequence_tis"

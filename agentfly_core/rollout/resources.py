@@ -121,9 +121,8 @@ class ResourceManager:
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Counts and waiting seconds by class:
-
-        `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
+        """Counts and waiting seconds by class: `{"resources/Shop/in_use": 3,
+        "resources/Shop/wait_p95": 0.2}`.
 
         `in_use` and `waiting` are current values. All others cover the time since the last call:
         `most_*` are maxima, and `expired` counts leases that a deadline ended.

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 
 class PromptTooLong(ValueError):
-    """Prompts leave no room for a reply:
-
-    `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens.
+    """Prompts leave no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in
+    tokens.
     """
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
@@ -257,9 +256,9 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """Return sampling parameters;
+        """Return sampling parameters; None takes the experiment's value.
 
-        None takes the experiment's value. Raises ValueError for invalid ones.
+        Raises ValueError for invalid ones.
         """
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):

@@ -43,9 +43,8 @@ Pair = tuple[Trajectory, Scored | None]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of an episode's text:
-
-    `Piece("sampled", '<tool_call>{"name": "calculator", ...}</tool_call><|im_end|>')`.
+    """A piece of an episode's text: `Piece("sampled", '<tool_call>{"name": "calculator",
+    ...}</tool_call><|im_end|>')`.
 
     The kind `said` is a chat service's reply, which has no tokens. `after` is a tool's answer that
     ended the episode, so that the model did not read it. `context` is the number of a context that

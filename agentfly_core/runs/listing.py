@@ -198,9 +198,8 @@ def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
 
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
-    """Return settings as they are typed in a command:
-
-    `["seed=1", "update.learning_rate=0.0003"]`.
+    """Return settings as they are typed in a command: `["seed=1",
+    "update.learning_rate=0.0003"]`.
     """
     return [f"{key}={typed(value)}" for key, value in settings.items()]
 
@@ -276,9 +275,8 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
-    """Return the runs that meet all conditions:
-
-    `state=stopped`, `update.learning_rate=3e-4`, or any text.
+    """Return the runs that meet all conditions: `state=stopped`, `update.learning_rate=3e-4`, or
+    any text.
 
     Raises ValueError for a key or a value that none of the runs has.
     """

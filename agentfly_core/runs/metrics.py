@@ -97,9 +97,8 @@ def solved_by_problem(
 def outcomes_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, list[bool]]:
-    """Return for each problem which of its scored episodes were solved, in order:
-
-    `{"add-41-58": [True, False]}`.
+    """Return for each problem which of its scored episodes were solved, in order: `{"add-41-58":
+    [True, False]}`.
     """
     by_id = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
@@ -110,9 +109,8 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """Return a step's metrics in the form of its file and of MLflow:
-
-    `{"step": 7, "time_ms": ..., "metrics": {...}}`.
+    """Return a step's metrics in the form of its file and of MLflow: `{"step": 7, "time_ms": ...,
+    "metrics": {...}}`.
 
     Numbers that are not finite are left out; they never become zero.
     """

@@ -80,9 +80,8 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run for the KL penalty;
-
-        None if the penalty uses the run's own start.
+        """The policy of another run for the KL penalty; None if the penalty uses the run's own
+        start.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
@@ -192,9 +191,8 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """Return the digest of the dataset of this run, or of a fork's origin;
-
-        None before its first use.
+        """Return the digest of the dataset of this run, or of a fork's origin; None before its
+        first use.
         """
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None

@@ -75,10 +75,8 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return its metrics, without those of further datasets:
-
-        `evaluate/test/success`, `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each
-        with `_low` and `_high`.
+        """Return its metrics, without those of further datasets: `evaluate/test/success`,
+        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each with `_low` and `_high`.
         """
         rates = {"success": Rate(self.success, self.interval, len(self.solved))}
         rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}

@@ -13,7 +13,6 @@ from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
     """The uri of an artifact in the store, and its digest:
-
     `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`.
     """
 
@@ -60,10 +59,8 @@ class Artifact(Pointer):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
-    """The uri and the key of a stage's output:
-
-    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c..."})`;
-    `inputs` are digests by name.
+    """The uri and the key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored",
+    "score", "a41f...", {"rollout-000": "9f2c..."})`; `inputs` are digests by name.
     """
 
     uri: str

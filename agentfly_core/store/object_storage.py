@@ -20,7 +20,6 @@ NO_BUCKET = "NoSuchBucket"
 
 class Remote:
     """An object storage prefix; its credentials come from the environment:
-
     `Remote("s3://bucket/exp")`.
 
     A failed request raises Refused. `guard` is called before each write; it raises an error if the

@@ -213,9 +213,9 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """Read and verify an artifact's JSON file;
+        """Read and verify an artifact's JSON file; None if it is missing.
 
-        None if it is missing. Raises Damaged if it was changed.
+        Raises Damaged if it was changed.
         """
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
@@ -242,9 +242,9 @@ class Store:
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
-        """Read a file that `write_json` wrote;
+        """Read a file that `write_json` wrote; None if it is missing.
 
-        None if it is missing. Raises Damaged with its name.
+        Raises Damaged with its name.
         """
         if (written := self._content(uri)) is None:
             return None

@@ -54,9 +54,8 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """Return the command of a node:
-
-    DeepSpeed's launcher, or the worker itself if there is one rank.
+    """Return the command of a node: DeepSpeed's launcher, or the worker itself if there is one
+    rank.
     """
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB

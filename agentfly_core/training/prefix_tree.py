@@ -93,9 +93,8 @@ class PrefixTrees:
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a mask to numbers [trees, 1, N, N]:
-
-    0 where a token attends, else the smallest number.
+    """Convert a mask to numbers [trees, 1, N, N]: 0 where a token attends, else the smallest
+    number.
     """
     # the smallest number instead of -inf: a row of -inf only would give nan in the softmax
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)

@@ -47,9 +47,8 @@ OPEN = Gates(failed=1.0, unscored=1.0)
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """A request to play episodes:
-
-    `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+    """A request to play episodes: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart
+    ...")`.
 
     `policy` and `problem` may be empty. `episodes` is the number of episodes: of the first problems
     of the split, or all of the single `problem`.

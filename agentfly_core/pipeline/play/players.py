@@ -18,9 +18,9 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 @dataclass(frozen=True)
 class ModelPlayer:
-    """A policy that samples tokens:
+    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`.
 
-    `ModelPlayer("run:demo@7", Pointer(...))`. If `memory` is None, the memory is empty.
+    If `memory` is None, the memory is empty.
     """
 
     reference: str

@@ -106,9 +106,8 @@ def _by_playing(
     specs: Sequence[EpisodeSpec],
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
-    """Play the problems by each policy; return which it solved, see `_solved`:
-
-    `{"idle": {"add-41-58": False}}`.
+    """Play the problems by each policy; return which it solved, see `_solved`: `{"idle":
+    {"add-41-58": False}}`.
     """
     solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():

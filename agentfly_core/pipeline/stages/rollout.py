@@ -16,10 +16,10 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """The episodes of one round of a step:
+    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
+    False)).specs`.
 
-    `RoundEpisodes(run, data, first_round(settings, 7, False)).specs`. They are drawn once, when the
-    first shard needs them.
+    They are drawn once, when the first shard needs them.
     """
 
     run: Run

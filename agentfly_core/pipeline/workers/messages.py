@@ -58,7 +58,6 @@ class Setup:
 @dataclass(frozen=True, slots=True)
 class Assigned:
     """A job, with the blame of earlier attempts and `metrics` that are already measured:
-
     `{"time/swap": 0.4}`.
     """
 

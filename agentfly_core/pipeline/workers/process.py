@@ -142,9 +142,9 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """Handle messages until a job ends, and return its result;
+        """Handle messages until a job ends, and return its result; None after `seconds`.
 
-        None after `seconds`. Raises Disconnected.
+        Raises Disconnected.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -246,9 +246,8 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return the settings in which a night that has begun differs from `today`;
-
-    None if it has not begun.
+    """Return the settings in which a night that has begun differs from `today`; None if it has not
+    begun.
 
     Raises ValueError for a run of another experiment.
     """

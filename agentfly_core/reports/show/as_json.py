@@ -30,9 +30,8 @@ def both_json(
 
 
 def episode_json(pair: Pair) -> dict[str, JSON]:
-    """Return a conversation:
-
-    `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...]}`.
+    """Return a conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages":
+    [...]}`.
 
     `turns` has the read and sampled tokens of each reply, with log-probabilities at the sampling
     temperature. `policy` is empty unless the speaker is frozen.
@@ -71,9 +70,8 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Return tokens by turn:
-
-    `[{"given": [1], "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`.
+    """Return tokens by turn: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs":
+    [-0.1]}]}]`.
     """
     return [
         {

@@ -33,9 +33,8 @@ NARROW = 120
 
 
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
-    """Show the chosen episodes below a summary;
-
-    `matching` is the number of episodes that meet the conditions.
+    """Show the chosen episodes below a summary; `matching` is the number of episodes that meet the
+    conditions.
     """
     conversations: list[Pair] = []
     for episode in chosen:  # skip empty conversations, unless all are empty

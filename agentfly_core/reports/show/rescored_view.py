@@ -86,9 +86,8 @@ class TwiceScored:
 
 
 def tau(episodes: pd.DataFrame) -> float | None:
-    """Compute Kendall's tau-b (Biometrika 33, 239-251) over pairs within groups;
-
-    None if a reward is constant.
+    """Compute Kendall's tau-b (Biometrika 33, 239-251) over pairs within groups; None if a reward
+    is constant.
 
     Advantages compare the episodes of a group, so pairs from two groups are skipped. If all groups
     have one episode, they count as a single group.
