@@ -139,10 +139,8 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """The start of a nightly run in the order of each task's problems: `{number: 12, tasks:
-    {single: {epoch: 2, problem: 512}}}`.
-
-    Its sampling seeds depend only on `number`.
+    """The position in the order of problems where a nightly run starts:
+    `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Sampling seeds depend on `number`.
     """
 
     number: Positive
@@ -156,9 +154,8 @@ class Night(Section):
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    The fork begins with step 8. It has the problem order, seeds and learner state that step 8 of
-    the other run has. With `optimizer_state: fresh`, only the policy is taken over and the
-    optimizer starts new.
+    The fork begins with step 8, with the problem order, seeds and learner state of the other run's
+    step 8. With `optimizer_state: fresh` it takes only the policy.
     """
 
     run: str
@@ -384,9 +381,7 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with fresh problems for a confirmation, after `earlier`
-        confirmations.
-        """
+        """Return these settings with fresh problems, after `earlier` confirmations."""
 
         def fresh(data: Data) -> Data:
             own = self.data_seed if data.seed is None else data.seed

@@ -159,9 +159,7 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Return lines for the user: probes of the model's own template, or a note on another
-    template.
-    """
+    """Return probes of the model's own template, or a note on another template."""
     if not isinstance(model_reference(model), LocalModel):
         return []
     tokenizer = model_config.tokenizer(model)
@@ -280,8 +278,8 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError if a step needs more problems of a task than `training` has, and if a night
-    names unknown tasks.
+    """Raise ValueError for a task with too few `training` problems, and for a night of unknown
+    tasks.
     """
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
