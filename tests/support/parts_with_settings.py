@@ -1,11 +1,12 @@
 """Parts of an experiment that have settings of their own."""
 
 import os
+from dataclasses import replace
 from typing import Literal
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
-from agentfly_core.authoring.tool import tool
+from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import Ending, Message, Problem, Trajectory
 from agentfly_core.rollout.episode import Episode
 
@@ -21,6 +22,12 @@ class Search:
 
     async def __call__(self, query: str) -> str:
         return f"{self.results} of {self.index} for {query}"
+
+
+def searches(indexes: list[str], of: str = "tools") -> list[Tool] | list[str]:
+    """A tool for each index, or with another `of` the names of the indexes."""
+    tools = [replace(Search.with_settings(index=one), name=f"search_{one}") for one in indexes]
+    return tools if of == "tools" else indexes
 
 
 @tool(process=True)

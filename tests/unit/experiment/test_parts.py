@@ -35,6 +35,14 @@ async def test_a_tool_is_created_with_its_settings() -> None:
     assert answer.content == "5 of wiki for Chile"
 
 
+async def test_a_function_with_settings_makes_several_tools() -> None:
+    entry = {"use": f"{HERE}:searches", "indexes": ["wiki", "news"]}
+    tools = task_with(tools=[entry, f"{HERE}:count"], environments={f"{HERE}:Shelf": 1}).tools
+    answers = [await one.answer(ToolCall(one.name, {"query": "Chile"}), {}) for one in tools[:2]]
+    assert [one.content for one in answers] == ["3 of wiki for Chile", "3 of news for Chile"]
+    assert [one.name for one in tools] == ["search_wiki", "search_news", "count"]
+
+
 async def test_a_tool_in_its_own_process_has_its_settings() -> None:
     plain, marked = (
         task_with(tools=[{"use": f"{HERE}:Apart", **settings}]).tools[0]
@@ -111,6 +119,11 @@ async def test_an_agent_is_created_with_its_settings() -> None:
             "'exact' takes no settings, got strict: ",
         ),
         ({"rewards": {"exact": {"use": f"{HERE}:count"}}}, "is a Tool, expected a Reward"),
+        ({"tools": [f"{HERE}:searches"]}, "is a function, expected a Tool: decorate"),
+        (
+            {"tools": [{"use": f"{HERE}:searches", "indexes": ["wiki"], "of": "names"}]},
+            "^tools: .* returned 'wiki', expected tools",
+        ),
         ({"agent": {"use": f"{HERE}:Shelf"}}, "is no agent, expected an `async def`"),
     ],
 )

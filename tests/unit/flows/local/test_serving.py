@@ -74,3 +74,16 @@ def test_a_refused_deployment_is_retried_less_often_until_a_change(
     assert inputs.looks(8, deployments) == [1, 2, 2, 3, 3, 3, 3, 4]
     inputs.now.append("stall")
     assert inputs.looks(3, deployments) == [5, 6, 6]
+
+
+def test_a_new_flow_of_an_experiment_is_a_new_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/shop.yaml").write_text("steps: 1\n")
+    before = up.deployable()
+    (tmp_path / "conf/shop.yaml").write_text("steps: 2\n")
+    assert up.deployable() == before
+    (tmp_path / "conf/shop.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
+    assert up.deployable() != before
