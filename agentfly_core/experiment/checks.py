@@ -195,7 +195,9 @@ def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool
 def check_place(settings: Settings, place: Site) -> None:
     """Raise ValueError for an experiment that a site cannot run."""
     frozen = {f"agent.frozen.{role}": who for role, who in settings.agent.speakers.items()}
-    for key, who in {"model": model_reference(settings.model), **frozen}.items():
+    with at("model"):
+        model = model_reference(settings.model)
+    for key, who in {"model": model, **frozen}.items():
         if isinstance(who, EndpointPolicy):
             with at(key):
                 place.endpoint(who.name)
