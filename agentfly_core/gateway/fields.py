@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from agentfly_core.system.formats.json_value import JSON
 
@@ -84,5 +85,19 @@ FIELDS: Mapping[str, FieldRule] = {
 
 def table() -> str:
     """The table of the documentation, in Markdown."""
-    rows = (f"| `{name}` | {rule.treatment} | {rule.note} |" for name, rule in FIELDS.items())
+    rows = (
+        f"| {', '.join(map(_shown, names))} | {treatment} | {note} |"
+        for (treatment, note), names in groupby(FIELDS, key=_row)
+    )
     return "\n".join(["| field | treatment | |", "|---|---|---|", *rows])
+
+
+def _row(name: str) -> tuple[Treatment, str]:
+    """The treatment and the note of a field, which neighbours share."""
+    rule = FIELDS[name]
+    return rule.treatment, "" if rule.neutral else rule.note
+
+
+def _shown(name: str) -> str:
+    values = (f"{name}: {json.dumps(value)}" for value in FIELDS[name].neutral)
+    return " or ".join(f"`{text}`" for text in values) or f"`{name}`"

@@ -8,13 +8,21 @@ from pathlib import Path
 
 
 def python_of(name: str, *requirements: str) -> Path:
-    """The interpreter of a virtual environment with these requirements."""
+    """The interpreter of a virtual environment with these requirements, and options of pip.
+
+    Raises CalledProcessError with pip's messages as `stderr`.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     folder = cache / "agentfly" / name
     python, whole = folder / "bin" / "python", folder / "whole"
     if not whole.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", *requirements]
+        try:
+            subprocess.run(pip, check=True, stderr=subprocess.PIPE, text=True)
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.stderr)
+            raise
         whole.touch()
     return python
 

@@ -26,7 +26,7 @@ from agentfly_core.testing.letters import as_letters, loss_mask
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/how-to/bring-an-agent.md").read_text()
-PROGRAM, FUNCTION = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PROGRAM, FUNCTION, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SETTINGS = [yaml.safe_load(b)["agent"] for b in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
