@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
-from agentfly_core.config.mismatch import message_of, place
+from agentfly_core.config.mismatch import place, with_value
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, fault, sentence
 from agentfly_core.system.formats.tracebacks import own_line
@@ -174,7 +174,7 @@ def typed(where: str, value: JSON, kind: type[R]) -> R:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(filter(None, (where, place(first["loc"]))))
-        raise ValueError(f"{key}: {message_of(first)} (got {first['input']!r})") from None
+        raise ValueError(f"{key}: {with_value(first)}") from None
     except PydanticUserError:
         raise ValueError(
             f"{where} has the type {kind!r}, which no setting can have (got {value!r})"

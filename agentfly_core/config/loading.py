@@ -15,7 +15,7 @@ from agentfly_core.config.evaluation import SPLITS
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
-from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_like
+from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_like, with_value
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.system.formats import strict_json, strict_yaml
@@ -213,7 +213,8 @@ def _path(experiment: str) -> Path:
     path = Path(experiment) if is_file else CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
         there = [one.name for one in Path().glob("*.y*ml")] if is_file else names()
-        hint = did_you_mean(experiment, there)
+        start = " Run this in the folder of your project, or start one: agentfly init NAME"
+        hint = did_you_mean(experiment, there) if there else start
         raise ValueError(f"Unknown experiment {experiment!r} ({path.absolute()}).{hint}")
     return path
 
@@ -296,8 +297,7 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
         elif not where:
             yield message_of(fault)
         elif fault["type"] != "default_factory_not_called":  # this fault follows from another one
-            message, got = message_of(fault), repr(fault.get("input"))
-            yield f"{where}: {message}" + ("" if got in message else f" (got {got})")
+            yield f"{where}: {with_value(fault)}"
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:

@@ -20,6 +20,14 @@ def message_of(fault: ErrorDetails) -> str:
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
+def with_value(fault: ErrorDetails) -> str:
+    """The message with the wrong value: "Input should be a valid integer (got 'x')"."""
+    message, value = message_of(fault), fault.get("input")
+    if value is None:
+        return "got null, expected a value; only optional settings accept null"
+    return message if repr(value) in message else f"{message} (got {value!r})"
+
+
 def place(steps: Iterable[int | str]) -> str:
     """Return the dotted key, such as `adapter.targets`, without pydantic's names of union
     members.

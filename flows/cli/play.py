@@ -83,7 +83,8 @@ def played_on_terminal(
     """Play and store prepared episodes; None for an empty chat."""
     logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):
-        prepared = prepare()
+        with stage_bar(console):
+            prepared = prepare()
         show(f"{described(prepared.player, prepared.experiment.settings.model)} plays.")
         mode = Live(show) if name == "live" else Mode()
         if name == "chat":

@@ -87,11 +87,17 @@ class Display:
 
 @contextmanager
 def stage_bar(console: Console) -> Iterator[None]:
-    """Show the stage at work within the block, on a terminal."""
+    """Show the stage at work within the block, on a terminal, and when `nano` learns tokens."""
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
+        learns = False
 
         def show(report: StageProgress) -> None:
+            nonlocal learns
+            # it may take a minute, and only terminals show bars
+            if report.stage == "model" and not learns:
+                learns = True
+                console.print(f"nano learns its tokens from {report.total} episodes.")
             bars.update(task, description=report.stage, completed=report.done, total=report.total)
 
         with listening(show):

@@ -81,10 +81,10 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
 
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
     """Make the table of held-out success by group. Headings are wrapped at dots."""
-    numbers = ["seeds", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
+    numbers = ["seed", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
     count = comparison.left_out
     left_out = f", {count} left out: an episode has no score" if count else ""
-    titles = [key.replace(".", ".\n") for key in keys] or ["policy"]
+    titles = ["run", *(key.replace(".", ".\n") for key in keys)]
     table = Table(
         *(Column(title, overflow="fold", max_width=LONGEST_SETTING) for title in titles),
         *(Column(title, justify="right", no_wrap=True) for title in numbers),
@@ -95,7 +95,8 @@ def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
     for group in comparison.groups:
         low, high = group.success.interval
         cells = [
-            *([shown(group.differs[key]) for key in keys] or [group.label]),
+            group.runs,
+            *(shown(group.differs[key]) for key in keys),
             ", ".join(str(policy.seed) for policy in group.policies),
             f"{group.success.value:.1%}",
             f"{low:.1%} to {high:.1%}",

@@ -141,9 +141,17 @@ class SeedGroup:
 
     @property
     def label(self) -> str:
-        """The settings that distinguish the group; without any, the names of its policies."""
-        named = [f"{key}={shown(value)}" for key, value in self.differs.items()]
-        return " ".join(named) or ", ".join(policy.name for policy in self.policies)
+        """The setting that distinguishes the group, or its runs if several settings differ."""
+        if len(self.differs) == 1:
+            ((key, value),) = self.differs.items()
+            return f"{key}={shown(value)}"
+        return self.runs
+
+    @property
+    def runs(self) -> str:
+        """The first policy, and the number of others: `mine@15 and 2 more seeds`."""
+        first, *more = (policy.name for policy in self.policies)
+        return f"{first} and {counted(len(more), 'more seed')}" if more else first
 
     def to_json(self) -> dict[str, JSON]:
         """The comparison as JSON, with shares instead of percent."""

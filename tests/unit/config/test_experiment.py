@@ -76,12 +76,20 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["rollout.problems=0"])
     with pytest.raises(ValueError, match=r"environments.my:Shop.limt: .* 'limit'"):
         loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
+    with pytest.raises(ValueError, match="  steps: got null, expected a value; only optional"):
+        loading.read(tiny, ["steps=null"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
     with pytest.raises(ValueError, match="Unknown experiment 'quickstat'"):
         loading.read("quickstat")
     with pytest.raises(ValueError, match=r"Unknown experiment 'mine.yaml' \(/.*/mine.yaml\)"):
         loading.read("mine.yaml")
+
+
+def test_an_empty_folder_is_refused_with_its_remedy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="start one: agentfly init NAME"):
+        loading.read("quickstart")
 
 
 def test_a_mistyped_file_is_refused_with_the_nearest_one(tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def test_a_module_name_is_short_for_its_class() -> None:
         (
             spelled,
             {"accent": None},
-            r"spelled: accent: Input should be a valid string \(got None\)",
+            "spelled: accent: got null, expected a value",
         ),
         (spelled, {"accnt": "soft"}, "spelled has no setting 'accnt'. Did you mean 'accent'"),
         (

@@ -10,7 +10,14 @@ from rich.text import Text
 
 from agentfly_core.records.intervals import wilson
 from agentfly_core.system.progress import Progress, listening, report
-from flows.local.display import Display, duration, logging_to, rates_table, summary_page
+from flows.local.display import (
+    Display,
+    duration,
+    logging_to,
+    rates_table,
+    stage_bar,
+    summary_page,
+)
 from tests.support.experiments import SUMMARY
 
 REPORTS = [
@@ -47,6 +54,15 @@ def test_a_terminal_shows_run_step_reward_and_stage() -> None:
     lines = shown(terminal=True)
     run = next(line for line in reversed(lines) if line.startswith("quickstart-1f2e3d4c"))
     assert "step 2/15 rollout 96/128 reward 0.550, success 55.0 %" in run
+
+
+def test_without_a_terminal_learning_of_tokens_is_one_line() -> None:
+    console = Console(file=io.StringIO())
+    with stage_bar(console):
+        for stage, done in (("model", 8), ("model", 512), ("play", 512)):
+            report(Progress(stage, 0, done, 512))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "nano learns its tokens from 512 episodes.\n"
 
 
 def test_a_failed_stage_still_shows_its_progress() -> None:

@@ -15,15 +15,15 @@ from agentfly_core.reports.compare.seed_intervals import Estimate
 RATE, SIZE = "update.learning_rate", "rollout.group_size"
 
 
-def group(rate: float, success: float, difference: float | None) -> SeedGroup:
-    policy = TriedPolicy("demo", 2, 0, 0, {}, "f491", "exact", {"a": 1.0, "b": 0.0})
+def group(run: str, rate: float, success: float, difference: float | None) -> SeedGroup:
+    policy = TriedPolicy(run, 2, 0, 0, {}, "f491", "exact", {"a": 1.0, "b": 0.0})
     interval = success - 0.05, success + 0.05
     estimate = None if difference is None else Estimate(difference, (-0.01, 0.05), "problems")
     settings = {RATE: rate, SIZE: 8}
     return SeedGroup(settings, (policy,), Estimate(success, interval, "problems"), estimate)
 
 
-GROUPS = (group(1e-4, 0.5, None), group(3e-4, 0.52, 0.02))
+GROUPS = (group("demo", 1e-4, 0.5, None), group("fast", 3e-4, 0.52, 0.02))
 FOUND = RunComparison(GROUPS, 200, 0)
 
 
@@ -42,11 +42,19 @@ def shown(width: int, *success: float) -> list[str]:
 def test_headings_and_numbers_fit_a_narrow_terminal() -> None:
     table = shown(40, 0.1, 0.2)[:6]
     assert [" ".join(line.split()) for line in table[1:3]] == [
-        "update. ┃ rollout. ┃ ┃ ┃ ┃",
-        "learning_rate ┃ group_size ┃ seeds ┃ solved ┃ 95 % interval ┃ difference",
+        "┃ update. ┃ rollout. ┃ ┃ ┃ ┃",
+        "run ┃ learning_rate ┃ group_size ┃ seed ┃ solved ┃ 95 % interval ┃ difference",
     ]
     assert table[5].endswith("│  52.0% │ 47.0% to 57.0% │ +2.0 (-1.0 to +5.0)")
     assert shown(200, 0.1, 0.2)[:6] == table
+
+
+def test_curves_of_several_settings_are_named_by_their_runs() -> None:
+    lines = shown(200, 0.1, 0.2)
+    assert sum("learning_rate" in line for line in lines) == 1
+    assert lines[4].split()[:5] == ["demo@2", "│", "1e-4", "│", "8"]
+    assert [line.split()[0] for line in lines[8:10]] == ["demo@2", "fast@2"]
+    assert lines[-1].startswith("fast@2 solves 2.0 points more than demo@2 (")
 
 
 def test_runs_that_solve_nothing_have_a_note_and_no_curves() -> None:
