@@ -36,6 +36,7 @@ def of_episodes() -> Iterator[str]:
     timings = [Timing("planner", (Span("generating", 0.0, 1.0),))]
     yield from rollout_metrics(spoken, scores, timings, "REWARD", ["TOOL"])
     yield from ("rollout/reward_fall", "gateway/overruled/FIELD")
+    yield from (f"branching/{one}" for one in ("decisions", "forks", "executed_calls"))
 
 
 class ENVIRONMENT(Environment):

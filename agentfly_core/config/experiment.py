@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from agentfly_core.config.evaluation import Evaluate
+from agentfly_core.config.episodes import Evaluate, Rollout
 from agentfly_core.config.health_signs import SIGNS, Sign
 from agentfly_core.config.parts import (
     AgentPart,
     AlgorithmPart,
-    Curriculum,
     Data,
     FlowPart,
     Nano,
@@ -61,26 +60,6 @@ class Adapter(Section):
     rank: Annotated[int, Field(ge=1, le=512)] = 16
     alpha: Positive = 32
     targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
-
-
-class Rollout(Section):
-    """The episodes of a step: `problems` x `group_size`.
-
-    `shard` of them are played at the same time.
-
-    If the sampler dies, at most one shard is lost. In up to `refills` further rounds (the default
-    depends on the algorithm), problems with equal rewards are replaced (dynamic sampling, DAPO,
-    2503.14476). With `max_staleness` s, step k samples from policy k - 1 - s while earlier updates
-    run.
-    """
-
-    problems: Positive = 16
-    group_size: Positive = 8
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-    shard: Positive = 32
-    refills: Annotated[int, Field(ge=0)] = 0
-    max_staleness: Annotated[int, Field(ge=0)] = 0
-    curriculum: Curriculum | None = None
 
 
 class Update(Section):

@@ -299,18 +299,6 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
         yield OwnSettings((*keys, "environments", path, "settings"), path, pool.settings)
 
 
-class Curriculum(Section):
-    """The choice of problems by pass rate: `{window: 4, by: kind}`.
-
-    A step draws its problems from `window` times as many candidates, with weights p (1 - p) + 0.01.
-    Here p is the pass rate of the problem (or of all problems with the same value of the fact `by`)
-    in earlier steps, with one solved and one unsolved episode added.
-    """
-
-    window: Annotated[int, Field(ge=2)] = 4
-    by: str = ""
-
-
 class Nano(Section):
     """The model `nano`: its tokens are learned from training problems and demonstrations.
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.episodes import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
 from agentfly_core.records.dataset import BadRow, Rows, build, content, problems_of

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.reward import Reward
-from agentfly_core.config.experiment import Rollout, Settings, Update
+from agentfly_core.config.episodes import Rollout
+from agentfly_core.config.experiment import Settings, Update
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import SELF, Part, WarmStart

@@ -12,8 +12,8 @@ from pathlib import Path
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.event_loop import run
-from agentfly_core.config.evaluation import Evaluate
-from agentfly_core.config.experiment import Gates, Rollout
+from agentfly_core.config.episodes import Branching, Evaluate, Rollout
+from agentfly_core.config.experiment import Gates
 from agentfly_core.config.parts import PROGRAM
 from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
@@ -28,6 +28,7 @@ from agentfly_core.records.problem_schedule import by_task
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem, Role, Trajectory, tag
 from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.rollout.history.branching import ForkRule
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import collect
@@ -81,7 +82,15 @@ def _task_spec(
         end_tokens=end_tokens(tokenizer),
         limits=task.limits,
         frozen=frozen,
+        branching=_fork_rule(task.settings.rollout.branching, tokenizer),
     )
+
+
+def _fork_rule(branching: Branching | None, tokenizer: PreTrainedTokenizerBase) -> ForkRule | None:
+    if branching is None:
+        return None
+    decision = branching.model_dump(exclude={"total", "init"})
+    return ForkRule(**decision, vocabulary=len(tokenizer))
 
 
 def scripted(
@@ -118,17 +127,25 @@ def of_step(
 ) -> list[EpisodeSpec]:
     """Make the episodes of a training step: `group_size` per problem, and with `greedy` one
     baseline episode each.
+
+    With `branching` the first episodes of a problem own the others as spares.
     """
-    sampled = episode_specs(
-        problems, settings.group_size, step, "train", settings.temperature, seeds
-    )
+    size, begin = settings.group_size, settings.beginnings
+    sampled = episode_specs(problems, size, step, "train", settings.temperature, seeds)
+    groups = [sampled[start : start + size] for start in range(0, len(sampled), size)]
+    sampled = [spec for group in groups for spec in _owning(group, begin)]
     if not greedy:
         return sampled
-    baselines, size = episode_specs(problems, 1, step, "baseline", 0.0, seeds), settings.group_size
+    baselines = episode_specs(problems, 1, step, "baseline", 0.0, seeds)
     return [
         *(replace(one, chains=size + 1) for one in sampled),
         *(replace(one, chain=size, chains=size + 1) for one in baselines),
     ]
+
+
+def _owning(chains: Sequence[EpisodeSpec], count: int) -> list[EpisodeSpec]:
+    """The first `count` episodes of a problem, each with its share of the others as spares."""
+    return [replace(chains[n], spares=tuple(chains[n + count :: count])) for n in range(count)]
 
 
 def of_test(
@@ -182,13 +199,13 @@ OnEpisode = Callable[[Trajectory], None]
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
     """Return a function that reports finished episodes as progress, up to REPORTS times per stage.
 
-    `done` episodes were played before.
+    `done` episodes were played before. Forks of agents come on top of `total`.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 
     def watch(_: Trajectory) -> None:
         if (number := next(played)) % every == 0 or number == total:
-            report(Progress(stage, step, number, total))
+            report(Progress(stage, step, number, max(number, total)))
 
     return watch
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.episodes import SPLITS
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import DATA as MIXTURE

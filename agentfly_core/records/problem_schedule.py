@@ -9,7 +9,8 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfly_core.config.experiment import Night, OrderPosition, Rollout
+from agentfly_core.config.episodes import Rollout
+from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
@@ -172,8 +173,8 @@ class ProblemSchedule:
         return text if problem.task == SINGLE else f"{problem.task}/{text}"
 
     def _shards(self, problems: int, greedy: bool, first: int) -> range:
-        episodes = problems * (self.rollout.group_size + greedy)
-        return range(first, first - (-episodes // self.rollout.shard))
+        episodes = problems * (self.rollout.beginnings + greedy)
+        return range(first, first - (-episodes // self.rollout.beginnings_of_shard))
 
 
 @functools.lru_cache(maxsize=8)  # one entry for each task of a mixture

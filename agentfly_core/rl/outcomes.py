@@ -24,6 +24,8 @@ class Outcomes:
         groups        ((0, 1),)                      trajectories that are compared on one problem
         episodes      tensor([0, 1])                 int64 [n], episode numbers
         states        (("4f2a..", "9b01.."), ("4f2a..",))  state keys before turns
+        leaves        ((0, 0), (1,))                 by turn, the number of the trajectory that
+                      sampled it: ((0, 0), (0, 1)) if the second is a fork of the first
         baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
         tasks         {"single": (0, 1)}             trajectories by task
 
@@ -39,6 +41,7 @@ class Outcomes:
     groups: tuple[tuple[int, ...], ...]
     episodes: Tensor
     states: tuple[tuple[str, ...], ...]
+    leaves: tuple[tuple[int, ...], ...]
     baselines: Tensor
     tasks: Mapping[str, tuple[int, ...]]
 
@@ -110,9 +113,44 @@ def outcomes(
         groups=tuple(map(tuple, members.values())),
         episodes=torch.tensor(episode_numbers(trajectories), dtype=torch.int64),
         states=tuple(states),
+        leaves=_leaves(trajectories),
         baselines=torch.tensor(baselines, dtype=torch.float64),
         tasks={name: tuple(indices) for name, indices in of_tasks.items()},
     )
+
+
+def _leaves(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:
+    """For each turn the number of the trajectory that sampled it. A parent that is not part of the
+    update has a number above all others.
+    """
+    numbers = {one.id: number for number, one in enumerate(trajectories)}
+    leaves: dict[str, tuple[int, ...]] = {}
+    # a parent's chain is below those of its children
+    for one in sorted(trajectories, key=lambda one: one.chain):
+        shared: tuple[int, ...] = ()
+        if one.branch:
+            number = numbers.setdefault(one.branch.parent, len(numbers))
+            above = leaves.get(one.branch.parent, (number,) * one.branch.turns)
+            shared = above[: one.branch.turns]
+        leaves[one.id] = (*shared, *[numbers[one.id]] * (len(one.turns) - len(shared)))
+    return tuple(leaves[one.id] for one in trajectories)
+
+
+def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
+    """The mean of each sampled token's values [rows, T] over all trajectories that share it."""
+    layout = sequences(batch, len(outcomes.leaves))
+    width = max((len(leaves) for leaves in outcomes.leaves), default=0)
+    leaf = torch.zeros(len(outcomes.leaves), max(width, 1), dtype=torch.int64)
+    for number, leaves in enumerate(outcomes.leaves):
+        leaf[number, : len(leaves)] = torch.tensor(leaves, dtype=torch.int64)
+    # a shared token has the same column in all trajectories
+    longest = layout.turns.shape[1]
+    token = leaf.gather(1, layout.turns.clamp(min=0)) * longest + torch.arange(longest)
+    token[layout.turns < 0] = -1
+    _, places, counts = torch.unique(token, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), dtype=torch.float64)
+    sums.index_add_(0, places.flatten(), layout.gather(values).double().flatten())
+    return layout.scatter((sums / counts)[places].to(values.dtype))
 
 
 def earned(score: Scored) -> float:

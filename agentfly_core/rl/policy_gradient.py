@@ -5,7 +5,7 @@ penalty.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from agentfly_core.rl.aggregation import Aggregation, TokenMean
 from agentfly_core.rl.batch import RolloutBatch
@@ -13,7 +13,7 @@ from agentfly_core.rl.importance_sampling import ImportanceSampling
 from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
 from agentfly_core.rl.kl import KL, NoKL
 from agentfly_core.rl.late import Tensor
-from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.outcomes import Outcomes, over_leaves
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss, TokenLosses
 
 
@@ -28,6 +28,8 @@ class PolicyGradient(ABC):
       correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
       skip_cut: true                                  # leave out episodes cut by a limit
+      credit: tree_hard                               # tokens that forks share: the mean of their
+                                                      # leaves' advantages in each leaf
     """
 
     refills: ClassVar[int] = 0
@@ -37,6 +39,7 @@ class PolicyGradient(ABC):
     correction: ImportanceSampling | None = None
     kl: KL | None = None
     skip_cut: bool = False
+    credit: Literal["tree_soft", "tree_hard"] = "tree_soft"
 
     @abstractmethod
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
@@ -73,20 +76,25 @@ class PolicyGradient(ABC):
         get 0.
         """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
-        if not self.skip_cut:
-            return estimate
         # after the advantages: a cut episode still counts in the baseline of its group
-        cut = batch.cut.unsqueeze(1)
-        return replace(estimate, advantages=estimate.advantages.masked_fill(cut, 0.0))
+        counted = self._counted(batch)
+        advantages = estimate.advantages * counted.sampled
+        if self.credit == "tree_hard":
+            advantages = over_leaves(advantages, outcomes, counted)
+        return replace(estimate, advantages=advantages)
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Return the tokens' shares in the step's loss; with `skip_cut`, cut trajectories do not
         count.
         """
-        if self.skip_cut:
-            # before the aggregation: cut tokens must not count in its mean, either
-            batch = replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
-        return self.aggregation.weights(batch)
+        # before the aggregation: cut tokens must not count in its mean, either
+        return self.aggregation.weights(self._counted(batch))
+
+    def _counted(self, batch: RolloutBatch) -> RolloutBatch:
+        """The batch; with `skip_cut` no token of a cut trajectory is sampled."""
+        if not self.skip_cut:
+            return batch
+        return replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """Compute the weighted sum of the tokens' losses, with importance weights and the KL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -17,7 +16,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -39,10 +38,9 @@ from agentfly_core.rollout.rules import (
     EpisodeRules,
     EpisodeSpec,
     ForkedSpec,
-    Frozen,
     PromptTooLong,
 )
-from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, state_of
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
 from agentfly_core.system.formats.text import clip, did_you_mean
 
 R = TypeVar("R")
@@ -69,17 +67,15 @@ class Episode(Speaker):
     ) -> None:
         problem = episode_spec.problem
         # tools and environments may change the facts, which other episodes of the problem share
-        self.problem = replace(problem, facts=deepcopy(problem.facts))
-        self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
-        self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
+        problem = replace(problem, facts=deepcopy(problem.facts))
+        self.opening: tuple[Message | Observation, ...] = rules.opening(problem)
+        self.lent: dict[type[Lent], Lent] = {Problem: problem}
         stage = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
         if isinstance(episode_spec, ForkedSpec):
             stage.repetition.origin = episode_spec.origin
-        self.children: list[ForkOrigin] = []
         super().__init__(stage, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
-        self.timed = self._stage.timed
-        self.counts = Counter[str]()
+        self.timed, self.counts = stage.timed, stage.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
         """Lend an environment to tools and rewards; the opening gets the text of its `reset`."""
@@ -88,6 +84,16 @@ class Episode(Speaker):
             most = self.rules.max_observation_tokens
             content = self.rules.template.fit(clip(text, MAX_RESET_BYTES), most)
             self.opening += (Observation(kind.__name__, content),)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem, with facts of this episode's own."""
+        return self._stage.problem
+
+    @property
+    def children(self) -> Sequence[ForkOrigin]:
+        """The starts of its forks."""
+        return self._stage.children
 
     @property
     def memory(self) -> Path:
@@ -232,26 +238,29 @@ class Episode(Speaker):
         It contains no conversations: `reply_to` and `turn` can continue any earlier one anyway.
         Raises NotImplementedError if an environment cannot save its state, and ServiceFailure.
         """
-        return await self._stage.do(self._snapshot())
+        return await self._stage.do(self._stage.snapshot())
 
     async def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this episode; raises as `snapshot`."""
-        await self._stage.do(self._restore(snapshot))
+        await self._stage.do(self._stage.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
         """Play `count` more episodes from here. Returns 0 here and 1, 2, ... in the new episodes.
 
-            number = await episode.fork(2) # three episodes continue from here await
-            episode.reply(Message("user", f"Try approach {number}."))
+            number = await episode.fork(2)  # three episodes continue from here
+            await episode.reply(Message("user", f"Try approach {number}."))
 
         In each new episode the agent starts again. Until this call it gets the recorded replies and
         tool answers, so nothing is sampled or executed. Then its environments are restored from
         snapshots. If an environment has no `snapshot`, tools are executed again instead. The
         episode ends FAILED if its agent makes other requests or gets other tool answers. Limits
-        also count the replies before the fork. Raises ValueError within `gather` and `branch`, and
+        also count the replies before the fork. Raises ValueError within `gather` and `branch` and
+        with `rollout.branching`, and
         ServiceFailure.
         """
         branch = self.history
+        if self.rules.branching:
+            raise ValueError("rollout.branching forks already; remove it, or episode.fork.")
         if branch.number or branch.parts or branch is not self._stage.trunk:
             raise ValueError("Call episode.fork outside of episode.gather and episode.branch.")
         with branch.alone():
@@ -262,39 +271,11 @@ class Episode(Speaker):
         if origin := repetition.repeats:
             result = repetition.fork()
             if not repetition.repeats:
-                await self._begin_at(origin)
+                await self._stage.begin_at(origin)
             return result
-        try:
-            snapshot = await self._snapshot()
-        except NotImplementedError:
-            snapshot = None
-        for number in range(1, count + 1):
-            # copied now: the episode continues and may change both
-            facts, path = deepcopy(self.problem.facts), repetition.path.copy(number)
-            self.children.append(ForkOrigin(path, snapshot, facts))
+        await self._stage.fork(count)
         repetition.path.forks.append(0)
         return 0
-
-    async def _begin_at(self, origin: ForkOrigin) -> None:
-        """Restore environments and facts once a forked episode has repeated its parent."""
-        if origin.snapshot is not None:
-            await self._restore(origin.snapshot)
-            self.problem = replace(self.problem, facts=deepcopy(origin.facts))
-            self.lent[Problem] = self.problem
-
-    async def _snapshot(self) -> Snapshot:
-        environments = self._environments()
-        return {
-            kind: await state_of(one, "snapshot", one.snapshot)
-            for kind, one in environments.items()
-        }
-
-    async def _restore(self, snapshot: Snapshot) -> None:
-        for kind, one in self._environments().items():
-            await state_of(one, "restore", partial(one.restore, snapshot[kind]))
-
-    def _environments(self) -> dict[type[Lent], Environment]:
-        return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
 
     async def leave(self) -> None:
         """Cancel the agent's pending work and refuse further requests."""
@@ -353,15 +334,14 @@ class RolloutSpec(EpisodeRules):
 
     `rewards` contains only rewards that read an environment; the others are computed after the
     rollout. `limits` is the maximum number of instances of each environment class, and `at_once`
-    that of concurrent episodes. `frozen` maps roles to untrained policies. In a mixture, `tasks`
-    maps each task to its own spec, and this spec has the tools and rewards of all tasks.
+    that of concurrent episodes. In a mixture, `tasks` maps each task to its own spec, and this spec
+    has the tools and rewards of all tasks.
     """
 
     rewards: tuple[Reward, ...]
     agent: Agent
     deadline: float
     limits: Mapping[type[Environment], Limit]
-    frozen: Mapping[str, Frozen] = field(default_factory=dict)
     at_once: int = sys.maxsize
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 

@@ -1,23 +1,30 @@
 """State that all speakers of an episode share."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
+from agentfly_core.authoring import calling
 from agentfly_core.authoring.author_call import is_cancelled
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Doing, Span, moment
-from agentfly_core.records.trajectory import Ending
-from agentfly_core.rollout.history.forks import Repetition
+from agentfly_core.records.trajectory import Ending, Problem
+from agentfly_core.rollout.history.forks import ForkOrigin, Repetition, Snapshot
 from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
 from agentfly_core.rollout.standstill import Parts
+from agentfly_core.system.formats.text import fault
 
 R = TypeVar("R")
+STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
 """The branch of the running agent code, None outside `Episode.gather`."""
 
@@ -35,6 +42,8 @@ class EpisodeState:
     trunk: EpisodeBranch = field(default_factory=EpisodeBranch)
     parts: Parts = field(default_factory=Parts)
     repetition: Repetition = field(default_factory=Repetition)
+    children: list[ForkOrigin] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
     fault: Exception | None = None
     """The last error of an agent's request, which is no error in the agent's code."""
     over: bool = False
@@ -47,6 +56,52 @@ class EpisodeState:
     def branch(self) -> EpisodeBranch:
         """The branch of the calling agent."""
         return current_branch.get() or self.trunk
+
+    @property
+    def problem(self) -> Problem:
+        """The episode's own copy of its problem."""
+        problem = self.lent[Problem]
+        assert isinstance(problem, Problem)
+        return problem
+
+    @property
+    def environments(self) -> dict[type[Lent], Environment]:
+        """The environments by kind."""
+        return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
+
+    async def snapshot(self) -> Snapshot:
+        """The states of all environments; raises as `state_of`."""
+        environments = self.environments
+        return {
+            kind: await state_of(one, "snapshot", one.snapshot)
+            for kind, one in environments.items()
+        }
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot; raises as `state_of`."""
+        for kind, one in self.environments.items():
+            await state_of(one, "restore", partial(one.restore, snapshot[kind]))
+
+    async def state_key(self) -> str:
+        """The state keys of all environments; raises as `state_of`."""
+        return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
+
+    async def fork(self, count: int, before_reply: bool = False) -> None:
+        """Add `count` children that begin here; raises ServiceFailure."""
+        try:
+            snapshot = await self.snapshot()
+        except NotImplementedError:
+            snapshot = None
+        for number in range(1, count + 1):
+            # copied now: the episode continues and may change both
+            facts, path = deepcopy(self.problem.facts), self.repetition.path.copy(number)
+            self.children.append(ForkOrigin(path, snapshot, facts, before_reply))
+
+    async def begin_at(self, origin: ForkOrigin) -> None:
+        """Restore environments and facts where a forked episode begins by itself."""
+        if origin.snapshot is not None:
+            await self.restore(origin.snapshot)
+            self.lent[Problem] = replace(self.problem, facts=deepcopy(origin.facts))
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request as a task that `end` can cancel. A `held` reply waits for all open parts.
@@ -100,3 +155,24 @@ class EpisodeState:
             yield
         finally:
             self.spans.append(Span(doing, start, moment()))
+
+
+async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
+    """The result of an environment's method about its state, which `work` calls.
+
+    Raises NotImplementedError for an environment without states, and ServiceFailure.
+    """
+    kind = type(environment).__name__
+    try:
+        return await calling.call(work, STATE_SECONDS, f"{kind}.{method}()", [environment])
+    except (ServiceFailure, NotImplementedError):
+        raise
+    except Exception as error:  # author code
+        raise ServiceFailure(f"{kind}.{method}() failed: {fault(error)}") from error
+
+
+async def _state_key(environment: Environment) -> str:
+    async def key() -> str:
+        return environment.state_key()
+
+    return await state_of(environment, "state_key", key)

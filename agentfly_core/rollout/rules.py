@@ -26,6 +26,7 @@ from agentfly_core.records.trajectory import (
     Sampled,
     ToolCall,
 )
+from agentfly_core.rollout.history.branching import ForkRule
 from agentfly_core.rollout.history.forks import ForkOrigin
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import shown
@@ -55,9 +56,11 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`; `step` is the split of an evaluation or demonstration.
 
-    `chain` numbers the problem's episodes in the step, and `chains` is their count. After a worker
-    has died, `blamed` maps ids of episodes that are not played again to their errors. Episodes in
-    `suspects` may have caused the death; they are played one by one after the others.
+    `chain` numbers the problem's episodes in the step, and `chains` is their count. It may fork as
+    often as it has `spares`: a fork takes the chain number of the first spare, and spares that no
+    fork took are played. After a worker has died, `blamed` maps ids of episodes that are not played
+    again to their errors. Episodes in `suspects` may have caused the death; they are played one by
+    one after the others.
     """
 
     problem: Problem
@@ -69,6 +72,12 @@ class EpisodeSpec:
     chains: int = 1
     blamed: Mapping[str, str] = field(default_factory=dict)
     suspects: Sequence[str] = ()
+    spares: tuple[EpisodeSpec, ...] = ()
+
+    @property
+    def leaves(self) -> int:
+        """The number of episodes that it becomes with its forks and spares."""
+        return 1 + len(self.spares)
 
     @property
     def id(self) -> str:
@@ -98,11 +107,18 @@ class ForkedSpec(EpisodeSpec):
     origin: ForkOrigin
 
     @classmethod
-    def of(cls, parent: EpisodeSpec, origin: ForkOrigin, chain: int) -> ForkedSpec:
+    def of(
+        cls,
+        parent: EpisodeSpec,
+        origin: ForkOrigin,
+        chain: int,
+        spares: tuple[EpisodeSpec, ...] = (),
+    ) -> ForkedSpec:
         """Make the spec of an episode that starts at a fork."""
         seed = hashing.seed(parent.seed, *origin.place)
         own = {one.name: getattr(parent, one.name) for one in fields(EpisodeSpec)}
-        return cls(**own | {"chain": chain, "seed": seed}, parent=parent, origin=origin)
+        own |= {"chain": chain, "seed": seed, "spares": spares}
+        return cls(**own, parent=parent, origin=origin)
 
     @property
     def id(self) -> str:
@@ -195,7 +211,8 @@ class EpisodeRules:
 
     `stop` lists all strings that may end a reply. `end_tokens` are the model's own end tokens; a
     reply may end with one instead of the template's. `memory` is the folder of `Episode.memory`,
-    None for an empty folder.
+    None for an empty folder. `frozen` maps roles to untrained policies, `branching` decides on
+    forks of `rollout.branching`.
     """
 
     template: ChatTemplate
@@ -209,6 +226,8 @@ class EpisodeRules:
     stop: tuple[str, ...] = ()
     end_tokens: tuple[int, ...] = ()
     memory: Path | None = None
+    frozen: Mapping[str, Frozen] = field(default_factory=dict)
+    branching: ForkRule | None = None
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:

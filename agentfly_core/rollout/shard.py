@@ -21,7 +21,7 @@ from agentfly_core.records.trajectory import Ending, Team, Trajectory, team
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.history.forks import AsksDifferently
-from agentfly_core.rollout.history.leaves import PlayedEpisode, forked, with_branches
+from agentfly_core.rollout.history.leaves import PlayedEpisode, following, with_branches
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong, StartAgain
 from agentfly_core.system.formats import hashing, tracebacks
@@ -152,7 +152,7 @@ class _ShardPlay:
             for some in _groups(specs):
                 await self._group(some)
             assert len(self.played) == done + len(specs), "an episode was cancelled from within"
-            specs = forked(self.played[done:], numbers)
+            specs = following(self.played[done:], numbers)
         # before the second warming, which belongs to the next shard
         measured = self.resources.metrics()
         await self._warm(rows)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypedDict, TypeVar, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
-from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
-from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.inference.sampler import Request
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -26,10 +24,6 @@ from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, Form, ReplySe
 from agentfly_core.rollout.thinking import sample_spans
 from agentfly_core.rollout.tool_use import ToolUse
 from agentfly_core.system.formats import hashing
-from agentfly_core.system.formats.text import fault
-
-R = TypeVar("R")
-STATE_SECONDS = 30.0
 
 
 class SampledReply(NamedTuple):
@@ -168,11 +162,17 @@ class Speaker:
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self._stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
-        params = replace(params, entropies=sampling.get("entropies", False))
+        entropies = sampling.get("entropies", False) or self._needs_entropies
+        params = replace(params, entropies=entropies)
         form, thinking = self.rules.form, sampling.get("thinking")
         if tools is not None or thinking is not None:
             form = Form(form.tools if tools is None else tuple(tools), thinking)
         return ReplySettings(params, temperature, form)
+
+    @property
+    def _needs_entropies(self) -> bool:
+        rule = self.rules.branching
+        return rule is not None and rule.reads_entropies and bool(self._stage.spec.spares)
 
     async def turn_behind(
         self,
@@ -246,9 +246,11 @@ class Speaker:
         """A reply that `sample` draws with the seed of its place, unless a fork repeats it."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
+        if branch is self._stage.trunk and (origin := self._stage.repetition.begins_at()):
+            await self._stage.begin_at(origin)
         if repeated := self._repeated(branch, before, place, prompt, form):
             return repeated
-        state, seed = await self._state(), hashing.seed(self._stage.spec.seed, *place)
+        state, seed = await self._stage.state_key(), hashing.seed(self._stage.spec.seed, *place)
         with self._stage.timed("generating"):
             drawn = await sample(seed)
         reply = Reply(
@@ -268,8 +270,29 @@ class Speaker:
             opens=drawn.opens,
             limit=drawn.limit,
         )
+        if self._may_fork(branch):
+            await self._fork_before(reply)
         self._add(branch, reply)
         return reply
+
+    def _may_fork(self, branch: EpisodeBranch) -> bool:
+        """Whether `rollout.branching` decides on a fork before a new reply."""
+        stage = self._stage
+        return (
+            self.rules.branching is not None
+            and len(stage.children) < len(stage.spec.spares)
+            and branch is stage.trunk
+            and self.role not in self.rules.frozen
+            and bool(branch.unread_by(self.name))
+        )
+
+    async def _fork_before(self, reply: Reply) -> None:
+        rule, seed = self.rules.branching, hashing.seed(reply.seed, "fork")
+        assert rule is not None
+        forks = rule.forks(self._replies[0].entropies, reply.entropies, seed)
+        self._stage.counts.update({"branching/decisions": 1, "branching/forks": int(forks)})
+        if forks:
+            await self._stage.fork(1, before_reply=True)
 
     def _limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
         """The limit that a reply to a prompt of this length reached."""
@@ -283,11 +306,6 @@ class Speaker:
     def _require_turn(self, branch: EpisodeBranch) -> None:
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
-
-    async def _state(self) -> str:
-        """The state keys of all lent environments."""
-        lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
-        return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
     def _repeated(
         self,
@@ -377,24 +395,3 @@ def _within_limits(reply: Reply) -> Message:
     if reply.limit is not None:
         raise EpisodeOver(reply.limit)
     return reply.message
-
-
-async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """The result of an environment's method about its state, which `work` calls.
-
-    Raises NotImplementedError for an environment without states, and ServiceFailure.
-    """
-    kind = type(environment).__name__
-    try:
-        return await calling.call(work, STATE_SECONDS, f"{kind}.{method}()", [environment])
-    except (ServiceFailure, NotImplementedError):
-        raise
-    except Exception as error:  # author code
-        raise ServiceFailure(f"{kind}.{method}() failed: {fault(error)}") from error
-
-
-async def _state_key(environment: Environment) -> str:
-    async def key() -> str:
-        return environment.state_key()
-
-    return await state_of(environment, "state_key", key)

@@ -73,6 +73,9 @@ class ToolUse:
         return (*behind, self.stage.repetition.calls_behind(behind))
 
     async def _executed(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+        if self.rules.branching:
+            called = sum(isinstance(one, ToolCall) and one.name in self._tools for one in calls)
+            self.stage.counts["branching/executed_calls"] += called
         # all calls end before an error is raised, because they share environments
         answers = await asyncio.gather(
             *(self._answer(call) for call in calls), return_exceptions=True

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.episodes import SPLITS
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.retention import require_space_for_night

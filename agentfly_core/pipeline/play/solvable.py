@@ -8,7 +8,7 @@ from functools import partial
 from agentfly_core.authoring.event_loop import HeldCalls, run, without_held_calls
 from agentfly_core.authoring.reward import Grade, Reward
 from agentfly_core.authoring.scoring import AT_ONCE
-from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.episodes import SPLITS
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys

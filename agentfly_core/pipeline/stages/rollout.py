@@ -53,4 +53,5 @@ def rollout(
         return published
     # shard numbers of refills continue after those of the first round
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-    return player.do(mine.job(target, policy, version, run.settings.rollout.shard, memory))
+    size = run.settings.rollout.beginnings_of_shard
+    return player.do(mine.job(target, policy, version, size, memory))

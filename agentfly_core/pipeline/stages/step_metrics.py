@@ -30,8 +30,8 @@ def log_step(
     """Write the step's metrics.json with the time at which its update ended, and warn of health
     signs.
 
-    Metrics of environments are those of the worst shard, and metrics of programs are summed over
-    all shards. Raises GateClosed if a health sign stops the run.
+    Metrics of environments are those of the worst shard, and metrics of programs and forks are
+    summed over all shards. Raises GateClosed if a health sign stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -45,7 +45,8 @@ def log_step(
     if not run.experiment.algorithm.needs.compares_group:
         # an algorithm that compares no group also trains groups with equal rewards
         scores.pop(ZERO_SPREAD, None)
-    of_shards = {**worst(played, "resources/"), **total(played, "gateway/")}
+    counted = {**total(played, "gateway/"), **total(played, "branching/")}
+    of_shards = {**worst(played, "resources/"), **counted}
     metrics = {**scores, **updated.metrics, **of_shards, **seconds}
     earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
     # left by a step that was killed

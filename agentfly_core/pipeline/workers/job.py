@@ -61,7 +61,9 @@ class Shard:
         `version` labels the tokens, and `size` is the number of episodes per shard.
         """
         start = self.number * size
-        progress = Progress(self.stage, self.step, start, len(self.episodes))
+        before = self.episodes[:start]
+        done, total = (sum(one.leaves for one in some) for some in (before, self.episodes))
+        progress = Progress(self.stage, self.step, done, total)
         pointer = Pointer(policy.uri, policy.digest)
         mine = tuple(self.episodes[start : start + size])
         return RolloutJob(target, pointer, version, mine, progress, memory)

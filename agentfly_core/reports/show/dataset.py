@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.episodes import SPLITS
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, leaks, split
 from agentfly_core.records.messages import plain
 from agentfly_core.records.trajectory import Problem

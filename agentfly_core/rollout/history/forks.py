@@ -51,15 +51,17 @@ class EpisodePath:
 class ForkOrigin:
     """The start of a forked episode: the path before it, states of environments, and facts.
 
-    Without a `snapshot` its environments cannot be restored, so its tools are called again.
+    Without a `snapshot` its environments cannot be restored, so its tools are called again. The
+    agent calls `fork` there, or with `before_reply` asks for a reply.
     """
 
     path: EpisodePath
     snapshot: Snapshot | None
     facts: Mapping[str, Any]
+    before_reply: bool = False
 
     @property
-    def place(self) -> EpisodePlace:
+    def place(self) -> tuple[int, ...]:
         """Its place in the parent: the number of replies before it, and the results of forks."""
         return (len(self.path.replies), *self.path.forks)
 
@@ -114,9 +116,25 @@ class Repetition:
         assert self.origin, "only a forked episode repeats forks"
         mine, parents = self.path, self.origin.path
         mine.forks.append(parents.forks[len(mine.forks)])
-        if not self.repeats and (mine.replies.keys(), mine.answers.keys()) != (
+        if not self.repeats:
+            self._require_whole(parents)
+        return mine.forks[-1]
+
+    def begins_at(self) -> ForkOrigin | None:
+        """The origin if the next reply is the first one of a fork `before_reply`, else None; raises
+        AsksDifferently.
+        """
+        origin = self.repeats
+        if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:
+            return None
+        self._require_whole(origin.path)
+        self.path.forks = [*origin.path.forks]
+        return origin
+
+    def _require_whole(self, parents: EpisodePath) -> None:
+        mine = self.path
+        if (mine.replies.keys(), mine.answers.keys()) != (
             parents.replies.keys(),
             parents.answers.keys(),
         ):
             raise AsksDifferently("forks before it has repeated all replies and calls")
-        return mine.forks[-1]

@@ -1,7 +1,7 @@
 """The leaves of forked episodes: their numbers, and the turns that they share."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from operator import attrgetter, eq
@@ -22,15 +22,21 @@ class PlayedEpisode:
     children: Sequence[ForkOrigin] = ()
 
 
-def forked(played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]) -> list[EpisodeSpec]:
-    """The children of played episodes; `numbers` counts them by problem and first chain.
+def following(
+    played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]
+) -> list[EpisodeSpec]:
+    """The episodes to play after these: their children, and spares without a child.
 
-    In a step of 8 chains the children of chain 3, and theirs, have the chains 11, 19, 27, ...
+    `numbers` counts children of agents' own forks by problem and first chain. In a step of 8 chains
+    the children of chain 3, and theirs, have the chains 11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
     # sorted: numbers of children must not depend on which parent ended first
     for parent in sorted(played, key=attrgetter("spec.problem.id", "spec.chain")):
         spec = parent.spec
+        if spec.spares:
+            specs += _heirs(spec, parent.children)
+            continue
         first = spec.problem.id, spec.chain % spec.chains
         for origin in parent.children:
             numbers[first] += 1
@@ -38,22 +44,33 @@ def forked(played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]) -
     return specs
 
 
+def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
+    """The children, in place of the first spares and with shares of the others; or all spares."""
+    if not children:
+        return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
+    left, count = spec.spares[len(children) :], len(children)
+    return [
+        ForkedSpec.of(spec, origin, spare.chain, left[n::count])
+        for n, (origin, spare) in enumerate(zip(children, spec.spares, strict=False))
+    ]
+
+
 def with_branches(
     played: Sequence[PlayedEpisode], trajectories: Sequence[Trajectory]
 ) -> list[Trajectory]:
     """The trajectories, with the `branch` of those that share turns with their parent."""
     by_id = {one.id: one for one in trajectories}
-    parents = {
-        one.id: by_id.get(each.spec.parent.trajectory(one.agent))
-        for each in played
-        if isinstance(each.spec, ForkedSpec)
-        for one in each.record
-    }
-    return [_branched(one, parents.get(one.id)) for one in trajectories]
+    forks = {one.id: each.spec for each in played for one in each.record}
+    return [_branched(one, forks[one.id], by_id) for one in trajectories]
 
 
-def _branched(one: Trajectory, parent: Trajectory | None) -> Trajectory:
+def _branched(one: Trajectory, spec: EpisodeSpec, by_id: Mapping[str, Trajectory]) -> Trajectory:
+    if not isinstance(spec, ForkedSpec):
+        return one
+    parent = by_id.get(spec.parent.trajectory(one.agent))
     if parent is None:
         return one
-    shared = len([*takewhile(bool, map(eq, parent.turns, one.turns))])
+    # the same reply may also be sampled again after the fork
+    most = sum(reply.speaker == one.agent for reply in spec.origin.path.replies.values())
+    shared = len([*takewhile(bool, map(eq, parent.turns[:most], one.turns))])
     return replace(one, branch=Branch(parent.id, shared)) if shared else one

@@ -70,7 +70,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
             "is no agent, expected an `async def` of one Episode",
         ),
         (
-            "agent.use=agentfly_core.config.evaluation:SPLITS",
+            "agent.use=agentfly_core.config.episodes:SPLITS",
             "is a tuple, expected a function or a class",
         ),
         (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentfly_core.config.evaluation import SPLITS
+from agentfly_core.config.episodes import SPLITS
 from agentfly_core.config.experiment import Settings
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem

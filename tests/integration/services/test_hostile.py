@@ -19,6 +19,7 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.chatml import Hermes
+from agentfly_core.recipes.arpo.vault import Vault
 from agentfly_core.recipes.babyai.environment import BabyAI
 from agentfly_core.recipes.office.environment import Office
 from agentfly_core.recipes.shop.environment import Shop
@@ -61,11 +62,14 @@ FACTS: dict[str, Any] = {
     "thing": "metal latchkey",
     "dataset": "chain_sum",
     "config": {},
+    "lamp": "red",
+    "handle": 3,
+    "direction": "up",
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (BabyAI, Database, Interpreter, Office, Shop, TextShop, TextWorld, Workspace), 1
+    (BabyAI, Database, Interpreter, Office, Shop, TextShop, TextWorld, Vault, Workspace), 1
 )
 READ = """
 import resource

@@ -28,6 +28,7 @@ GRPO = {
     "correction": None,
     "kl": None,
     "skip_cut": False,
+    "credit": "tree_soft",
     "refills": 0,
     "needs": Needs(old_logprobs=True, off_policy="ratio", compares_group=True),
 }

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from agentfly_core.config import loading
+from agentfly_core.config.episodes import Curriculum
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.parts import Curriculum
 from agentfly_core.config.tasks import quotas
 from agentfly_core.experiment.checks import check
 from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, settings_with

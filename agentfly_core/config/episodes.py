@@ -1,0 +1,146 @@
+"""Which episodes are played: those of a training step, and held-out evaluations."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agentfly_core.config.promotion import HeldOutDataset
+from agentfly_core.config.reference import NAME
+from agentfly_core.config.section import RESUMABLE, Positive, Section, Share
+
+SPLITS = ("train", "validation", "test")
+
+
+class Curriculum(Section):
+    """The choice of problems by pass rate: `{window: 4, by: kind}`.
+
+    A step draws its problems from `window` times as many candidates, with weights p (1 - p) + 0.01.
+    Here p is the pass rate of the problem (or of all problems with the same value of the fact `by`)
+    in earlier steps, with one solved and one unsolved episode added.
+    """
+
+    window: Annotated[int, Field(ge=2)] = 4
+    by: str = ""
+
+
+class Branching(Section):
+    """Forks of episodes after answers of tools (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k:
+    20, alpha: 0.5, beta: 0.2, mode: entropy}`.
+
+    Of `total` episodes of a problem `init` begin with its prompt. Each owns (total - init) / init
+    forks, and forks that it does not use become fresh episodes. After a reply to answers of tools,
+    P = alpha + beta (H - H_first) / log(vocabulary), between 0 and 1, where H is the mean entropy
+    of the first `k` tokens of the reply and H_first that of the speaker's first reply. A fork
+    samples this reply again. `entropy` forks with probability P, `threshold` if P is above `tau`,
+    `random` with probability `alpha`, `never` plays `total` fresh episodes.
+    """
+
+    total: Annotated[int, Field(ge=2)] = 16
+    init: Positive = 8
+    k: Positive = 20
+    alpha: Share = 0.5
+    beta: Annotated[float, Field(ge=0)] = 0.2
+    tau: Share = 0.5
+    mode: Literal["entropy", "threshold", "random", "never"] = "entropy"
+
+    @model_validator(mode="after")
+    def _divides_forks(self) -> Self:
+        if self.total <= self.init or self.total % self.init:
+            raise ValueError(
+                f"got total {self.total} and init {self.init}, expected a total that is a multiple "
+                "of init: each of the first episodes owns (total - init) / init forks"
+            )
+        return self
+
+
+class Rollout(Section):
+    """The episodes of a step: `problems` x `group_size`.
+
+    `shard` of them are played at the same time.
+
+    If the sampler dies, at most one shard is lost. In up to `refills` further rounds (the default
+    depends on the algorithm), problems with equal rewards are replaced (dynamic sampling, DAPO,
+    2503.14476). With `max_staleness` s, step k samples from policy k - 1 - s while earlier updates
+    run. With `branching` its `total` replaces `group_size`.
+    """
+
+    problems: Positive = 16
+    group_size: Positive = 8
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    shard: Positive = 32
+    refills: Annotated[int, Field(ge=0)] = 0
+    max_staleness: Annotated[int, Field(ge=0)] = 0
+    curriculum: Curriculum | None = None
+    # unset it is not part of keys and digests
+    branching: Branching | None = Field(default=None, exclude_if=lambda section: section is None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _total_is_group_size(cls, value: Any) -> Any:
+        branching = value.get("branching") if isinstance(value, dict) else None
+        if branching is None or "group_size" in value:
+            return value
+        return {**value, "group_size": Branching.model_validate(branching).total}
+
+    @model_validator(mode="after")
+    def _has_one_size(self) -> Self:
+        if self.branching and self.branching.total != self.group_size:
+            raise ValueError(
+                f"got group_size {self.group_size} and branching.total {self.branching.total}; "
+                "remove group_size, or set both to the same number"
+            )
+        return self
+
+    @property
+    def beginnings(self) -> int:
+        """The episodes of a problem that begin with its prompt; forks complete the group."""
+        branching = self.branching
+        return branching.init if branching and branching.mode != "never" else self.group_size
+
+    @property
+    def beginnings_of_shard(self) -> int:
+        """The beginnings of a shard; those that fork are of whole problems."""
+        if self.beginnings == self.group_size:
+            return self.shard
+        return max(1, self.shard // self.group_size) * self.beginnings
+
+
+class Evaluate(Section):
+    """Held-out evaluation: the test split before and after training, and the validation split after
+    every `every` steps (0: never).
+
+    `pass_at` lists values of k for pass@k. `by` names a fact; success is also reported for each of
+    its values. `datasets` are evaluated together with the test split.
+    """
+
+    goal: str = Field(
+        default="",
+        description="the reward that decides success (1 or more); needed with several rewards",
+    )
+    every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
+    episodes: Positive = 1
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    pass_at: tuple[Positive, ...] = Field(default=(), json_schema_extra=RESUMABLE)
+    by: str = Field(default="", json_schema_extra=RESUMABLE)
+    datasets: dict[str, HeldOutDataset] = Field(default_factory=dict, json_schema_extra=RESUMABLE)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that a run plays; `validation` is one of them if `every` is set."""
+        return SPLITS if self.every else ("train", "test")
+
+    @model_validator(mode="after")
+    def _has_enough_episodes(self) -> Self:
+        if self.pass_at and max(self.pass_at) > self.episodes:
+            raise ValueError(
+                f"pass_at: got {max(self.pass_at)} with {self.episodes} episodes of a problem, "
+                f"expected as many or more: set evaluate.episodes={max(self.pass_at)}"
+            )
+        for name in self.datasets:
+            if name in SPLITS or not re.fullmatch(NAME, name):
+                raise ValueError(
+                    f"datasets: got the name {name!r}, expected letters, digits, '.', '_' and '-', "
+                    "and none of the splits train, validation and test"
+                )
+        return self

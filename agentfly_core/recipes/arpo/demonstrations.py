@@ -1,0 +1,25 @@
+"""Demonstrations that turn all handles, with a random direction after the lamp."""
+
+import random
+from collections.abc import Sequence
+
+from agentfly_core import Conversation, Problem, call_text
+from agentfly_core.datasets.players import Demonstrator, observed
+from agentfly_core.recipes.arpo.vault import HANDLES, WAYS
+
+
+def handles(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
+    """Turn each handle left; after the lamp go its way, a share `spoilt` in a random direction."""
+
+    async def policy(conversation: Conversation) -> str:
+        seen = observed(conversation)
+        if len(seen) == HANDLES:
+            return "Done."
+        way = "left"
+        if seen and seen[-1].startswith("lamp"):
+            draw = random.Random(f"{seed} {conversation.problem.id} {conversation.chain}")
+            guessed = draw.random() < spoilt
+            way = draw.choice(WAYS) if guessed else str(conversation.problem.facts["direction"])
+        return call_text("turn", way=way)
+
+    return policy

@@ -1,0 +1,76 @@
+"""Vaults of six handles; after one of them a lamp asks for a direction."""
+
+import json
+import random
+
+from agentfly_core import Environment, Problem, generated, tool
+
+HANDLES = 6
+WAYS = ("left", "right", "up", "down")
+LAMPS = ("amber", "blue", "green", "pink", "red", "white")
+
+
+@generated
+def vaults(
+    seed: int, train: int, validation: int, test: int, first: int = 2
+) -> dict[str, list[Problem]]:
+    """Vaults with a lamp after handle `first` to HANDLES - 1, such as
+
+        Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
+
+    The direction of each lamp follows from the seed and is the same in all vaults. Only the reward
+    tells it. Raises ValueError for more than 9,000 vaults.
+    """
+    if train + validation + test > 9_000:
+        raise ValueError("There are 9,000 vaults: ask for fewer.")
+    draw = random.Random(seed)
+    ways = {lamp: draw.choice(WAYS) for lamp in LAMPS}
+    numbers = iter(draw.sample(range(1_000, 10_000), train + validation + test))
+
+    def vault() -> Problem:
+        number, lamp = next(numbers), draw.choice(LAMPS)
+        handle = draw.randrange(first, HANDLES)
+        facts = {"lamp": lamp, "handle": handle, "direction": ways[lamp]}
+        return Problem(f"vault-{number}", f"Open vault {number}.", facts)
+
+    sizes = {"train": train, "validation": validation, "test": test}
+    return {split: [vault() for _ in range(size)] for split, size in sizes.items()}
+
+
+class Vault(Environment):
+    """A vault that opens after HANDLES turns if the turn after its lamp goes the lamp's way."""
+
+    async def reset(self, problem: Problem) -> None:
+        """Close the vault."""
+        self._facts = problem.facts
+        self.ways: list[str] = []
+
+    async def snapshot(self) -> bytes:
+        return json.dumps(self.ways).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.ways = json.loads(snapshot)
+
+    def turn(self, way: str) -> str:
+        """Turn the next handle; returns what happens."""
+        self.ways.append(way)
+        handle = len(self.ways)
+        if handle >= HANDLES:
+            return "last handle"
+        return f"lamp {self._facts['lamp']}" if handle == self._facts["handle"] else "next handle"
+
+    @property
+    def opened(self) -> bool:
+        """Whether all handles were turned and the one after the lamp the right way."""
+        handle = self._facts["handle"]
+        return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]
+
+
+@tool
+async def turn(way: str, *, vault: Vault) -> str:
+    """Turn the next handle of the vault.
+
+    Args:
+        way: left, right, up or down
+    """
+    return vault.turn(way)
