@@ -278,9 +278,9 @@ async def test_fork_of_an_agent_is_refused_beside_branching() -> None:
 def test_branching_sets_the_group_size() -> None:
     assert Rollout(branching=Branching(total=12, init=6)).group_size == 12
     assert Rollout.model_validate({"branching": {"total": 4, "init": 2}}).group_size == 4
-    with pytest.raises(ValidationError, match=r"got group_size 8 and branching\.total 16"):
+    with pytest.raises(ValidationError, match="remove group_size"):
         Rollout(group_size=8, branching=Branching())
-    with pytest.raises(ValidationError, match="expected a total that is a multiple of init"):
+    with pytest.raises(ValidationError, match="multiple of init"):
         Branching(total=16, init=6)
 
 
