@@ -30,7 +30,9 @@ def test_a_worker_that_samples_from_a_server_loads_no_torch(tmp_path):
     assert subprocess.check_output(command, text=True).strip() == ""
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama3_1", "glm4moe"])
+@pytest.mark.parametrize(
+    "family", ["qwen3", "llama3_1", pytest.param("glm4moe", marks=pytest.mark.long)]
+)
 def test_a_tokenizer_of_the_same_class_has_the_same_tokens(tmp_path, family):
     tokenizer_of(family).save_pretrained(tmp_path)
     chosen = AutoTokenizer.from_pretrained(tmp_path)
