@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from agentfly_core.authoring.tool import tool
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.module_search import require_package
 
 Row = dict[str, str]
@@ -49,8 +50,9 @@ class Search:
     """Search in the JSON-lines file `corpus`, whose rows have `id`, `title` and `text`.
 
     The tool shows `results` rows at a time. `sha256` is the expected checksum of the file, or at
-    least its first 16 digits. All tools of a process share one index. Raises ValueError for an
-    unreadable corpus and a wrong checksum.
+    least its first 16 digits. The row whose `id` is the problem's fact `hides` is never shown. All
+    tools of a process share one index. Raises ValueError for an unreadable corpus and a wrong
+    checksum.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Search:
         corpus: str,
         sha256: Annotated[str, Field(pattern="^[0-9a-f]{16,64}$")],
         results: Annotated[int, Field(ge=1)] = 3,
+        hides: str = "",
     ) -> None:
         require_package("bm25s", "search")
         checksum = hashlib.sha256(_content(corpus)).hexdigest()
@@ -67,9 +70,15 @@ class Search:
                 "version of the file, or name this one in `sha256`."
             )
         self.results, self.index = results, index(str(Path(corpus).resolve()), checksum)
+        self.hides = hides
 
     def __call__(
-        self, query: str, page: Annotated[int, Field(ge=1)] = 1, exclude: tuple[str, ...] = ()
+        self,
+        query: str,
+        page: Annotated[int, Field(ge=1)] = 1,
+        exclude: tuple[str, ...] = (),
+        *,
+        problem: Problem,
     ) -> str:
         """Search the encyclopaedia; each result is shown as [id] title: text.
 
@@ -78,7 +87,9 @@ class Search:
             page: 2 for the results that follow the first ones, and so on
             exclude: ids of results that are not to be shown again
         """
-        ranked, first = self.index.ranked(query, exclude), (page - 1) * self.results
+        hidden = str(problem.facts.get(self.hides, ""))
+        ranked = self.index.ranked(query, (*exclude, hidden))
+        first = (page - 1) * self.results
         shown = ranked[first : first + self.results]
         if not shown:
             return NOTHING

@@ -1,0 +1,46 @@
+"""Problems of the files that the stage `ramp` builds."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentfly_core import Problem
+from agentfly_core.datasets.splitting import sample
+
+_FILES = {"train": "train", "validation": "val", "test": "test"}
+
+
+def mask_search(
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    folder: Path,
+    formats: Sequence[str] = ("ramp", "qa"),
+) -> dict[str, list[Problem]]:
+    """Problems of these formats for each split, drawn from `ramp_train.jsonl`, ... of a folder.
+
+        Problem("017-2", "Fill in: Amber Mills: Founded by [mask], ...", {"answers": ["Anna Berg",
+            "Cork"], "masks": 2, "source": "017", "kind": "ramp"})
+
+    Raises ValueError for a missing file and for more problems than there are.
+    """
+    draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
+    return {
+        split: sample(draw, [p for f in formats for p in read(folder, f, split)], size, split)
+        for split, size in sizes.items()
+    }
+
+
+def read(folder: Path, kind: str, split: str) -> list[Problem]:
+    """The problems of a file."""
+    path = folder / f"{kind}_{_FILES[split]}.jsonl"
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}): build it with `dvc repro data/ramp/dvc.yaml`."
+        ) from None
+    rows = map(json.loads, lines)
+    return [Problem(row.pop("id"), row.pop("prompt"), row) for row in rows]

@@ -1,0 +1,41 @@
+"""The reward of filled masks."""
+
+from collections.abc import Sequence
+
+from agentfly_core import Examples, Problem, Score, Trajectory, reward
+
+SEPARATOR = "||"
+LONGEST = 8
+"""Words of a fill."""
+UNREADABLE = -1.0
+
+
+def _examples(problem: Problem) -> Examples:
+    right = written(problem.facts["answers"])
+    return Examples((right,), ("", f"{right} {SEPARATOR} {right}", "[mask]"))
+
+
+@reward(examples=_examples)
+async def fills(trajectory: Trajectory) -> Score:
+    """i/k for i right fills in `A || B`, against the fact `answers` of k texts; else UNREADABLE.
+
+    Readable are exactly k different fills of at most LONGEST words. Parts: `readable` and `solved`.
+    """
+    right = [*map(_plain, trajectory.problem.facts["answers"])]
+    given = [*map(_plain, (trajectory.answer or "").split(SEPARATOR))]
+    readable = len(given) == len(right) == len({*given}) and all(
+        0 < len(fill.split()) <= LONGEST for fill in given
+    )
+    if not readable:
+        return Score(UNREADABLE, parts={"readable": 0.0, "solved": 0.0})
+    share = sum(map(str.__eq__, given, right)) / len(right)
+    return Score(share, parts={"readable": 1.0, "solved": float(share == 1)})
+
+
+def written(fills: Sequence[str]) -> str:
+    """Fills in the form that the reward reads."""
+    return f" {SEPARATOR} ".join(fills)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
