@@ -24,10 +24,10 @@ def shipped_tools() -> list[Tool]:
     return [search if one is Search else one for one in shipped(Tool, tools, recipes)]
 
 
-def search_of(corpus: Path, results: int = 3) -> Tool:
+def search_of(corpus: Path, results: int = 3, hides: str = "") -> Tool:
     """The search of a corpus in the version that its file has now."""
     version = hashlib.sha256(corpus.read_bytes()).hexdigest()
-    return Search.with_settings(corpus=str(corpus), sha256=version, results=results)
+    return Search.with_settings(corpus=str(corpus), sha256=version, results=results, hides=hides)
 
 
 def shipped_rewards() -> list[Reward]:

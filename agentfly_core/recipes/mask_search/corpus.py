@@ -9,13 +9,15 @@ from agentfly_core.datasets.names import books, companies, people
 from agentfly_core.tools.search import Row, rows
 
 COUNTRIES = (
-    "Albania Bolivia Chile Denmark Egypt Finland Greece Hungary India Japan Kenya Latvia "
-    "Mexico Norway Oman Peru Qatar Romania Spain Tunisia Uganda Vietnam Yemen Zambia"
-).split()
+    *("Albania", "Bolivia", "Chile", "Denmark", "Egypt", "Finland", "Greece", "Hungary"),
+    *("India", "Japan", "Kenya", "Latvia", "Mexico", "Norway", "Oman", "Peru"),
+    *("Qatar", "Romania", "Spain", "Tunisia", "Uganda", "Vietnam", "Yemen", "Zambia"),
+)
 TOWNS = (
-    "Avila Bergen Cork Delft Espoo Faro Ghent Haifa Izmir Jena Kassel Lyon "
-    "Malaga Nantes Oulu Porto Quito Riga Siena Turin Ulm Varna Worms York"
-).split()
+    *("Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa"),
+    *("Izmir", "Jena", "Kassel", "Lyon", "Malaga", "Nantes", "Oulu", "Porto"),
+    *("Quito", "Riga", "Siena", "Turin", "Ulm", "Varna", "Worms", "York"),
+)
 SIZES = {"train": 160, "val": 20, "test": 40}
 """Persons of each split, each with a company and a book."""
 _PERSON = "Born in {country}, living in {town}, founder of {company}, author of {book}."

@@ -56,7 +56,9 @@ def rewritten(plan: Plan, queries: int) -> dict[str, str | int]:
 
 def read(plan: Plan, observations: Sequence[str]) -> list[str]:
     """The observer: the fact that search results state for each gap, or ""."""
-    pages = [page for one in observations for page in re.findall(r"^\[\S+\] (.+?): (.*)$", one, re.M)]
+    pages = [
+        page for one in observations for page in re.findall(r"^\[\S+\] (.+?): (.*)$", one, re.M)
+    ]
     about = [page for page in pages if plan.subject in page[0] or plan.subject in page[1]]
     return [next(_stated(plan.subject, cue, about), "") for cue in plan.cues]
 

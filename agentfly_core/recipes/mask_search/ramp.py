@@ -1,6 +1,7 @@
-"""The DVC stage that makes problems of a corpus: `python -m agentfly_core.recipes.mask_search.ramp`.
+"""The DVC stage that makes problems of a corpus.
 
-Paragraphs with masks, whose fills another page states, and questions on the encyclopaedia.
+Paragraphs with masks, whose fills another page states, and questions on the encyclopaedia:
+`python -m agentfly_core.recipes.mask_search.ramp FOLDER`.
 """
 
 import argparse

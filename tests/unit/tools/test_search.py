@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.records.trajectory import Observation, ToolCall
+from agentfly_core.records.trajectory import Observation, Problem, ToolCall
 from agentfly_core.tools.search import NOTHING, Index, Search, rows
 
 PAGES = [
@@ -18,6 +18,7 @@ PAGES = [
     {"id": "3", "title": "Anna Dahl", "text": "A sailor, born in Oman in 1951."},
     {"id": "4", "title": "Anna Holm", "text": "A sailor, born in Oman in 1952."},
 ]
+PROBLEM = Problem("p", "Who founded Amber Mills?", {"source": "7"})
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def version(corpus: Path) -> str:
 
 
 async def result(search: Tool, **arguments: str | int | list[str]) -> Observation:
-    return await search.answer(ToolCall("search", arguments), {})
+    return await search.answer(ToolCall("search", arguments), {Problem: PROBLEM})
 
 
 def ids(query: str, *exclude: str) -> list[str]:
@@ -73,6 +74,16 @@ async def test_results_have_pages_and_a_count_of_the_rest(search: Tool) -> None:
 async def test_excluded_pages_are_skipped(search: Tool) -> None:
     page_ids = await result(search, query="sailor", exclude=["3", "4"])
     assert page_ids.content == "[5] Anna Lind: A sailor, born in Oman in 1950."
+
+
+async def test_the_page_of_the_problem_is_hidden(corpus: Path) -> None:
+    plain, hiding = (
+        Search.with_settings(corpus=str(corpus), sha256=version(corpus), hides=hides)
+        for hides in ("", "source")
+    )
+    assert "[7] Amber Mills" in (await result(plain, query="Anna Berg")).content
+    assert "[7] Amber Mills" not in (await result(hiding, query="Anna Berg", page=1)).content
+    assert (await result(hiding, query="Amber Mills")).content == NOTHING
 
 
 @pytest.mark.parametrize("page", [0, -1, "two"])
