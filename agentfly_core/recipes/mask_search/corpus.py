@@ -18,7 +18,7 @@ TOWNS = (
     *("Izmir", "Jena", "Kassel", "Lyon", "Malaga", "Nantes", "Oulu", "Porto"),
     *("Quito", "Riga", "Siena", "Turin", "Ulm", "Varna", "Worms", "York"),
 )
-SIZES = {"train": 160, "val": 20, "test": 40}
+SIZES = {"train": 320, "val": 40, "test": 40}
 """Persons of each split, each with a company and a book."""
 _PERSON = "Born in {country}, living in {town}, founder of {company}, author of {book}."
 _COMPANY = "Founded by {person}, born in {country}, living in {town}."
@@ -71,12 +71,12 @@ def families(seed: int) -> list[Family]:
 
 
 def encyclopaedia(seed: int) -> list[Row]:
-    """The pages of a seed: `{"id": "017", "title": "Amber Mills", "text": "Founded by Anna Berg,
+    """The pages of a seed: `{"id": "0017", "title": "Amber Mills", "text": "Founded by Anna Berg,
     born in Peru, living in Cork.", "split": "train"}`, in random order.
     """
     pages = [page for family in families(seed) for page in family.pages()]
     random.Random(seed).shuffle(pages)
-    return [{"id": f"{number:03}", **page} for number, page in enumerate(pages)]
+    return [{"id": f"{number:04}", **page} for number, page in enumerate(pages)]
 
 
 def read(corpus: str) -> list[Row]:

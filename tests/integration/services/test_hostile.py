@@ -40,6 +40,7 @@ from tests.support.ready_made_parts import shipped_rewards, shipped_tools
 FACTS: dict[str, Any] = {
     **PLANNED.facts,
     "answer": "99",
+    "answers": ["17", "99"],
     "options": ["17", "99"],
     "function": "add",
     "tests": [{"args": [2, 3], "expected": 5}],
