@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.players import Demonstrator, observed
@@ -123,5 +123,8 @@ def accepted(problem: Problem, draw: random.Random, spoilt: float, search: Looku
 
 def _search(corpus: str, results: int) -> Lookup:
     version = hashlib.sha256(Path(corpus).read_bytes()).hexdigest()
-    tool = Search.with_settings(corpus=corpus, sha256=version, results=results, hides="source")
-    return lambda query, page, problem: str(tool.function(query, page, problem=problem))
+    settings = {"corpus": corpus, "sha256": version, "results": results, "hides": "source"}
+    # a decorator's result has another type than the class
+    tool: Any = Search
+    search = tool.with_settings(**settings).function
+    return lambda query, page, problem: str(search(query, page, problem=problem))
