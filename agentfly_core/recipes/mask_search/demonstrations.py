@@ -11,12 +11,12 @@ from agentfly_core import Conversation, Problem, call_text
 from agentfly_core.datasets.players import Demonstrator, observed
 from agentfly_core.recipes.mask_search.ramp import MASK
 from agentfly_core.recipes.mask_search.rewards import written
-from agentfly_core.tools.search import Search
+from agentfly_core.tools import search as pages_search
 
 MISTAKES = ("plan", "rewrite", "observe")
 UNKNOWN = "unknown"
 MOST_QUERIES = 3
-Lookup = Callable[[str, int, Problem], str]
+PageSearch = Callable[[str, int, Problem], str]
 """A search: query, page and problem."""
 _QUERY = re.compile(r'"query": "(.*?)"')
 _NAME = r"[^\W\d_a-z]\w*(?: [^\W\d_a-z]\w*)*|\d[\d.,]*"
@@ -33,28 +33,28 @@ _QUESTION = re.compile(
 _CUES = {"country": "born in", "town": "living in", "book": "author of", "company": "founder of"}
 
 
-class Plan(NamedTuple):
-    """What is to be found: `Plan("Amber Mills", ("founded by", "living in"))`."""
+class Gaps(NamedTuple):
+    """What is to be found: `Gaps("Amber Mills", ("founded by", "living in"))`."""
 
     subject: str
     cues: Sequence[str]
 
 
-def planned(prompt: str) -> Plan:
+def planned(prompt: str) -> Gaps:
     """The planner: the page that a prompt is about, and the words before each gap."""
     if match := _QUESTION.match(prompt):
-        return Plan(match["title"] or match["other"], [_CUES[match["kind"] or match["born"]]])
+        return Gaps(match["title"] or match["other"], [_CUES[match["kind"] or match["born"]]])
     title, _, text = prompt.removeprefix("Fill in: ").partition(": ")
     before = [part.rpartition(", ")[2] for part in text.split(MASK)[:-1]]
-    return Plan(title, [" ".join(words.split()).lower() for words in before])
+    return Gaps(title, [" ".join(words.split()).lower() for words in before])
 
 
-def rewritten(plan: Plan, queries: int) -> dict[str, str | int]:
+def rewritten(plan: Gaps, queries: int) -> dict[str, str | int]:
     """The rewriter: a search of the subject, then of the further results."""
     return {"query": plan.subject, **({"page": queries + 1} if queries else {})}
 
 
-def read(plan: Plan, observations: Sequence[str]) -> list[str]:
+def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
     """The observer: the fact that search results state for each gap, or ""."""
     pages = [
         page for one in observations for page in re.findall(r"^\[\S+\] (.+?): (.*)$", one, re.M)
@@ -109,7 +109,7 @@ def team(
     return policy
 
 
-def accepted(problem: Problem, draw: random.Random, spoilt: float, search: Lookup) -> str:
+def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageSearch) -> str:
     """The mistake, or "", of the first attempt whose fills are right."""
     right = call_text("answer", answer=written(problem.facts["answers"]))
     while True:
@@ -121,10 +121,10 @@ def accepted(problem: Problem, draw: random.Random, spoilt: float, search: Looku
             return mistake
 
 
-def _search(corpus: str, results: int) -> Lookup:
+def _search(corpus: str, results: int) -> PageSearch:
     version = hashlib.sha256(Path(corpus).read_bytes()).hexdigest()
     settings = {"corpus": corpus, "sha256": version, "results": results, "hides": "source"}
     # a decorator's result has another type than the class
-    tool: Any = Search
+    tool: Any = pages_search.Search
     search = tool.with_settings(**settings).function
     return lambda query, page, problem: str(search(query, page, problem=problem))
