@@ -44,18 +44,18 @@ class Family(NamedTuple):
 
     def pages(self) -> Iterator[Row]:
         """The pages of the person, the company and the book, without ids."""
-        told = self._asdict()
+        facts = self._asdict()
         texts = {self.person: _PERSON, self.company: _COMPANY, self.book: _BOOK}
         for title, text in texts.items():
-            yield {"title": title, "text": text.format(**told), "split": self.split}
+            yield {"title": title, "text": text.format(**facts), "split": self.split}
 
     def questions(self) -> Iterator[tuple[str, str]]:
         """Questions on two facts, with their answers: the town of the author of a book."""
-        told = self._asdict()
+        facts = self._asdict()
         for role, noun in _NOUNS.items():
             for kind, question in _ASKED.items():
                 if kind != noun:
-                    yield question.format(role=role, title=told[noun]), told[kind]
+                    yield question.format(role=role, title=facts[noun]), facts[kind]
 
 
 def families(seed: int) -> list[Family]:
