@@ -3,6 +3,8 @@
 Each reply has vLLM's weight version, which reveals a restarted server and an interrupted load.
 """
 
+import asyncio
+import json
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -24,6 +26,9 @@ from agentfly_core.system.service import Service, ServiceLost
 
 LOADING, ADAPTER = "loading", "adapter"
 PATIENCE = 1800.0
+TEMPORARY = (429, 500, 502, 503, 504)
+PAUSES = tuple(0.05 * 2.0**attempt for attempt in range(7))
+"""Seconds before each repetition of a request that failed with a status of TEMPORARY."""
 NO_LOGPROB = -9999.0
 MOST_LIKELY = 20
 """The number of tokens of which an entropy is estimated: the most that vLLM returns by default."""
@@ -145,20 +150,7 @@ class _Shard(SamplerSession):
             "token_ids": list(request.prompt),
             "sampling_params": _sampling(request.params, request.conversation.seed),
         }
-        try:
-            async with self.session.post(
-                "http://vllm/inference/v1/generate", json=body
-            ) as response:
-                answer = await response.json()
-        except (TimeoutError, aiohttp.ClientError) as error:
-            raise self._lost(fault(error)) from error
-        if response.status == 400:
-            raise ValueError(
-                f"vLLM refused a request of {len(request.prompt)} tokens: "
-                f"{answer['error']['message']}"
-            )
-        if response.status != 200:
-            raise self._lost(f"{response.status} {answer}")
+        answer = await self._answer(body)
         choice = answer["choices"][0]
         if choice["finish_reason"] not in ("stop", "length"):
             raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
@@ -178,6 +170,28 @@ class _Shard(SamplerSession):
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
         entropies = tuple(map(_entropy, places)) if request.params.entropies else ()
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish, entropies)
+
+    async def _answer(self, body: Mapping[str, Any]) -> Any:
+        """The server's answer. A busy or failing server is asked again: the seed is the same."""
+        for pause in (*PAUSES, None):
+            try:
+                async with self.session.post(
+                    "http://vllm/inference/v1/generate", json=body
+                ) as response:
+                    text = await response.text()
+            except (TimeoutError, aiohttp.ClientError) as error:
+                raise self._lost(fault(error)) from error
+            if pause is None or response.status not in TEMPORARY:
+                break
+            await asyncio.sleep(pause)
+        if response.status == 400:
+            raise ValueError(
+                f"vLLM refused a request of {len(body['token_ids'])} tokens: "
+                f"{json.loads(text)['error']['message']}"
+            )
+        if response.status != 200:
+            raise self._lost(f"{response.status} {text}")
+        return json.loads(text)
 
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,10 +19,14 @@ GENERATE = "/inference/v1/generate"
 
 
 class RecordingProxy:
-    """Forwards requests from a UNIX socket to another one; `generated` counts the replies."""
+    """Forwards requests from a UNIX socket to another one; `generated` counts the replies.
 
-    def __init__(self, address: Path, behind: str) -> None:
-        self.generated = Counter[Generated]()
+    A share of `faults` of them gets 429 or 500 instead of its reply, before or after it is sampled.
+    """
+
+    def __init__(self, address: Path, behind: str, faults: float) -> None:
+        self.generated, self.injected = Counter[Generated](), Counter[int]()
+        self._faults, self._random = faults, random.Random(0)
         self._address, self._behind = address, behind
 
     async def serve(self, ready: threading.Event, end: asyncio.Event) -> None:
@@ -38,14 +43,24 @@ class RecordingProxy:
 
     async def _forward(self, request: web.Request) -> web.Response:
         body = await request.read()
+        fails = request.path == GENERATE and self._random.random() < self._faults
+        status = self._random.choice((429, 500))
+        if fails and status == 429:
+            return self._failure(status)
         url, headers = f"http://vllm{request.path_qs}", {"content-type": "application/json"}
         async with self._client.request(
             request.method, url, data=body, headers=headers
         ) as response:
             answer = await response.read()
+        if fails:
+            return self._failure(status)
         if request.path == GENERATE and response.status == 200:
             self.generated[_generated(json.loads(body), json.loads(answer))] += 1
         return web.Response(body=answer, status=response.status, content_type="application/json")
+
+    def _failure(self, status: int) -> web.Response:
+        self.injected[status] += 1
+        return web.json_response({"error": {"message": "injected"}}, status=status)
 
 
 def _generated(sent: Any, answer: Any) -> Generated:
@@ -55,10 +70,10 @@ def _generated(sent: Any, answer: Any) -> Generated:
 
 
 @contextmanager
-def recording(address: Path, behind: str) -> Iterator[RecordingProxy]:
+def recording(address: Path, behind: str, faults: float = 0.0) -> Iterator[RecordingProxy]:
     """Run a proxy in a thread of its own."""
     address.parent.mkdir(parents=True, exist_ok=True)
-    proxy, ready = RecordingProxy(address, behind), threading.Event()
+    proxy, ready = RecordingProxy(address, behind, faults), threading.Event()
     loop, end = asyncio.new_event_loop(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(proxy.serve(ready, end),))
     thread.start()

@@ -115,3 +115,18 @@ def test_rows_are_what_vllm_generated(
     assert all(span.trained for one in trajectories for t in one.turns for span in t.sampled)
     for one in trajectories:
         assert all(one.problem.prompt in text.decode(prompt) for prompt, *_ in rows(one))
+
+
+def test_injected_faults_lose_and_double_nothing(
+    server: VLLM, nano: Path, service_address: Callable[[str], Path]
+) -> None:
+    problems = [Problem(f"p{n}", f"nonce {n}?") for n in range(16)]
+    server.load(nano, 1)
+    address = service_address("proxy")
+    with recording(address, server.service.address, faults=0.2) as proxy:
+        sampler = VLLM(Service("vllm", str(address)), "float32", SITE.concurrency)
+        trajectories = played(FunctionProgram(two_threads), problems, sampler)
+    assert proxy.injected[429] and proxy.injected[500]
+    assert [one.error for one in trajectories if one.error] == []
+    assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated
+    assert proxy.generated.total() == 16 * 8

@@ -80,6 +80,18 @@ async def test_a_reply_has_the_version_of_the_policy_and_its_finish() -> None:
     assert at_string.finish == "stop_string"
 
 
+async def test_a_request_that_a_busy_server_refused_is_repeated() -> None:
+    answers = [status(429, {}), status(500, {}), status(503, {}), reply()]
+    bodies = list[Any]()
+
+    async def answer(request: web.Request) -> web.Response:
+        bodies.append(await request.json())
+        return await answers.pop(0)(request)
+
+    assert await sampled(answer, LOADED) == Sampled((41, 2), (-0.5, -0.25), 7, "stop")
+    assert bodies == [bodies[0]] * 4
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
