@@ -1,1 +1,3 @@
-"""Models: references become local directories; adapters, saving, and the shipped nano models."""
+"""Models: turn references into local directories, handle adapters, save models, and provide nano
+models.
+"""

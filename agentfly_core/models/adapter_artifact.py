@@ -40,7 +40,10 @@ def _stored(store: Store, policy: Pointer) -> Any:
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
-    """Local folders of a policy and its base model; raises Damaged if the base has changed."""
+    """Return the local folders of a policy and its base model.
+
+    Raises Damaged if the base has changed.
+    """
     base = base_of(store, policy)
     if base is None:
         return store.open(policy), None

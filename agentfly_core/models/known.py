@@ -1,4 +1,4 @@
-"""Checks of model references without a download and without torch."""
+"""Check model references without a download and without torch."""
 
 import importlib.util
 from pathlib import Path
@@ -21,7 +21,7 @@ FILES = {
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
 """Required files of a model's folder."""
-# transformers would load the single file, even if it is the older save
+# transformers would load the single file, even if the other save is newer
 TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
 MOST_NAMED = 8
 """Number of neighbouring folders that an error names."""
@@ -78,7 +78,9 @@ def _require_files(folder: Path) -> None:
 
 
 def _neighbours(reference: str) -> list[str]:
-    """Neighbours of a possibly mistyped folder; for a bare name only similar models."""
+    """Return neighbours of a possibly mistyped folder; for a name without a path only similar
+    models.
+    """
     parent = Path(reference).parent
     if not parent.is_dir():
         return []

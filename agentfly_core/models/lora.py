@@ -13,9 +13,12 @@ from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
-    """Load a policy directory, an adapter with trainable weights inside `base`.
+    """Load a policy directory.
 
-    Raises FileNotFoundError without a config.json, and ValueError for missing or surplus weights.
+    An adapter is loaded into `base`, and only its weights are trainable.
+
+    Raises FileNotFoundError if config.json is missing, and ValueError for missing or surplus
+    weights.
     """
     adapted = is_adapter(folder)
     whole = base if adapted and base else folder
@@ -29,7 +32,10 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Add a new adapter from a seed as the only trainable part; raises ValueError for a target."""
+    """Add a new adapter, initialised by a seed, as the only trainable part.
+
+    Raises ValueError for a wrong target.
+    """
     from peft import LoraConfig
 
     modules = model.base_model.named_modules()
@@ -43,7 +49,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
             f"adapter.targets: the model lacks linear layers called {strange[0]!r}."
             f"{did_you_mean(strange[0], linear)}"
         )
-    # peft draws from the global generator, and other draws must not depend on the adapter
+    # peft draws from the global generator, but other draws must not depend on the adapter
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.add_adapter(
@@ -53,7 +59,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Remove this machine's path and the order of sets, for equal bytes of equal adapters."""
+    """Remove this machine's path and sort sets, so that equal adapters have equal bytes."""
     from peft import LoraConfig
 
     settings = model.peft_config["default"]

@@ -33,7 +33,10 @@ DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 
 
 def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
-    """Arguments of transformers' `from_pretrained`; raises ValueError for a missing package."""
+    """Return the arguments of transformers' `from_pretrained`.
+
+    Raises ValueError for a missing package.
+    """
     if isinstance(model, LocalModel):
         return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
     if isinstance(model, HubModel):
@@ -46,7 +49,10 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 
 
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
-    """Parse a reference to a model with weights of its own; raises ValueError for others."""
+    """Parse a reference to a model that has its own weights.
+
+    Raises ValueError for other references.
+    """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
         raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
@@ -54,7 +60,7 @@ def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | Nano
 
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model, without its weights; raises ValueError if missing."""
+    """Load the tokenizer of a model, without its weights. Raises ValueError if it is missing."""
     model = with_weights(reference)
     if isinstance(model, NanoModel):
         from agentfly_core.models import nano  # takes seconds
@@ -82,7 +88,10 @@ def not_there(reference: str, error: Exception) -> str:
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
-    """The config of a folder or a fetched hub model, else None; raises ValueError if damaged."""
+    """Read the config of a folder or of a hub model in the cache, else None.
+
+    Raises ValueError if it is damaged.
+    """
     from transformers import AutoConfig  # takes seconds
 
     try:
@@ -111,7 +120,7 @@ def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
 
 
 def require_served_on_cpu(config: PreTrainedConfig) -> None:
-    """Raise ValueError for a model that vLLM serves on a GPU only."""
+    """Raise ValueError for a model that vLLM can serve only on a GPU."""
     text = config.get_text_config(decoder=True)
     if "linear_attention" in (getattr(text, "layer_types", None) or ()):
         raise ValueError(
@@ -191,7 +200,7 @@ def positions(config: PreTrainedConfig) -> int | None:
     rope = getattr(text, "rope_parameters", None) or {}
     if rope.get("rope_type") not in ARCHITECTURES["stretched"]:
         return limit
-    # some configs have the stretched length, others the original one
+    # some configs give the extended length, others the original one
     original = rope.get("original_max_position_embeddings") or limit
     return max(limit, int(original * (rope.get("factor") or 1.0)))
 
@@ -244,12 +253,14 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Attention kinds without a mask for shared prefixes; empty if all layers follow one."""
+    """Return the kinds of attention for which shared prefixes have no mask; empty if there are
+    none.
+    """
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:
         return ", ".join(sorted(limited))
     if text.model_type in ARCHITECTURES["unmasked"] or getattr(text, "alibi", False):
-        return "an attention that no mask limits"
+        return "an attention that follows no mask"
     if (kernel := getattr(text, "_attn_implementation", None)) not in (None, "sdpa", "eager"):
         return f"attention by {kernel}"
     return ""

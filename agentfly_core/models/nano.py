@@ -1,4 +1,6 @@
-"""Nano models of under 1M parameters: shipped ones, and `nano`, learned from conversations."""
+"""Nano models with less than 1M parameters: shipped ones, and `nano`, whose tokens are learned from
+conversations.
+"""
 
 import math
 import re
@@ -31,19 +33,19 @@ CHATML = (
 
 
 def shipped(recipe: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of the model `nano:<recipe>`."""
+    """Load the tokenizer of the model `nano:<recipe>`."""
     return _fast(Tokenizer.from_file(str(FOLDER / f"{recipe}.json")))
 
 
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most VOCABULARY tokens.
+    """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens.
 
-    Digits, matches of `atoms` and most words are single tokens, which models copy easily. Only
-    shared forms, such as the markup of calls, are longer tokens.
+    Digits, matches of `atoms` and most words are single tokens, because models copy these easily.
+    Only common forms, such as the markup of calls, become longer tokens.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
-    # words of the form, the longest first
+    # words of the common forms, the longest first
     counts = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
     needed = math.ceil(EVERYWHERE * len(conversations))
     words = sorted(word for word, count in counts.items() if count >= needed)
@@ -54,19 +56,21 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of single bytes and the special tokens, which encodes any text reversibly."""
+    """Make a tokenizer of single bytes and the special tokens; it encodes any text reversibly."""
     return _learned([], r"\d", _ALPHABET + len(SPECIAL))
 
 
 def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Pieces:
-    """The text of spans of tokens, cut at special tokens."""
+    """Decode spans of tokens, and split them at special tokens."""
     cut = re.compile("|".join(map(re.escape, SPECIAL)))
     texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)
     return [piece for text in texts for piece in cut.split(text) if piece]
 
 
 def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most `vocabulary` tokens from texts; matches of `atoms` are single."""
+    """Learn a byte-level BPE of at most `vocabulary` tokens from texts; matches of `atoms` are
+    single tokens.
+    """
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")
     bpe.pre_tokenizer = pre_tokenizers.Sequence([isolated, ByteLevel(False, use_regex=False)])

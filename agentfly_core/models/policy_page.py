@@ -19,11 +19,12 @@ def page(
     templated: bool,
     stop: Sequence[int],
 ) -> str:
-    """The page of a whole model, or of an adapter of this `rank`, with end tokens `stop`.
+    """Write the page of a whole model, or of an adapter with this `rank`; `stop` are its end
+    tokens.
 
-    `templated`: it has the chat template of training.
+    If `templated`, the export has the chat template of training.
     """
-    from jinja2 import Template  # needed here only
+    from jinja2 import Template  # imported here, because only this function needs it
 
     shows_tools = templated and settings.template.settings.get("show_tools", True)
     tools = dict.fromkeys(tool.use for task in settings.each.values() for tool in task.tools)

@@ -1,4 +1,6 @@
-"""Models from a local directory, the Hugging Face hub, or a Python package; untrained models."""
+"""Load models from a local directory, the Hugging Face hub or a Python package, and make untrained
+models.
+"""
 
 import json
 import math
@@ -74,7 +76,7 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
         raise
     except Exception as error:  # damaged files raise errors of many types
         raise ValueError(model_config.not_there(reference, error)) from error
-    if isinstance(named, PackagedModel):  # its file is quantised, its weights are not any more
+    if isinstance(named, PackagedModel):  # the file was quantised, but its loaded weights are not
         model.hf_quantizer, model.is_quantized = None, False
         del model.config.quantization_config
     model_config.require_loadable(model.config, reference)
@@ -104,7 +106,7 @@ def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
             **source,
             dtype=getattr(torch, dtype),
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # the report lists them all
+            ignore_mismatched_sizes=True,  # suppressed here, because the report lists them all
             # pickled weights could run code
             use_safetensors=True,
             trust_remote_code=False,
@@ -167,7 +169,8 @@ def write_untrained(
 ) -> None:
     """Write a tokenizer and an untrained Llama for contexts of `positions` tokens.
 
-    3 layers, 128 wide, 2 heads of 64 (a size of vLLM on CPU); the bytes are always the same.
+    It has 3 layers of width 128 with 2 heads of 64, a size that vLLM supports on CPU. Its bytes are
+    always the same.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -235,7 +238,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _named(problem: object) -> str:
-    """An entry of the report: a name, or a name with two shapes."""
+    """Format an entry of the report: a name, or a name with two shapes."""
     if not isinstance(problem, tuple):
         return str(problem)
     name, *shapes = problem

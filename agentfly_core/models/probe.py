@@ -27,8 +27,8 @@ class WrongWeights(RuntimeError):
 
 
 def likely_tokens(model: PreTrainedModel) -> list[int]:
-    """Token 0 and 63 greedy tokens: rounding changes likely tokens least."""
-    import torch  # workers need the rest of this module, and no torch
+    """Return token 0 and 63 greedy tokens, because rounding changes likely tokens least."""
+    import torch  # imported here, because workers need this module without torch
 
     row = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
     more = TOKENS - 1
@@ -39,13 +39,13 @@ def likely_tokens(model: PreTrainedModel) -> list[int]:
 
 
 def tokens_of(policy: Path) -> list[int]:
-    """The probe's tokens of a policy directory."""
+    """Read the probe's tokens of a policy directory."""
     tokens: list[int] = json.loads((policy / "probe.json").read_bytes())["tokens"]
     return tokens
 
 
 def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
-    """Log-probabilities of `tokens` after the first, at temperature 1."""
+    """Compute the log-probabilities of `tokens` after the first one, at temperature 1."""
     import torch
 
     row = torch.tensor([tokens], device=model.device)
@@ -73,7 +73,7 @@ class Probe:
 
     @classmethod
     def of(cls, policy: Path, base: Path | None = None) -> Probe:
-        """The probe of a policy directory; an adapter has the dtype of its `base`."""
+        """Read the probe of a policy directory. An adapter has the dtype of its `base`."""
         content = (policy / "probe.json").read_bytes()
         stored, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
         config = json.loads(((base or policy) / "config.json").read_bytes())
@@ -81,10 +81,12 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights for other log-probabilities, by the coarser dtype of the two."""
+        """Raise WrongWeights if the log-probabilities differ; the tolerance is that of the coarser
+        dtype.
+        """
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
-        # `not <=`, since nan must not pass
+        # `not <=`, because nan must not pass
         if not distance <= tolerance:
             raise WrongWeights(
                 f"{sampler} loaded {policy}, but its log-probabilities differ from probe.json "

@@ -1,4 +1,4 @@
-"""Saving weights as several safetensors files in parallel, since page allocation is slow."""
+"""Save weights as several safetensors files in parallel, because page allocation is slow."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
     model.generation_config.save_pretrained(folder)
     saved = revert_weight_conversion(model, dict(weights))
     size = sum(weight.nbytes for weight in saved.values())
-    # by names alone: weights of ZeRO may share one buffer
+    # compared by name only, because weights of ZeRO may share one buffer
     shards = split_state_dict_into_shards_factory(
         saved,
         get_storage_size=attrgetter("nbytes"),

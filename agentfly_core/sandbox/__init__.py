@@ -1,4 +1,4 @@
-"""Running Python written by a model, isolated from this machine: the public names."""
+"""Run Python that a model writes, isolated from this machine. This module has the public names."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ print("inside", flush=True)
 
 @dataclass(frozen=True)
 class Attack:
-    """`code` may name `{file}`, `{port}` and `{pid}` of the target.
+    """A test attack; in `code`, `{file}`, `{port}` and `{pid}` are replaced by those of the target.
 
-    It was stopped if it ends with one of `ends` without printing "REACHED". Each sandbox stops all
-    attacks with `probe` before its first use.
+    An attack counts as stopped if it ends with one of `ends` without printing "REACHED". Before its
+    first use, each sandbox must stop all attacks with `probe`.
     """
 
     name: str

@@ -38,7 +38,10 @@ class Unavailable(ServiceFailure, OSError):
 
 
 class ForkServer:
-    """Starts the server on first use and after its death; from any thread and event loop."""
+    """A backend that forks executions from a server.
+
+    The server is started on first use and after its death, from any thread and event loop.
+    """
 
     name = "forkserver"
     warm = True
@@ -49,7 +52,7 @@ class ForkServer:
         self._link: socket.socket | None = None
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
-        """A connection to a new init process in these open cgroups; raises Unavailable."""
+        """Connect to a new init process in these open cgroups. Raises Unavailable."""
         link = self._link
         if link is None or not self.alive():
             link = await asyncio.to_thread(self._started)
@@ -60,12 +63,13 @@ class ForkServer:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
             try:
                 while True:
-                    with suppress(BlockingIOError):  # no room; polled, since no event reports it
+                    # the socket is full; polled, because no event reports that
+                    with suppress(BlockingIOError):
                         # socket.send_fds forgets its flags before Python 3.12, and would wait
                         link.sendmsg([kind], rights, flags)
                         return ours
                     await asyncio.sleep(0.01)
-            except BaseException as error:  # cancelled too: close the connection
+            except BaseException as error:  # also cancelled: close the connection
                 ours.close()
                 if isinstance(error, OSError):
                     raise Unavailable(f"the sandbox's server ended: {error}") from error
@@ -118,11 +122,11 @@ class _PerExecution:
     warm = False
 
     def alive(self) -> bool:
-        """True, since each execution is independent."""
+        """True, because each execution is independent."""
         return True
 
     def close(self) -> None:
-        """Do nothing, since nothing outlives an execution."""
+        """Do nothing, because nothing outlives an execution."""
 
     def _start(
         self,
@@ -156,7 +160,7 @@ class Bubblewrap(_PerExecution):
             raise Unavailable("bubblewrap is not installed")
         words = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
         words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/"]
-        # the init process mounts the disk, and the code drops it
+        # the init process mounts the disk; the child drops this capability before the code runs
         words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
         for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
             words += ["--ro-bind", str(path), str(path)]
@@ -175,7 +179,10 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """Each execution is a plain process without isolation; limits hold for each process."""
+    """Each execution is a plain process without isolation.
+
+    Limits apply to each process separately.
+    """
 
     name = "unsafe"
 

@@ -1,4 +1,7 @@
-"""Control groups v1 or v2 that bound the memory of an execution, if this user may make them."""
+"""Control groups v1 or v2, which limit the memory of an execution.
+
+They are used if this user may create them.
+"""
 
 import itertools
 import os
@@ -27,8 +30,8 @@ class Cgroup:
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits; the init process is one more process."""
-        # in this order: v1 refuses a limit of memory.memsw below the one of memory
+        """Set the limits; the init process counts as one more process."""
+        # in this order, because v1 refuses a limit of memory.memsw below that of memory
         bounds = {
             "memory.limit_in_bytes": limits.memory,
             "memory.memsw.limit_in_bytes": limits.memory,
@@ -41,7 +44,7 @@ class Cgroup:
                 path.write_text(str(bounds[path.name]))
 
     def oom_kills(self) -> int:
-        """Number of processes that the kernel killed at the memory limit."""
+        """Return the number of processes that the kernel killed at the memory limit."""
         words: list[str] = []
         names = ("memory.oom_control", "memory.events")
         for path in (folder / name for folder in self.folders for name in names):
@@ -71,7 +74,7 @@ class Cgroups:
 
     @classmethod
     def detect(cls) -> Self:
-        """The best usable version; removes groups of dead processes."""
+        """Detect the best usable version, and remove groups of dead processes."""
         groups = Path("/proc/self/cgroup").read_bytes()
         for version, parents in _candidates(groups, Path("/sys/fs/cgroup")):
             here = cls(version, tuple(parents))
@@ -81,13 +84,13 @@ class Cgroups:
         return cls("none", ())
 
     def sweep(self) -> None:
-        """Remove groups of our dead processes."""
+        """Remove groups that dead AgentFly processes left behind."""
         for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
             if not mark_alive(folder.name):
                 Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
-        """New groups without limits, for `end`."""
+        """Make new groups without limits; pass them to `end` later."""
         name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
@@ -100,7 +103,10 @@ class Cgroups:
         return Cgroup(folders, tuple(entries))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Remove groups of ended processes, or in a later call if some still run."""
+        """Remove the groups of an execution.
+
+        If processes still run in them, a later call removes them.
+        """
         for entry in cgroup.entries:
             os.close(entry)
         self._ended.append(cgroup)
@@ -136,9 +142,10 @@ class Cgroups:
 
 
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Possible parents: the own group of /proc/self/cgroup and, in v2, its parent.
+    """Yield possible parent groups: this process's group in /proc/self/cgroup and, in v2, its
+    parent.
 
-    A container in which that group does not exist sees its own as the root.
+    In a container this group may not exist; then the container's own group is the root.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # by controllers, "" in v2: 4:memory:/user, 0::/user

@@ -1,4 +1,4 @@
-"""The text about an execution that a model reads."""
+"""The text that a model reads about an execution."""
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError
@@ -6,7 +6,10 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """Printed text and `note`; raises ToolError with them, ServiceFailure if the sandbox failed."""
+    """Return printed text and `note`.
+
+    Raises ToolError with them if the code failed, and ServiceFailure if the sandbox failed.
+    """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")
     printed = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]

@@ -1,4 +1,4 @@
-"""Chooses the first sandbox backend that stops all test attacks on this machine."""
+"""Choose the first sandbox backend that stops all test attacks on this machine."""
 
 import asyncio
 import functools
@@ -26,7 +26,10 @@ _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """This machine's sandbox, cached, or AGENTFLY_SANDBOX's; raises Unavailable with a remedy."""
+    """Return this machine's sandbox, or the one that AGENTFLY_SANDBOX names; cached.
+
+    Raises Unavailable with a remedy.
+    """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
 
@@ -53,7 +56,7 @@ def _chosen(wanted: str) -> Sandbox:
 
 
 async def _weakness(sandbox: Sandbox) -> str:
-    """The attacks that a sandbox does not stop; empty if it stops all probes."""
+    """Return the attacks that a sandbox does not stop; empty if it stops all probes."""
     try:
         first = await sandbox.execute(ExecRequest(b"print(6 * 7)"))
         if first.stdout != "42\n":

@@ -1,4 +1,4 @@
-"""Report of stopped attacks for `agentfly doctor --sandbox`."""
+"""The report on attacks that `agentfly doctor --sandbox` prints."""
 
 import platform
 from collections.abc import Sequence
@@ -26,7 +26,9 @@ def described(sandbox: Sandbox) -> str:
 
 
 def table(sandbox: Sandbox, outcomes: Sequence[AttackResult]) -> RenderableType:
-    """The result of each attack; docs/explanation/sandbox.md lists the limits of all sandboxes."""
+    """Show the result of each attack; docs/explanation/sandbox.md lists the limits of all
+    sandboxes.
+    """
     shown = Table("stopped", "attack", "how it ended", show_edge=False)
     for outcome in outcomes:
         mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")

@@ -1,4 +1,4 @@
-"""Running Python in a sandbox: one program, or a session that keeps its state."""
+"""Run Python in a sandbox: one program, or a session that keeps its state."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,10 +23,10 @@ async def run(
         result = await run("print(open('a.txt').read().upper())", files={"a.txt": "hello"})
         result.status, result.stdout        # Status.OK, "HELLO\\n"
 
-    `files` are put into its working directory by relative name, `collect` names files to return.
-    The code runs as main.py in a fresh interpreter, with numpy if installed. At most 32 run at
-    once; waiting does not count. Raises Unavailable with a remedy, and ValueError for an absolute
-    name.
+    `files` maps relative names to files in its working directory, and `collect` names files to
+    return. The code runs as main.py in a fresh interpreter, with numpy if it is installed. At most
+    32 programs run at once; waiting does not count towards the time limit. Raises Unavailable with
+    a remedy, and ValueError for an absolute name.
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: as_bytes(content) for name, content in (files or {}).items()}
@@ -50,11 +50,16 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the next call continues the last one's state; False before the first."""
+        """Whether the next call continues with the state of the last one; False before the first
+        call.
+        """
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code in the session's state; calls run in order, and cancelling ends the session."""
+        """Run code with the session's state.
+
+        Calls run in order, and cancelling a call ends the session.
+        """
         names = tuple(collect)
         request = ExecRequest(as_bytes(code), collect=names, limits=self._limits, kept=True)
         async with self._turn:
@@ -70,24 +75,24 @@ class Session:
                     await self.close()
 
     async def close(self) -> None:
-        """End all processes; another call starts afresh."""
+        """End all processes. Another call starts with a new state."""
         self._execution = None
         await self._stack.aclose()
 
 
 @asynccontextmanager
 async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
-    """An interpreter in a sandbox, for the block's duration.
+    """Yield an interpreter in a sandbox for the duration of the block.
 
         async with session() as it:
             await it.run("x = 6")
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    Errors and exits of a call keep the state; `collect` names files to return. Processes stop
-    between calls. Time, computing and output are limited for each call, memory, processes and disk
-    for the session. After the end of the process `alive` is False, and the next call starts afresh.
-    Raises Unavailable with a remedy.
+    After errors and exits of a call the state is kept. `collect` names files to return. Processes
+    are stopped between calls. Time, CPU time and output are limited for each call; memory,
+    processes and disk for the whole session. If the process has ended, `alive` is False and the
+    next call starts with a new state. Raises Unavailable with a remedy.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
     try:

@@ -1,4 +1,4 @@
-"""The sandbox of this machine: a backend with spare executions."""
+"""The sandbox of this machine: a backend that keeps spare executions ready."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ AT_ONCE, SPARES = 32, 2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A backend, and why others are refused: `{"forkserver": "unshare: Operation not permitted"}`.
+    """A backend, and the reasons why others are refused: `{"forkserver": "unshare: Operation not
+    permitted"}`.
 
-    A warm backend keeps two executions ready, because namespaces take longer than a short program.
-    Usable from any thread and event loop.
+    A warm backend keeps two executions ready, because making namespaces takes longer than a short
+    program. It can be used from any thread and event loop.
     """
 
     backend: Backend
@@ -40,7 +41,7 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request, at most 32 at once on an event loop; cancelling ends it."""
+        """Run a request; at most 32 run at once on an event loop. Cancelling ends it."""
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             async with places, self.begin(request.limits, request.kept) as execution:
@@ -50,7 +51,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def begin(self, limits: protocol.Limits, kept: bool) -> AsyncIterator[Execution]:
-        """An execution for one request, or several if `kept`, for the block; raises OSError."""
+        """Yield an execution for one request, or for several if `kept`. Raises OSError."""
         connection, cgroup = (None if kept else self._spared()) or await self._ready(kept)
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection)
@@ -80,20 +81,20 @@ class Sandbox:
                 spare = await self._ready(kept=False)
                 if len(self._spares) < SPARES:
                     self._spares.append(spare)
-                else:  # others made enough of them meanwhile
+                else:  # other tasks have made enough of them meanwhile
                     self._drop(spare)
 
     async def _ready(self, kept: bool) -> Waiting:
         cgroup = self.cgroups.fresh()
         try:
             return await self.backend.connect(cgroup.entries, kept), cgroup
-        except BaseException:  # cancelled too: end the groups
+        except BaseException:  # also cancelled: end the groups
             self.cgroups.end(cgroup)
             raise
 
     @property
     def _warm(self) -> bool:
-        """Whether spares are kept; a fork must not use those of its parent."""
+        """Whether spare executions are kept; a fork must not use those of its parent."""
         return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> Waiting | None:
@@ -129,7 +130,7 @@ def _waits(connection: socket.socket) -> bool:
 
 @dataclass
 class Execution:
-    """A connection to an init process; `alive` while it accepts requests."""
+    """A connection to an init process. It is `alive` while it accepts requests."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -140,7 +141,10 @@ class Execution:
     oom_kills: int = 0
 
     async def run(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """The result of a request; broken and late answers are attributed to started code."""
+        """Run a request and return its result.
+
+        If the code had started, it is blamed for broken and late answers.
+        """
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())
         try:

@@ -1,4 +1,4 @@
-"""The sandbox's self test: runs attacks and checks their harm."""
+"""The sandbox's self test: it runs attacks and checks what harm they did."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ class Target:
     bystander: subprocess.Popen[bytes]
 
     async def harmed(self) -> str:
-        """The harm that an attack did to this machine, or an empty text."""
+        """Describe the harm that an attack did to this machine; empty if there is none."""
         if self.bystander.poll() is not None:
             return "a process outside was ended"
         try:
@@ -55,7 +55,7 @@ class AttackResult:
 
 @contextmanager
 def target() -> Iterator[Target]:
-    """A planted file, a listening port and a process, for the block's duration."""
+    """Yield a planted file, a listening port and a process for the duration of the block."""
     secret = secrets.token_hex(16)
     with (
         tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder,
@@ -82,7 +82,7 @@ async def attacked(
 ) -> list[AttackResult]:
     """Run attacks on a sandbox one after another.
 
-    With `kept` each runs in an interpreter of a session, which is used again.
+    With `kept`, each attack runs in the interpreter of a session, which is used again afterwards.
     """
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
@@ -108,7 +108,7 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """Number of descendants in another process namespace, without its first process."""
+    """Return the number of descendants in another process namespace, without its first process."""
     survivors = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

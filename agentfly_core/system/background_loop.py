@@ -21,14 +21,19 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 class Mailbox:
-    """Callbacks for an event loop from other threads; waking it once for all saves time."""
+    """Passes callbacks of other threads to an event loop.
+
+    The loop is woken once for several callbacks, which saves time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._turn = loop, threading.Lock()
         self._posted: list[tuple[Context, Callable[[], None]]] = []
 
     def post(self, callback: Callable[[], None], context: Context | None = None) -> None:
-        """Run a callback on the loop, in order, in this context or a copy of the caller's.
+        """Run a callback on the loop, in order.
+
+        It runs in `context`, or in a copy of the caller's context.
 
         Raises RuntimeError for a closed loop.
         """
@@ -36,7 +41,8 @@ class Mailbox:
             raise RuntimeError("The event loop is closed.")
         with self._turn:
             self._posted.append((context or copy_context(), callback))
-            # each wake-up is a write to the loop's pipe; thousands of results at once need only one
+            # each wake-up writes to the loop's pipe; thousands of results at once need only one
+            # write
             first = len(self._posted) == 1
         if first:
             self._loop.call_soon_threadsafe(self._deliver)
@@ -50,7 +56,7 @@ class Mailbox:
 
 
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
-    """The one mailbox of an event loop, stored in the loop."""
+    """Return the mailbox of an event loop, which is stored in the loop."""
     box: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
     return box
 
@@ -66,7 +72,7 @@ class Threads(ThreadPoolExecutor):
             if done.set_running_or_notify_cancel():
                 try:
                     done.set_result(fn(*args, **kwargs))
-                except BaseException as error:  # raised again by who waits for it
+                except BaseException as error:  # raised again where the result is awaited
                     done.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
@@ -79,6 +85,6 @@ def _run(begun: Future[asyncio.AbstractEventLoop]) -> None:
         loop.set_default_executor(Threads())
         begun.set_result(loop)
         while True:
-            # raised by a task, also one that is awaited; it must not end the others
+            # a task may raise these, even an awaited one; they must not end the other tasks
             with suppress(KeyboardInterrupt, SystemExit):
                 return loop.run_forever()

@@ -36,7 +36,7 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Lock one of its files for the block, waiting while all are locked."""
+        """Lock one of the device's files during the block. Waits while all of them are locked."""
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
             holders = "; ".join(map(_holder, self.files))
@@ -57,7 +57,10 @@ class Device:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """GPUs by index among those visible to this process; raises ValueError for a missing one."""
+    """Return GPUs by their index among those visible to this process.
+
+    Raises ValueError for a missing one.
+    """
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
         seen = os.environ.get(hardware.VISIBLE)
@@ -73,7 +76,7 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """One of this machine's CPU slots."""
+    """Return the device that stands for one of this machine's CPU slots."""
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))
     return Device(f"{which} of this machine for runs that a worker starts (site.slots)", files)
@@ -81,9 +84,11 @@ def slot(count: int, locks: str) -> Device:
 
 @contextmanager
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
-    """Hold devices for `holder`, "the run nightly-2026-11-21"; inner blocks share them.
+    """Hold devices during the block for `holder`, such as "the run nightly-2026-11-21".
 
-    Waits for other holders and reports each once. A fixed order avoids deadlocks.
+    Inner blocks share them.
+
+    Waits for other holders, and reports each of them once. A fixed order avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]
@@ -100,7 +105,8 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 def _lock(path: Path) -> IO[str] | None:
     """Open and lock the file, created if missing; None while another process holds the lock.
 
-    O_CREAT is avoided: in /tmp the system may refuse it for files of others (fs.protected_regular).
+    O_CREAT is avoided, because in /tmp the system may refuse it for other users' files
+    (fs.protected_regular).
     """
     try:
         if not path.exists():
@@ -125,7 +131,7 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _holder(path: Path) -> str:
-    """The holder as written in the file, without control characters."""
+    """Read the holder from the file, without control characters."""
     with suppress(OSError), path.open(errors="replace") as file:
         return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"
     return "another process"

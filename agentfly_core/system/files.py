@@ -27,13 +27,13 @@ FULL_IN_WORDS = re.compile(r"No space left on device|[Oo]s error 28\b|Errno 28\b
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, 64 hex digits."""
+    """Return the sha256 of a file, 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unchanged_sha256(path: Path) -> str:
-    """The sha256 of a large file, read once by a process while it is unchanged."""
+    """Return the sha256 of a large file. A process reads it only once while it is unchanged."""
     state = path.stat()
     return _sha256_at(path.absolute(), state.st_size, state.st_mtime_ns)
 
@@ -53,7 +53,9 @@ def sync(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Give everything below a folder its rights: safetensors makes files that only owners read."""
+    """Set default permissions below a folder, because safetensors writes files that only their
+    owner can read.
+    """
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
         path.chmod(rights if path.is_dir() else rights & 0o666)
@@ -62,7 +64,8 @@ def make_readable(folder: Path) -> None:
 def uncache(folder: Path) -> None:
     """Drop a folder's files from the page cache, to free memory for the next files.
 
-    A virtual machine may need 1 s for each GiB of new memory, and 0.2 s for memory just freed.
+    A virtual machine may need 1 s for each GiB of new memory, but only 0.2 s for memory that was
+    just freed.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:
@@ -114,19 +117,19 @@ class DiskFault(OSError):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Raise disk errors of the block as DiskFault with their path, by default `path`."""
+    """Raise disk errors of the block as DiskFault, with the path of the error or else `path`."""
     try:
         yield
     except DiskFault:
         raise
-    except Exception as error:  # raises again; libraries wrap disk errors in their own types
+    except Exception as error:  # raised again; libraries wrap disk errors in own types
         if (fault := disk_fault(error, path)) is None:
             raise
         raise DiskFault(fault) from error
 
 
 def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
-    """Message of a disk error with its path, by default `path`; None for other errors.
+    """Return the message of a disk error with its path, or else `path`; None for other errors.
 
     "/data/runs: No space left on device. Free some space and repeat the command."
     """

@@ -1,6 +1,7 @@
 """UUIDs of visible GPUs in CUDA's order, read by `python -m agentfly_core.system.gpus`.
 
-A process that has loaded the driver can no longer change its visible GPUs.
+It is a separate program, because a process that has loaded the driver can no longer change its
+visible GPUs.
 """
 
 import ctypes

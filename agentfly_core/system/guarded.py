@@ -1,4 +1,4 @@
-"""Child processes that exchange lines with this process, and end with it."""
+"""Child processes that exchange lines with this process, and are killed when it ends."""
 
 import math
 import select
@@ -31,7 +31,10 @@ class Lines:
             self.socket.sendall(line + b"\n")
 
     def receive(self, seconds: float) -> bytes:
-        """The next line; raises TimeoutError after `seconds`, EOFError or OSError at the end."""
+        """Return the next line.
+
+        Raises TimeoutError after `seconds`, and EOFError or OSError at the end.
+        """
         deadline = time.monotonic() + seconds
         while (end := self._rest.find(b"\n")) < 0:
             if not self._readable(deadline - time.monotonic()):
@@ -40,7 +43,7 @@ class Lines:
                 raise EOFError
             self._rest.extend(more)
         line = bytes(self._rest[:end])
-        # a read may have brought the beginning of the next line, too
+        # a read may also contain the beginning of the next line
         del self._rest[: end + 1]
         return line
 
@@ -72,8 +75,8 @@ class GuardedProcess:
     ) -> None:
         ours, theirs = socket.socketpair()
         self.lines = Lines(ours)
-        # closed here after the start: else this process would hold the other end open, and a dead
-        # child would never be seen as the end of the socket
+        # closed here after the start: otherwise this process would keep the other end open, and the
+        # death of the child would not end the socket
         with theirs:
             numbers = [theirs.fileno(), *files]
             self._guardian = subprocess.Popen(
@@ -98,9 +101,9 @@ class GuardedProcess:
         self._guardian.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Make the guardian kill the process; callable from any thread."""
+        """Let the guardian kill the process. Any thread may call this."""
         assert self._guardian.stdin is not None
-        # also happens when this process is killed: the kernel closes its pipes
+        # this also happens when this process is killed, because the kernel closes its pipes
         self._guardian.stdin.close()
 
     def cause(self) -> str:
@@ -114,7 +117,7 @@ class GuardedProcess:
         return signal.Signals(-code).name if named else f"exit code {code}"
 
     def end(self) -> str:
-        """Kill the process, and a guardian that hangs; returns "SIGKILL"."""
+        """Kill the process, and its guardian if that hangs; return "SIGKILL"."""
         self.kill()
         self.lines.socket.close()
         try:

@@ -1,4 +1,4 @@
-"""Parent process that kills its child, descendants included, when its stdin is closed.
+"""A parent process that kills its child and all descendants when its stdin is closed.
 
     python -m agentfly_core.system.guardian MODULE DESCRIPTOR...
 
@@ -21,7 +21,7 @@ def main() -> None:
     module, *numbers = sys.argv[1:]
     become_subreaper()
     if (child := os.fork()) == 0:
-        # the guardian may be killed itself; without it nobody would end the child
+        # the guardian itself may be killed; then nobody else would end the child
         die_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
         sys.argv = [module, *numbers]

@@ -1,4 +1,4 @@
-"""Slots of a hostfile, visible GPUs, and settings of memory and threads."""
+"""The slots of a hostfile, the visible GPUs, and settings of memory and threads."""
 
 import os
 import platform
@@ -19,10 +19,11 @@ versions refuse these thresholds."""
 
 
 def slots(hostfile: str) -> dict[str, int]:
-    """Workers of each node in a hostfile of DeepSpeed: `{"worker-1": 4, "worker-2": 4}`.
+    """Return the number of workers of each node in a DeepSpeed hostfile: `{"worker-1": 4,
+    "worker-2": 4}`.
 
     Lines are `worker-1 slots=4` or comments with `#`. Raises ValueError for a missing file, another
-    format and repeated nodes.
+    format or repeated nodes.
     """
     if not os.path.isfile(hostfile):
         raise ValueError(f"There is no hostfile {hostfile!r} (looked in {Path.cwd()}).")
@@ -44,7 +45,8 @@ def slots(hostfile: str) -> dict[str, int]:
 
 
 def visible(gpus: Sequence[int]) -> list[str]:
-    """Names of GPUs by index among those visible here: `["4", "5"]` are 0 and 1 of `4,5,6,7`.
+    """Return the names of GPUs by index among the visible ones: with `4,5,6,7` visible, 0 and 1 are
+    `["4", "5"]`.
 
     Raises ValueError for a missing one.
     """

@@ -1,4 +1,4 @@
-"""Module search and environment of child processes, without secrets of the servers."""
+"""The module search path and the environment of child processes, without the servers' secrets."""
 
 import importlib.util
 import os
@@ -36,26 +36,32 @@ def import_ours() -> None:
 
 
 def importable_here() -> None:
-    """Let modules of the working directory be imported, after all others of their names."""
+    """Make modules of the working directory importable; other modules of the same name come
+    first.
+    """
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # last, since libraries are imported from elsewhere
+        sys.path.append(here)  # added last, because libraries are imported from elsewhere
 
 
 def finding_ours() -> dict[str, str]:
-    """Environment variables with which Python finds this AgentFly, in any working directory."""
+    """Return environment variables with which Python finds this AgentFly from any working
+    directory.
+    """
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*before, *given]))}
 
 
 def for_children() -> dict[str, str]:
-    """The environment of children without access to the Prefect and MLflow servers."""
+    """Return the environment for child processes, without access to the Prefect and MLflow
+    servers.
+    """
     kept = {name: value for name, value in environment().items() if name not in OF_SERVERS}
     return kept | finding_ours()
 
 
 def require_package(requirement: str, extra: str) -> None:
-    """Raise ValueError without a package: `require_package("math-verify==0.9.0", "math")`."""
+    """Raise ValueError if a package is missing: `require_package("math-verify==0.9.0", "math")`."""
     name = requirement.partition("==")[0]
     if importlib.util.find_spec(name.replace("-", "_")) is None:
         raise ValueError(

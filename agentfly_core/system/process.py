@@ -1,4 +1,4 @@
-"""Identity of processes that own files, and whether they are alive."""
+"""Identify processes that own files, and check whether they are alive."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
 class Owner:
     """Identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`.
 
-    `ticks` is its start in clock ticks since the boot; a pid alone may be reused. `started`, in
-    seconds since 1970, is for people.
+    `ticks` is its start in clock ticks since the boot, because a pid alone may be reused.
+    `started`, in seconds since 1970, is for human readers.
     """
 
     host: str
@@ -40,7 +40,7 @@ class Owner:
 
     @classmethod
     def of(cls, value: JSON) -> Owner:
-        """The owner written by `to_json`; raises ValueError for anything else."""
+        """Read an owner that `to_json` wrote. Raises ValueError for anything else."""
         match value:
             case {
                 "host": str(host),
@@ -58,7 +58,9 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether it belongs to this boot of this machine, which makes `alive` certain."""
+        """Whether the process belongs to this boot of this machine; only then `alive` is
+        certain.
+        """
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
@@ -76,7 +78,7 @@ class Owner:
 
 
 def own_mark() -> str:
-    """The mark of this process, cached, for names of its unfinished files."""
+    """Return the mark of this process for names of its unfinished files; cached."""
     return _mark_of(os.getpid())
 
 
@@ -86,7 +88,10 @@ def _mark_of(_: int) -> str:
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process of a file name's mark runs; True without a mark of this machine."""
+    """Whether the process that a file name's mark identifies is running.
+
+    True if the mark is not of this machine.
+    """
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):
         return True
@@ -98,7 +103,7 @@ def _runs(pid: int, ticks: int) -> bool:
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        try:  # some systems show users their own processes only
+        try:  # some systems show users only their own processes
             os.kill(pid, 0)
         except OSError as error:
             return isinstance(error, PermissionError)

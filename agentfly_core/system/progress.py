@@ -1,4 +1,4 @@
-"""Progress reports, from the code that works to the listeners that display it."""
+"""Progress reports, which working code sends to listeners that display them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

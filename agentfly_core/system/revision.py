@@ -1,4 +1,4 @@
-"""The git revision that produced an artifact or a run: recorded, never compared."""
+"""The git revision that produced an artifact or a run. It is recorded, but never compared."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""Warm child services (vLLM, the learner's workers) under a supervisor that restarts them."""
+"""Run child services (vLLM, the learner's workers) under a supervisor that restarts them."""
 
 import asyncio
 import glob
@@ -47,7 +47,7 @@ class ServiceLost(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`."""
+    """The address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`."""
 
     kind: str
     address: str
@@ -58,7 +58,9 @@ class Service:
         return Path(f"{self.address}.d")
 
     def claim(self, log: Path, run: str) -> dict[str, str]:
-        """Create its folders and files; returns environment variables that mark its processes."""
+        """Create the service's folders and files, and return environment variables that mark its
+        processes.
+        """
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(
                 f"The socket path {self.address} has {len(self.address)} characters, expected at "
@@ -79,7 +81,7 @@ class Service:
         return marks | {"SPT_NOENV": "1"}
 
     def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
-        """Wait until `ready()`; raises ServiceLost for a dead or hanging service."""
+        """Wait until `ready()` is true. Raises ServiceLost for a dead or hanging service."""
         deadline = time.monotonic() + seconds
         while not ready():
             if fault := self.fault():
@@ -89,21 +91,22 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """An error with causes and the end of the service's log."""
+        """Make an error with causes and the end of the service's log."""
         state = ChildState.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
-        # the log may hold earlier runs
+        # the log may contain earlier runs
         lines = text[max(0, text.rfind(FIRST_START)) :].splitlines()
         printed = dict.fromkeys(PREFIX.sub("", line) for line in lines[:-TAIL])
-        # the cause is far above the end: vLLM's engine prints it, and its API server fails later
+        # the cause is far above the end, because vLLM's engine prints it before its API server
+        # fails
         causes = [line for line in printed if CAUSE.search(line)][-TAIL:]
         first = f"The {self.kind} service {what}. From {state.log}:"
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Why the service cannot restart, as a phrase; None if it can."""
+        """Describe why the service cannot restart, as a phrase; None if it can."""
         state = ChildState.read(self.address)
         if state is None:
             return "was ended, or never started"
@@ -116,8 +119,10 @@ class Service:
 
 
 def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process: `env`, variables that it inherits, INHERITED and those of
-    `inherited`, and a mark by which a later run ends it once this process is dead.
+    """Make the environment of a child process.
+
+    It contains `env`, the variables in INHERITED and `inherited`, and a mark by which a later run
+    kills the child if this process is dead.
     """
     names = (*INHERITED, *inherited)
     kept = {name: os.environ[name] for name in names if name in os.environ}
@@ -127,27 +132,27 @@ def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[
 async def owned_process(command: Sequence[str], env: Mapping[str, str], **streams: Any) -> Process:
     """Start a process with the environment `env`, an `owned_environment`.
 
-    It leads a session, since a kill must also end its descendants. `streams` are arguments of
-    `asyncio.create_subprocess_exec`. Raises OSError.
+    It leads its own session, because a kill must also end its descendants. `streams` are arguments
+    of `asyncio.create_subprocess_exec`. Raises OSError.
     """
     start = asyncio.create_subprocess_exec
     return await start(*command, env=env, start_new_session=True, **streams)
 
 
 def new_address(kind: str) -> Path:
-    """A socket path in a new private folder: `/tmp/agentfly-x1_8cd2q/vllm.sock`."""
+    """Return a socket path in a new private folder: `/tmp/agentfly-x1_8cd2q/vllm.sock`."""
     return private_folder() / f"{kind}.sock"
 
 
 def private_folder() -> Path:
-    """A new private folder, `/tmp/agentfly-x1_8cd2q`; removes folders of dead owners."""
+    """Make a new private folder, `/tmp/agentfly-x1_8cd2q`. Folders of dead owners are removed."""
     # pathlib's glob fails if a folder is removed meanwhile
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
         try:
             is_mine = mark.lstat().st_uid == os.getuid()
             if is_mine and not Owner.of(strict_json.parse(mark.read_bytes().decode())).alive:
                 shutil.rmtree(mark.parent, ignore_errors=True)
-        except (OSError, ValueError):  # removed meanwhile, another user's, or damaged
+        except (OSError, ValueError):  # the folder is gone, another user's or damaged
             continue
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
 
@@ -163,17 +168,18 @@ def supervised(
     restarts: int = 3,
     grace: float = GRACE,
 ) -> Iterator[Service]:
-    """Start a service for the block's duration; yields it without waiting until it is ready.
+    """Run a service during the block; yields it without waiting until it is ready.
 
-    `env` extends this process's environment without secrets of the servers. `run` marks its
-    processes; orphans of this run are killed first. A dead child restarts up to
-    `restarts` times; at the end it has `grace` seconds. Raises ValueError for a bad socket path.
+    `env` is added to this process's environment, which is passed without the servers' secrets.
+    `run` marks the processes; orphans of this run are killed first. A child that dies is restarted
+    up to `restarts` times. At the end of the block it has `grace` seconds to exit. Raises
+    ValueError for a bad socket path.
     """
     if ended := end_orphans(run):
         logger.warning("Ended the processes %s of a dead owner.", ended)
     service = Service(kind, str(socket))
     marks = service.claim(log, run)
-    # the pipe closes however this process ends
+    # the pipe closes in whatever way this process ends
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
@@ -188,13 +194,13 @@ def supervised(
             start_new_session=True,
             env={**for_children(), **env, **marks},
         )
-    # kept open only in the supervisor
+    # open only in the supervisor
     os.close(reading)
     try:
         yield service
     finally:
         os.close(writing)
-        # a supervisor that was killed itself leaves children and files behind
+        # if the supervisor itself was killed, children and files are left behind
         if supervisor.wait(grace + LONGEST) != 0:
             end_users(service.scratch)
             clean(service.address)
@@ -209,7 +215,9 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill processes of a run, or outside of runs for None, if their owner died; see `killed`."""
+    """Kill processes whose owner died: those of a run, or with None those that belong to no run;
+    see `killed`.
+    """
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
@@ -219,13 +227,16 @@ def end_users(scratch: Path) -> None:
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
-    """SIGKILL processes chosen by their environment variables; returns these by process id."""
+    """SIGKILL processes that are chosen by their environment variables; return the variables by
+    process id.
+    """
     ended: dict[int, Mapping[str, str]] = {}
-    # repeated, since a killed process may have started another one
+    # repeated, because a killed process may have started another one
     while running := {
         process: marks
         for process in psutil.process_iter(["environ"])
-        if chosen(marks := process.info.get("environ") or {})  # None: another user's
+        # None means that the process is another user's
+        if chosen(marks := process.info.get("environ") or {})
     }:
         for process in running:
             with suppress(psutil.NoSuchProcess):
@@ -237,7 +248,7 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
 
 
 def gone(written: str) -> bool:
-    """Whether the owner in a process's environment is dead; False for invalid text."""
+    """Whether the owner that a process's environment names is dead; False for invalid text."""
     try:
         return not Owner.of(strict_json.parse(written)).alive
     except ValueError:

@@ -3,10 +3,10 @@
     python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 \\
         --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
-As a subreaper it keeps all descendants of the service below it. It ends with them when the lifeline
-pipe closes, the owner dies, or on SIGTERM; its child then has `--grace` seconds. A dead child
-restarts up to `--restarts` times; then the state file of `--address` has its exit code. stdout and
-stderr are the `--log` already.
+As a subreaper it adopts all descendants of the service. It kills them and ends when the lifeline
+pipe closes, when the owner dies, or on SIGTERM; its child first has `--grace` seconds to exit. A
+child that dies is restarted up to `--restarts` times; after that, the state file of `--address` has
+its exit code. stdout and stderr already go to `--log`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main() -> None:
             if os.getppid() == options.owner:
                 _keep_alive(options, [options.lifeline, owner])
     finally:
-        # a second SIGTERM must not end the clean-up half-way
+        # a second SIGTERM must not interrupt the clean-up
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_descendants()
         clean(options.address)
@@ -132,7 +132,7 @@ def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
 
 def kill_descendants() -> None:
     """SIGKILL all descendants, repeatedly."""
-    # again and again: a dying process may fork between the listing and the kill
+    # repeated, because a dying process may fork between the listing and the kill
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with suppress(psutil.NoSuchProcess):
@@ -153,7 +153,7 @@ def clean(address: str) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies."""
+    """Let the kernel kill this process when its parent dies."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""The problems of a dataset, checked as in a run."""
+"""Make the problems of a dataset, checked as in a run."""
 
 from agentfly_core.config.parts import Data
 from agentfly_core.records import dataset
@@ -9,7 +9,7 @@ from agentfly_core.system.formats.json_value import JSON
 def problems_of(
     use: str, *, seed: int = 0, train: int = 8, validation: int = 2, test: int = 4, **settings: JSON
 ) -> dict[str, list[Problem]]:
-    """The problems of each split of a dataset, by its import path and settings.
+    """Make the problems of each split of a dataset, from its import path and settings.
 
         problems_of("my_quiz:capitals", train=2, validation=0, test=2)["train"][0].prompt
 

@@ -1,4 +1,4 @@
-"""Episodes of the real rollout with scripted replies."""
+"""Play episodes by the real rollout code with scripted replies."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +44,11 @@ def rollout_spec(
     limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
-    """Rules of episodes, by default with letters as tokens and the default agent.
+    """Make the spec of episodes, by default with letters as tokens and the default agent.
 
-    `rewards` need an environment. `limits` default to one environment of each needed kind;
-    `{Game: Limit(1, settings={"highest": 10})}` has settings. Raises ValueError as an experiment.
+    `rewards` must read an environment. `limits` default to one environment of each class that is
+    needed; `{Game: Limit(1, settings={"highest": 10})}` passes settings. Raises the same
+    ValueErrors as an experiment.
     """
     needed = kinds_needed([*tools, *rewards])
     given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
@@ -73,12 +74,12 @@ def rollout_spec(
 
 
 def scripted(policy: ScriptedPolicy) -> Scripted:
-    """A sampler of a policy's replies, in letters."""
+    """Make a sampler of a policy's replies, with letters as tokens."""
     return Scripted(encode, STOP, policy, _text_of)
 
 
 def saying(*replies: str) -> ScriptedPolicy:
-    """The policy with these replies, one per turn."""
+    """Make a policy with these replies, one per turn."""
 
     async def policy(conversation: Conversation) -> str:
         return replies[conversation.turn]
@@ -87,7 +88,7 @@ def saying(*replies: str) -> ScriptedPolicy:
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
-    """Episodes of these problems in step 7 of training."""
+    """Make the episodes of these problems in training step 7."""
     return [
         EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain), chains)
         for problem in problems
@@ -105,7 +106,7 @@ async def play_all(
     sampler: Sampler,
     watch: Callable[[Trajectory], None] = unwatched,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """The trajectories, timings and metrics of episodes with their own environments."""
+    """Play episodes in environments of their own; return trajectories, timings and metrics."""
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
 
@@ -116,7 +117,7 @@ async def play(
     problem: Problem = ADD,
     spec: RolloutSpec | None = None,
 ) -> Trajectory:
-    """Play an episode with given replies, or a policy's, and real tools.
+    """Play an episode with real tools, and with given replies or those of a policy.
 
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
@@ -137,11 +138,11 @@ async def play(
             return ending
         except (EpisodeOver, ServiceFailure):
             raise
-        except Exception as error:  # any error of an author's agent
+        except Exception as error:  # an author's agent may raise any error
             errors.append(error)
             raise
 
-    # trajectories have the name of the agent
+    # trajectories contain the agent's name
     watched.__name__ = name
     rules = replace(rules, agent=watched)
     await play_all(episode_specs(problem), rules, scripted(policy), ended.append)
@@ -151,7 +152,7 @@ async def play(
 
 
 async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
-    """The score that one reward gives; `.reward` is a number, or `Unscored` with the reason."""
+    """Score a trajectory by one reward; `.reward` is a number, or `Unscored` with the reason."""
     (scored,) = await score([trajectory], {reward: 1.0})
     return scored
 

@@ -1,4 +1,4 @@
-"""Advantages of an algorithm, and jobs for a learner."""
+"""Compute advantages of an algorithm, and make jobs for a learner."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ GRPO = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
 def advantages_of(
     algorithm: Algorithm, trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> list[list[float]]:
-    """Advantages of sampled tokens by trajectory: `[[1.0, 1.0], [-1.0]]`."""
+    """Compute the advantages of sampled tokens by trajectory: `[[1.0, 1.0], [-1.0]]`."""
     batch = pack(trajectories)
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
     earned = outcomes(trajectories, scores, {}, {}, batch)
@@ -37,7 +37,8 @@ def update_job(
     algorithm: AlgorithmPart = GRPO,
     update: Update = Update(mini_batches=1),  # noqa: B008 - it is frozen
 ) -> UpdateJob:
-    """The first update of a policy on trajectories with these rewards, written to `folder`.
+    """Make the job of a policy's first update on trajectories with these rewards; its files are
+    written to `folder`.
 
     `dataclasses.replace` changes other fields of the job.
     """

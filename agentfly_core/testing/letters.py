@@ -2,9 +2,9 @@
 
     ^u41+58?$^a<calculator expression=41+58>$^t99$^a99$
 
-A token is the code point of its letter; `^` opens a message, the next letter is its role, `$` ends
-it and is the stop token. Text of users and tools cannot write either: there they are `_`. A call is
-`<tool key=text key:json>`, with the JSON percent-encoded.
+A token is the code point of its letter. `^` opens a message, the next letter is its role, and `$`
+ends it and is the stop token. In texts of users and tools, `^` and `$` become `_`. A call is `<tool
+key=text key:json>`, with the JSON percent-encoded.
 """
 
 import json
@@ -35,13 +35,13 @@ def call_text(call: ToolCall) -> str:
 
 
 def as_letters(trajectory: Trajectory) -> str:
-    """All tokens of a trajectory, as text."""
+    """Write all tokens of a trajectory as text."""
     spans = ((turn.given.tokens, *(s.tokens for s in turn.sampled)) for turn in trajectory.turns)
     return "".join(decode(tokens) for turn in spans for tokens in turn)
 
 
 def loss_mask(trajectory: Trajectory) -> str:
-    """A sign for each token of a trajectory: `x` for trained tokens, `.` for others."""
+    """Write a sign for each token of a trajectory: `x` for trained tokens, `.` for others."""
     return "".join(
         "." * len(turn.given.tokens)
         + "".join(

@@ -1,4 +1,4 @@
-"""Turns and trajectories from their tokens."""
+"""Make turns and trajectories from their tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +15,8 @@ def turn(
     version: int = 0,
     temperature: float | None = None,
 ) -> record.Turn:
-    """A turn with read tokens and the log-probabilities of sampled ones: `turn([1, 87, 203],
-    {57: -0.1, 2: -0.5}, reply="99")`; turns of the same `context` are one sequence.
+    """Make a turn with the given tokens and the log-probabilities of sampled ones: `turn([1, 87,
+    203], {57: -0.1, 2: -0.5}, reply="99")`; turns of the same `context` form one sequence.
     """
     sampled = tuple(
         record.Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans
@@ -43,7 +43,9 @@ def trajectory(
     answered: str | None = None,
     policy: str = "",
 ) -> record.Trajectory:
-    """A trajectory of turns in the order of time, by default with the problem of its `group`."""
+    """Make a trajectory from turns in the order of time, by default with the problem of its
+    `group`.
+    """
     return record.Trajectory(
         id=name,
         episode=name if episode is None else episode,

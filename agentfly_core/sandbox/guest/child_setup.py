@@ -1,4 +1,4 @@
-"""Child set-up: the process drops its privileges, then runs model-written code."""
+"""Set up the child process: it drops its privileges, then runs model-written code."""
 
 import atexit
 import os
@@ -19,7 +19,10 @@ READY = b"ready"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`grouped`: a control group bounds the memory. `locked`: False for the unsafe backend only."""
+    """The folder and limits of an execution.
+
+    `grouped`: a control group limits the memory. `locked` is False only for the unsafe backend.
+    """
 
     folder: Path
     limits: Limits
@@ -68,9 +71,9 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
 
 def bound(work: Work) -> None:
     limits = work.limits
-    # the kernel kills this process before services of the machine
+    # if memory is short, the kernel kills this process before services of the machine
     Path("/proc/self/oom_score_adj").write_text("1000")
-    # memory of the interpreter before the code does not count
+    # memory that the interpreter uses before the code runs does not count
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     for kind, most in (
         (resource.RLIMIT_DATA, base + limits.memory),
@@ -94,7 +97,7 @@ def _become(main: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:
         del sys.modules[name]
     if "numpy.random" in sys.modules:
-        # all forks would share the generator of the server
+        # otherwise all forks would share the generator state of the server
         sys.modules["numpy.random"].seed()
     sys.argv = [str(main)]
     sys.path[:] = [str(main.parent), *filter(os.path.isdir, sys.path)]

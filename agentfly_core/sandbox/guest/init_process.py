@@ -1,6 +1,7 @@
 """The init process of an execution's namespaces, which runs the code in a child.
 
-Signals from inside cannot end it, and with its end the kernel ends all others.
+Signals from inside cannot end it. When it ends, the kernel kills all other processes of the
+namespaces.
 """
 
 import os
@@ -41,14 +42,20 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Report why nothing can run, after reading the request, or the kernel drops the report."""
+    """Report why nothing can run.
+
+    The request is read first, because otherwise the kernel drops the report.
+    """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
         connection.sendall(protocol.packed({"unavailable": why}))
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run requests of a connection in a folder; report failures before the code as unavailable."""
+    """Run requests of a connection in a folder.
+
+    Failures before the code starts are reported as unavailable.
+    """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**header["limits"])
@@ -104,14 +111,16 @@ def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor
 
 
 def enter(cgroups: Sequence[int]) -> None:
-    """Enter control groups, with all later children; a first entry takes some ms."""
+    """Enter control groups, with all later children. The first entry takes milliseconds."""
     for cgroup in cgroups:
         os.write(cgroup, b"0")
         os.close(cgroup)
 
 
 def furnish(limits: Limits) -> None:
-    """Mount one bounded writable file system, and a /proc with own processes only."""
+    """Mount a writable file system of limited size, and a /proc that shows only processes of this
+    namespace.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     bounds = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
     kernel.mount("tmpfs", str(view.BOX), "tmpfs", flags, bounds)

@@ -40,8 +40,8 @@ def unshare(flags: int) -> None:
 
 
 def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
-    """Give this process's new user namespace its one user and group, `(1000, 1000)`."""
-    # the kernel demands it before an unprivileged gid_map
+    """Map the only user and group of this process's new user namespace, `(1000, 1000)`."""
+    # the kernel requires this before an unprivileged gid_map
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{inside[0]} {outside[0]} 1")
     Path("/proc/self/gid_map").write_text(f"{inside[1]} {outside[1]} 1")

@@ -17,7 +17,7 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 def version() -> int:
-    """The version that the kernel has; 0 for none."""
+    """Return the kernel's Landlock version; 0 for none."""
     with suppress(OSError):
         return kernel.syscall(_CREATE, None, 0, _VERSION)
     return 0

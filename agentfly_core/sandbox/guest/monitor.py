@@ -23,7 +23,7 @@ GLANCE, BLINK = 0.05, 0.01
 class Monitor:
     """A process that runs code, with its stdout, stderr and line as `pipes`.
 
-    Over the line a kept process gets code and reports exit codes, which the code can fake.
+    Over the line, a kept process gets code and reports exit codes. The code can fake these.
     """
 
     pid: int
@@ -62,7 +62,7 @@ class Monitor:
         self.disk_was_full = self.disk_is_full
         self._signal(signal.SIGCONT)
         given = _in_memory(code)
-        with suppress(OSError):  # a process that does not listen has ended, or runs out of time
+        with suppress(OSError):  # a process that does not read has ended, or will run out of time
             socket.send_fds(self.line, [b"."], [given])
         os.close(given)
 
@@ -96,7 +96,9 @@ class Monitor:
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Stop all processes until the next request; wait status and peak memory in bytes."""
+        """Stop all processes until the next request; return the wait status and the peak memory in
+        bytes.
+        """
         self._signal(signal.SIGSTOP)
         # reap orphans, which count as processes
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -107,7 +109,9 @@ class Monitor:
         return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill and reap all processes, once; wait status and peak memory in bytes."""
+        """Kill and reap all processes, once; return the wait status and the peak memory in
+        bytes.
+        """
         # orphans have become our children; zombies would count as processes
         if self.ending is None:
             self._signal(signal.SIGKILL)
@@ -126,7 +130,11 @@ class Monitor:
 
     @property
     def _left(self) -> float:
-        """Remaining seconds; for a kept process the kernel cannot limit computing by request."""
+        """Return the remaining seconds.
+
+        For a kept process, CPU time is counted here, because the kernel cannot limit it per
+        request.
+        """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:
             left = min(left, self.computed + self.work.limits.cpu - self._computed)
@@ -159,7 +167,7 @@ class Monitor:
 
 
 def _in_memory(content: bytes) -> int:
-    """The descriptor of a sealed memory file, because no limit bounds its size."""
+    """Return the descriptor of a memory file, sealed because no limit applies to its size."""
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -170,7 +178,9 @@ def _in_memory(content: bytes) -> int:
 
 
 def _memory_used() -> int:
-    """Bytes of all other processes of this namespace, shared pages counted once."""
+    """Return the memory in bytes of all other processes of this namespace; shared pages count
+    once.
+    """
     total = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":

@@ -36,7 +36,8 @@ def only(main: Path, line: socket.socket) -> int:
 def each(line: socket.socket) -> int:
     """Run code from the line in one module, and reply with exit codes of one byte.
 
-    Ends when the other end is closed. A fork ends with its code.
+    It ends when the other end of the line is closed. If the code forks, the forked process ends
+    after its code.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:
@@ -75,7 +76,7 @@ def _code(run: Callable[[], None], name: str) -> int:
     """Run code in the file `name`, print its error and return its exit code."""
     try:
         run()
-    except BaseException as error:  # the code may raise anything
+    except BaseException as error:  # the code may raise any error
         _flush()
         if isinstance(error, SystemExit):
             if error.code is None or isinstance(error.code, int):
@@ -92,5 +93,5 @@ def _code(run: Callable[[], None], name: str) -> int:
 
 def _flush() -> None:
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
-        with suppress(Exception):  # the code may have put anything there
+        with suppress(Exception):  # the code may have stored any object there
             getattr(sys, name).flush()

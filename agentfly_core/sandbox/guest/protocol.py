@@ -22,7 +22,7 @@ LARGEST_HEADER = 2**20
 
 
 def packed(header: Mapping[str, JSON], blobs: Sequence[bytes] = ()) -> bytes:
-    """One message; `header` is JSON."""
+    """Encode a message; `header` is JSON."""
     text = json.dumps({**header, "sizes": [len(blob) for blob in blobs]}).encode()
     return b"".join([_HEAD.pack(len(text)), text, *blobs])
 
@@ -55,9 +55,9 @@ MIB = 2**20
 class Limits:
     """Seconds and bytes for an execution: `Limits(wall=2.0, memory=256 * MIB)`.
 
-    `memory` bounds each process, and all together with a memory cgroup. `processes` includes
-    threads. `disk` and `inodes` bound the working directory, /tmp and /dev/shm together, `captured`
-    stdout and stderr.
+    `memory` limits each process and, with a memory cgroup, all of them together. `processes`
+    includes threads. `disk` and `inodes` limit the working directory, /tmp and /dev/shm together.
+    `captured` limits stdout and stderr.
     """
 
     wall: float = 10.0
@@ -105,7 +105,8 @@ class Report(TypedDict):
 class ExecRequest:
     """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
 
-    With `kept` the interpreter waits for further requests, of which `code` and `collect` are used.
+    With `kept`, the interpreter waits for further requests; of these only `code` and `collect` are
+    used.
     """
 
     code: bytes
@@ -145,7 +146,7 @@ _FILE_TOO_LARGE = "[Errno 27]"
 
 
 class Status(StrEnum):
-    """How an execution ended; with `unavailable` the sandbox failed, not the code."""
+    """How an execution ended. `unavailable` means that the sandbox failed, not the code."""
 
     OK = "ok"
     ERROR = "error"
@@ -161,9 +162,9 @@ class Status(StrEnum):
 class ExecResult:
     """A result: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
 
-    `exit_code` is -9 for signal 9, None without a process; the code can fake it, as stdout.
-    `truncated` is True for cut output, `duration` in seconds, `peak_rss` the bytes of the largest
-    process. `files` are the collected plain files.
+    `exit_code` is -9 for signal 9, and None if there was no process. The code can fake it, as it
+    can fake stdout. `truncated` is True if output was cut. `duration` is in seconds, and `peak_rss`
+    in bytes, that of the largest process. `files` are the collected plain files.
     """
 
     status: Status
@@ -178,16 +179,19 @@ class ExecResult:
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
-    """A failure of the sandbox; models never read its reason in stderr."""
+    """Make the result of a failure of the sandbox.
+
+    Models never read its reason, which is in stderr.
+    """
     return ExecResult(Status.UNAVAILABLE, stderr=why, backend=backend)
 
 
 def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str) -> ExecResult:
-    """The result of a report, with the number of OOM kills in the cgroup."""
+    """Make the result from a report and the number of OOM kills in the cgroup."""
     stdout, stderr = (blob.decode(errors="replace") for blob in blobs[:2])
     code, ended = os.waitstatus_to_exitcode(report["wait"]), report["ended"]
     last = stderr.rstrip().rpartition("\n")[2]
-    # the kernel's count first: code can fake its exit code
+    # the kernel's count comes first, because code can fake its exit code
     if oom_kills:
         status = Status.OOM
     elif ended:

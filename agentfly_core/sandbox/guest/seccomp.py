@@ -21,7 +21,7 @@ _NUMBER, _MACHINE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _MODE_FILTER, _PR_SET_SECCOMP = 2, 22
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF  # linux/net.h
 _X32 = 0x40000000
-_NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, of time and cgroups too
+_NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, also those of time and cgroups
 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED: dict[str, list[int]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
@@ -48,7 +48,7 @@ def program() -> bytes:
     steps += [_step(_AND, _SOCK_TYPE_MASK), _step(_EQUAL, _SOCK_STREAM, 2, 0)]
     steps += [_step(_EQUAL, _SOCK_SEQPACKET, 1, 0), _step(_RETURN, not_permitted)]
     steps += [_step(_RETURN, _ALLOW)]
-    # only of itself: the init process has the same user, and must be able to report
+    # only for itself: the init process has the same user and must be able to report
     steps += [_step(_EQUAL, _PRLIMIT[machine], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW), _step(_RETURN, not_permitted)]
     steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]

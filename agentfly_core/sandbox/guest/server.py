@@ -18,7 +18,7 @@ from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 from agentfly_core.sandbox.guest.protocol import ONCE
 
 NOBODY = 65534
-AT_ONCE = 34  # two of them may be waiting for their request
+AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
@@ -32,7 +32,7 @@ WARM = (
 
 def main() -> None:
     link = socket.socket(fileno=int(sys.argv[1]))
-    # Python's handler would let the code end its init process (PID 1)
+    # with Python's handler, the code could end its init process (PID 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         uid, gid = os.geteuid(), os.getegid()
@@ -53,22 +53,22 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Give up the machine's files and all privileges, then import what code often needs."""
+    """Give up the machine's files and all privileges, then import modules that code often needs."""
     sys.executable = str(view.interpreter())
     sites = dict.fromkeys(str(package.parent) for package in view.packages())
     view.enter()
     if os.geteuid() == 0:
-        # in a container of one user there is only root
+        # a container with a single user has only root
         uids = Path("/proc/self/uid_map").read_text().splitlines()
         ranges = [list(map(int, line.split())) for line in uids]
         if any(first <= NOBODY < first + count for first, _, count in ranges):
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-    if os.geteuid():  # root of such a container needs them to make namespaces
+    if os.geteuid():  # root in such a container needs them to make namespaces
         kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user forgets it
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears this setting
     os.environ["PYTHONPATH"] = ":".join(sites)
     for name in WARM:
         with suppress(ImportError):
@@ -77,9 +77,11 @@ def _settle() -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message; above 32 and the spares, messages wait in the socket.
+    """Start an execution for each message.
 
-    Kept executions are not counted, because they could block all others.
+    If 32 and the spare ones are running, messages wait in the socket.
+
+    Kept executions are not counted, because they could block all other executions.
     """
     # readable when a process has ended
     awake, wake = os.pipe()

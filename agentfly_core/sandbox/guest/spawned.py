@@ -1,7 +1,8 @@
 """The program of backends that start one process for each execution.
 
-`python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`, with the connection and the
-folder: the first process of its namespaces, which may mount. "open": a plain process.
+It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`, with the
+connection's descriptor and the folder. With "locked" it is the first process of its namespaces,
+which may mount. With "open" it is a plain process.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""The file system of model-written code: interpreter, system libraries and programs, numpy."""
+"""The file system that model-written code sees: interpreter, system libraries and programs,
+numpy.
+"""
 
 import importlib.util
 import os
@@ -40,7 +42,10 @@ FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/
 
 
 def visible() -> list[Path]:
-    """Visible files and folders of this machine, read-only at their own paths."""
+    """Return the visible files and folders of this machine.
+
+    They are read-only and keep their paths.
+    """
     shown = [*map(Path, _SYSTEM), Path(sysconfig.get_path("stdlib")), interpreter()]
     shown += Path(sys.base_prefix).glob("lib/libpython*")
     shown += [Path(path) for path in _LINKED if not os.path.islink(path)]
@@ -61,7 +66,7 @@ def packages() -> list[Path]:
 
 
 def links() -> dict[str, str]:
-    """Symbolic links of the root: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`."""
+    """Return the symbolic links of the root: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`."""
     taken = {f"/{path.parts[1]}" for path in (*visible(), *packages())}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}
     return {path: os.readlink(path) for path in _LINKED if os.path.islink(path)} | free

@@ -19,13 +19,13 @@ class Damaged(ValueError):
 
 
 def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The content of a file that holds `value` and its checksum."""
+    """Add schema and checksum to `value`, as the content of a file."""
     fields = {**value, "schema": SCHEMA}
     return {**fields, "checksum": digest(fields)}
 
 
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
-    """The value in a checksummed file's content; `where` is its path. Raises Damaged."""
+    """Return the value in a checksummed file's content; `where` is its path. Raises Damaged."""
     fields = json_of(content, where)
     unsealed = {key: value for key, value in fields.items() if key != "checksum"}
     try:
@@ -43,7 +43,7 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
 
 
 def json_of(content: bytes, where: str) -> dict[str, JSON]:
-    """The JSON object in a file of any schema; raises Damaged."""
+    """Return the JSON object in a file of any schema. Raises Damaged."""
     try:
         value = json.loads(
             content.decode(),

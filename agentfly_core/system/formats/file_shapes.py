@@ -1,6 +1,9 @@
-"""Names and shapes of the JSON files of a store. They are checked before a name becomes a path.
+"""The structure of the JSON files of a store, and the names in them.
 
-A store from a stranger may have valid checksums. A name in it may still be `../precious`.
+Both are checked before a name is used as a path.
+
+A store that someone else wrote may have valid checksums and still contain a name such as
+`../precious`.
 """
 
 from collections.abc import Mapping
@@ -59,7 +62,7 @@ class FileEntry(TypedDict):
 
 
 class Manifest(TypedDict):
-    """MANIFEST.json of an artifact; `stripped` are the files that it was kept without."""
+    """MANIFEST.json of an artifact; `stripped` are files that were removed later."""
 
     stage: str
     key: str
@@ -83,7 +86,7 @@ class ParentPolicy(ArtifactRecord):
 
 
 class StartRecord(ArtifactRecord):
-    """start.json: the policy before the first step, and outputs of the stages before it."""
+    """start.json: the policy before the first step, and the outputs of the stages that made it."""
 
     before: NotRequired[dict[str, list[ArtifactRecord]]]
 

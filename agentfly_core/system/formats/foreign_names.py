@@ -1,6 +1,6 @@
-"""Names and texts in the form that MLflow, Prefect and DVC accept, escaped reversibly.
+"""Escape names and texts reversibly to the form that MLflow, Prefect and DVC accept.
 
-Two names never become one. Common names stay as they are.
+Two different names never become equal. Common names are not changed.
 """
 
 import re
@@ -18,9 +18,9 @@ UNSTORABLE = re.compile("[\ud800-\udfff\0]" + r"|\\(?=u(?:0000|005c|d[89a-f][0-9
 def mlflow_key(name: str) -> str:
     """The key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
 
-    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts stay. Other bytes are `_x`
-    and two hex digits, an empty part is `_x`. Above 250 characters, long parts and then the whole
-    key are cut and end in `_xlong-` and a digest.
+    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts are kept. Other bytes
+    become `_x` and two hex digits, and an empty part becomes `_x`. If the key has more than 250
+    characters, long parts and then the whole key are cut and end in `_xlong-` and a digest.
     """
     parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
     key = "/".join(parts)
@@ -45,7 +45,7 @@ def mlflow_text(value: str, longest: int) -> str:
 
 
 def storable(text: str) -> str:
-    r"""The text with lone surrogates and NUL as `\ud83d` and `\u0000`: databases refuse them."""
+    r"""Write lone surrogates and NUL as `\ud83d` and `\u0000`, because databases refuse them."""
     return UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

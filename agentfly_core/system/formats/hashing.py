@@ -1,4 +1,6 @@
-"""Names and seeds by hashing: nothing depends on arrival order, paths, clocks or machines."""
+"""Make names and seeds by hashing, so that they do not depend on arrival order, paths, clocks or
+machines.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""JSON values, and the faults of others."""
+"""JSON values, and error messages for other values."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,12 +11,14 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 
 def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
-    """A TypedDict of JSON values; mypy does not accept it without this."""
+    """Convert a TypedDict of JSON values; mypy does not accept it without this function."""
     return typed
 
 
 def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
-    """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
+    """Flatten a nested mapping to dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs":
+    2}`.
+    """
     flattened: dict[str, JSON] = {}
     for key, item in value.items():
         if isinstance(item, Mapping) and item:
@@ -27,7 +29,7 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 
 def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
-    """Change all texts of a JSON value, keys too."""
+    """Change all texts of a JSON value, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -47,7 +49,7 @@ def require_levels(value: JSON, most: int, around: int = 0) -> None:
 
 
 def json_fault(value: object) -> str | None:
-    """The fault of a value that JSON cannot hold, as a phrase; None without one.
+    """Describe why JSON cannot express a value, as a phrase; None if it can.
 
     "cannot be stored as JSON: TypeError: Object of type date is not JSON serializable". Tuples pass
     and are read back as lists.
@@ -55,12 +57,12 @@ def json_fault(value: object) -> str | None:
     try:
         json.dumps(value, allow_nan=False)
         return _other_key(value)
-    except Exception as error:  # an author's type may raise anything
+    except Exception as error:  # an author's type may raise any error
         return f"cannot be stored as JSON: {fault(error)}"
 
 
 def _other_key(value: object) -> str | None:
-    """The fault of a key that JSON would turn into text."""
+    """Describe a key that JSON would turn into text, or return None."""
     items: Iterable[object] = ()
     if isinstance(value, dict):
         if others := [key for key in value if not isinstance(key, str)]:

@@ -7,7 +7,7 @@ TRIES = 5
 
 
 def expression(text: str) -> ast.Expression:
-    """The syntax tree of an expression; raises what `ast.parse` does."""
+    """Parse an expression to its syntax tree. Raises the same errors as `ast.parse`."""
     for _ in range(TRIES):
         with suppress(SystemError):
             return ast.parse(text, mode="eval")

@@ -12,10 +12,10 @@ MAX_DIGITS = 100
 
 
 def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
-    """The value of a JSON text; raises ValueError.
+    """Parse a JSON text. Raises ValueError.
 
-    Also refuses more than `max_bytes` of UTF-8 or MAX_DEPTH levels, NaN and infinities, repeated
-    keys, integers of more than 100 digits, NUL and lone surrogates.
+    It also refuses more than `max_bytes` of UTF-8, more than MAX_DEPTH levels, NaN and infinities,
+    repeated keys, integers with more than 100 digits, NUL and lone surrogates.
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")

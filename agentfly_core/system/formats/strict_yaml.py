@@ -14,7 +14,7 @@ MAX_DEPTH = 64
 
 
 def parse(text: str | bytes, source: str) -> JSON:
-    """The value of a YAML text; raises ValueError with source, line and fault."""
+    """Parse a YAML text. Raises ValueError with source, line and fault."""
     try:
         value: JSON = _yaml().load(text)
         require_levels(value, MAX_DEPTH)
@@ -26,7 +26,7 @@ def parse(text: str | bytes, source: str) -> JSON:
 
 
 def settings(path: Path) -> dict[str, JSON]:
-    """The settings in a YAML file; raises ValueError for another content."""
+    """Read the settings in a YAML file. Raises ValueError for other content."""
     value = parse(path.read_bytes(), str(path))
     if value is not None and not isinstance(value, dict):
         raise ValueError(
@@ -36,7 +36,7 @@ def settings(path: Path) -> dict[str, JSON]:
 
 
 def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
-    """A value as YAML that `parse` reads back: with `flow` on one line, `{a: [1, 2]}`."""
+    """Write a value as YAML that `parse` can read; with `flow` on one line, `{a: [1, 2]}`."""
     yaml: Any = _yaml()
     stream = StringIO()
     yaml.default_flow_style, yaml.width = flow, 100_000
@@ -46,7 +46,7 @@ def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
 
 
 def items(text: str) -> list[str]:
-    """The texts of a list's items: `items("[0.9, [1, 2]]")` is `["0.9", "[1, 2]"]`.
+    """Split a list into the texts of its items: `items("[0.9, [1, 2]]")` is `["0.9", "[1, 2]"]`.
 
     Raises ValueError for invalid YAML.
     """

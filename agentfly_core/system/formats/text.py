@@ -1,4 +1,4 @@
-"""Cleaning text from outside for tokenizers, files and messages."""
+"""Clean foreign text for tokenizers, files and messages."""
 
 import difflib
 import logging
@@ -17,7 +17,7 @@ THINK, THOUGHT_END = "<think>", "</think>"
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks of direction, line separators
-    "\ud800-\udfff]"  # lone surrogates, which no terminal takes
+    "\ud800-\udfff]"  # lone surrogates, which no terminal accepts
 )
 """Characters that control a terminal or cannot be printed."""
 
@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
-    """The text in about `max_bytes` of UTF-8, its middle cut as `[... N bytes omitted ...]`.
+    """Shorten a text to about `max_bytes` of UTF-8; its middle becomes `[... N bytes omitted ...]`.
 
     Secrets, invalid UTF-8 and lone surrogates are replaced.
     """
@@ -42,7 +42,7 @@ def clip(text: str | bytes, max_bytes: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a period, unless it ends in another mark: "no answer" becomes "no answer."."""
+    """Add a period unless the text ends in a punctuation mark: "no answer" becomes "no answer."."""
     bare = text.rstrip(" \n:;,")
     return bare if bare.endswith((".", "!", "?")) else f"{bare}."
 
@@ -50,7 +50,8 @@ def sentence(text: str) -> str:
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
     """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'".
 
-    An error without a message has its cause, a group its first errors. Never raises.
+    For an error without a message its cause is used, and for a group its first errors. Never raises
+    an error.
     """
     text = words_of(error)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -66,12 +67,12 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """The message of an error without its type; never raises."""
+    """Return the message of an error without its type. Never raises an error."""
     return _text_of(str, error)
 
 
 def shown(value: object) -> str:
-    """The clipped `repr` of a value; never raises."""
+    """Return the clipped `repr` of a value. Never raises an error."""
     return clip(_text_of(repr, value), 80)
 
 
@@ -84,7 +85,7 @@ def counted(number: int, noun: str) -> str:
 def _text_of(say: Callable[[object], str], value: object) -> str:
     try:
         return say(value)
-    except Exception as error:  # an author's __str__ or __repr__ may raise anything
+    except Exception as error:  # an author's __str__ or __repr__ may raise any error
         return f"{say.__name__}() failed with {type(error).__name__}"
 
 
@@ -94,15 +95,17 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """A copy of the environment while threads change it, when `dict(os.environ)` may raise."""
+    """Copy the environment even while threads change it; `dict(os.environ)` may raise an error
+    then.
+    """
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
 
 def redact(text: str) -> str:
     """The text without secrets: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
 
-    Secrets are passwords in URLs, and values of environment variables with a name like the pattern
-    SECRET. Values of fewer than 8 characters stay.
+    Secrets are passwords in URLs, and values of environment variables whose name matches the
+    pattern SECRET. Values with fewer than 8 characters are kept.
     """
     for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
         text = text.replace(secret, f"[{name}]")
@@ -110,7 +113,7 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> dict[str, str]:
-    """Environment variables with secrets in the text, and their values."""
+    """Return the environment variables whose secrets occur in the text, with their values."""
     return {
         name: value
         for name, value in environment().items()
@@ -122,14 +125,14 @@ _warned: set[str] = set()
 
 
 def warn_once(logger: logging.Logger, warning: str, details: str = "") -> None:
-    """Log a warning with its details; the same warning only once in a process."""
+    """Log a warning with its details. The same warning is logged only once in a process."""
     if is_first(warning):
         form = "%s: %s" if details else "%s%s"
         logger.warning(form, warning, details, extra={"once": warning})
 
 
 def is_first(warning: str) -> bool:
-    """Whether a warning that is given once in a process was not given yet."""
+    """Whether a warning is new in this process; from now on it is not."""
     first = warning not in _warned
     _warned.add(warning)
     return first
@@ -172,7 +175,7 @@ def keeping_secrets() -> Iterator[None]:
 
 
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
-    """A hint for a mistyped name: the nearest one, or else the first MOST_KNOWN."""
+    """Return a hint for a mistyped name: the nearest name, or else the first MOST_KNOWN names."""
     if hint := nearest(word, choices):
         return hint
     more = f", ... ({len(choices):,} in all)" if len(choices) > MOST_KNOWN else ""
@@ -186,7 +189,7 @@ def nearest(word: str, choices: Sequence[str]) -> str:
 
 
 def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
-    """Begin and end of the stop string that ends first, or None:
+    """Return begin and end of the stop string that ends first, or None:
     `first_stop("3.\\nObservation: 4", ["Observation:"])` is (3, 15).
 
     Ties are resolved by the order of `stop`, as in vLLM.
@@ -205,7 +208,7 @@ def before_stop(text: str, stop: Sequence[str]) -> str:
 def without_thoughts(text: str) -> str:
     """The text outside of thoughts.
 
-    An opening tag that is never closed begins a thought only at the beginning of the text.
+    An opening tag that is never closed counts only at the beginning of the text.
     """
     kept, end = list[str](), 0
     while (begin := text.find(THINK, end)) >= 0:

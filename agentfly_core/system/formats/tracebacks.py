@@ -1,4 +1,4 @@
-"""Places of errors in a user's code."""
+"""Find the lines of errors in a user's code."""
 
 import ast
 import inspect
@@ -22,7 +22,10 @@ def own_line(error: BaseException) -> str | None:
 
 
 def trace(error: BaseException) -> str:
-    """Lines of a traceback from the user's first one, without installed packages but the last."""
+    """Return the lines of a traceback from the user's first line on.
+
+    Of installed packages, only the last line is kept.
+    """
     everything = _frames(error)
     begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
     frames = everything[begin:]
@@ -37,7 +40,9 @@ def defined(function: Callable[..., object]) -> str:
 
 
 def returned(function: Callable[..., object], value: str) -> str:
-    """Lines of `return` statements with `value`, or of all: "/home/ada/agents.py:21, 34"."""
+    """Find the lines of `return` statements with `value`, or of all if none has it:
+    "/home/ada/agents.py:21, 34".
+    """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     try:
         lines, first = inspect.getsourcelines(written)
