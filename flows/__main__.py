@@ -16,7 +16,10 @@ from flows.local.terminal import visible_output
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
+    """Run a command and return its exit status.
+
+    For a user's mistake a message is printed, no traceback.
+    """
     words = sys.argv[1:] if words is None else words
     with visible_output() if words[:1] != ["__complete"] else nullcontext():  # read by a shell
         import_ours()
@@ -33,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("agentfly: interrupted; the same command continues.", file=sys.stderr)
             return 130
-        except Exception as error:  # raised again unless it is a mistake of the user
+        except Exception as error:  # the error is raised again unless it is a user's mistake
             from flows.orchestration import is_mistake, message  # imports libraries
 
             if not is_mistake(error):

@@ -1,5 +1,5 @@
-"""A person decides about the champion: in the form of a paused flow run whether a night's policy
-becomes it, or on the command line.
+"""Let a person decide about the champion, in the form of a paused flow run or on the command
+line.
 """
 
 import asyncio
@@ -57,9 +57,12 @@ def promote(
     store: StoreUri = "",
     days: Days = 3.0,
 ) -> State[None]:
-    """Wait for a person to approve the policy of a night, without devices or the run's lock.
+    """Wait for a person to approve the policy of a night.
 
-    Ends Completed, named Promoted, NotApproved or Decided (it had been already).
+    Meanwhile no devices and no lock are held.
+
+    The flow run ends Completed with the name Promoted, NotApproved, or Decided if the decision
+    already existed.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)
@@ -76,13 +79,16 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the entry by which a night's policy awaits approval; None once that is decided."""
+    """Return the entry by which a night's policy awaits approval; None if that is decided."""
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Pause the flow run with the form until a person answers; no answer in time is a no."""
+    """Pause the flow run with the form until a person answers.
+
+    If nobody answers in time, the answer is no.
+    """
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
         f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has episodes."
@@ -92,15 +98,16 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     except TimeoutError:
         this = UUID(flow_run.id)
         with get_client(sync_client=True) as client:
-            # a paused flow run could only end as Failed; now Prefect refuses later answers
+            # resumed, because a paused flow run could only end as Failed; now Prefect refuses later
+            # answers
             client.set_flow_run_state(this, Running(), force=True)
-        if answer := read_flow_run_input(ANSWER, this):  # given since the last look
+        if answer := read_flow_run_input(ANSWER, this):  # the answer was given since the last look
             return Decision.model_validate(answer)
         return Decision(reason=f"Nobody answered within {days:g} days.")
 
 
 async def _paused(text: str, seconds: float) -> Decision:
-    """Pause the flow run with the form; raises TimeoutError without an answer."""
+    """Pause the flow run with the form. Raises TimeoutError if nobody answers."""
     form = Decision.with_initial_data(description=text)
     async with asyncio.timeout(seconds):
         return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S, KEY)
@@ -123,7 +130,7 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
 
 
 def promote_run(store: Store, run: str) -> str:
-    """Make the policy RUN or RUN@STEP the champion of its experiment; returns a sentence.
+    """Make the policy RUN or RUN@STEP the champion of its experiment; return a sentence about it.
 
     Raises ValueError if the next night could not start from it.
     """
@@ -148,7 +155,10 @@ def promote_run(store: Store, run: str) -> str:
 
 
 def withdraw(store: Store, name: str, site: Site) -> str:
-    """Withdraw the champion of an experiment; returns a sentence. Raises ValueError without one."""
+    """Withdraw the champion of an experiment; return a sentence about it.
+
+    Raises ValueError if there is none.
+    """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion
     if champion is None:

@@ -71,13 +71,13 @@ def deploy() -> None:
     """Create the deployments of prefect.yaml and of experiments, the schedule of nights and the
     automations.
 
-    A schedule that was switched on stays on. Exits where Prefect refuses the file.
+    A schedule that was switched on stays on. The process exits if Prefect refuses the file.
     """
     from prefect.cli import app
 
     sys.argv = ["prefect", "--no-prompt", "deploy", "--all"]
     try:
-        app()  # in this process, which has imported Prefect already
+        app()  # in this process, because it has already imported Prefect
     except SystemExit as end:
         if end.code:
             path = Path("prefect.yaml").resolve()

@@ -25,12 +25,14 @@ def wanted() -> bool:
 
 
 def folder(experiment: str) -> Path:
-    """Folder of an experiment's results."""
+    """Return the folder of an experiment's results."""
     return Path("results") / experiment
 
 
 def overrides(experiment: str) -> list[str]:
-    """Overrides of the configuration that DVC's stage `resolve` wrote; empty outside DVC."""
+    """Return the overrides in the configuration that DVC's stage `resolve` wrote; empty outside of
+    DVC.
+    """
     config = folder(experiment) / "config.yaml"
     # outside of DVC an earlier configuration must not override a command
     if not wanted() or not config.is_file():
@@ -54,7 +56,7 @@ def write_config(
 
 
 def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
-    """The pointer to the dataset, and its splits, which go into DVC's cache."""
+    """Write the pointer to the dataset, and its splits, which DVC stores in its cache."""
     target = Path("data/generated") / experiment
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -64,7 +66,7 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
-    """Write an artifact's uri and digest, or a policy's held-out success, for DVC alone."""
+    """Write an artifact's uri and digest, or a policy's held-out success; only DVC reads it."""
     if wanted():
         write_json(folder(experiment) / f"{name}.json", value.to_json())
 

@@ -1,4 +1,6 @@
-"""The experiment of a flow run, and its devices: GPUs, or a slot of the CPU for a worker's."""
+"""The experiment of a flow run, and its devices: GPUs, or a CPU slot if a Prefect worker runs
+it.
+"""
 
 import logging
 import os
@@ -23,7 +25,8 @@ def experiment_of_flow(
 ) -> Experiment:
     """Load the experiment of a flow run, and label the run with this process.
 
-    For a secret, the error contains the command that deletes the flow run from Prefect.
+    If a parameter is a secret, the error contains the command that deletes the flow run from
+    Prefect.
     """
     sign()
     try:
@@ -37,12 +40,13 @@ def experiment_of_flow(
 
 @contextmanager
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold a site's GPUs, or a CPU slot, for `holder`; flows in the block share them.
+    """Hold a site's GPUs, or a CPU slot, for `holder` during the block; flows in the block share
+    them.
 
     Reports other holders on the terminal, or in the log of a worker's flow run. Raises ValueError
     for missing GPUs.
     """
-    # a worker's process alone has it; in a flow, Prefect's runtime always has an id
+    # only a worker's process has this variable; in a flow, Prefect's runtime always has an id
     by_worker = "PREFECT__FLOW_RUN_ID" in os.environ
     log = get_run_logger() if by_worker else logger
     wanted: list[Device] = []

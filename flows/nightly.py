@@ -96,5 +96,5 @@ def _call(variable: str, suffix: str) -> None:
         # urllib logs nothing; httpx and requests log the URL
         with urllib.request.urlopen(urlunsplit(parts._replace(path=path)), timeout=LIMIT_S):
             pass
-    except Exception as error:  # many types; its text may hold the URL
+    except Exception as error:  # errors have many types, and their text may contain the URL
         logger.warning("The URL in %s was not called: %s.", variable, type(error).__name__)

@@ -1,4 +1,4 @@
-"""Prefect around a command, and the message when a command fails."""
+"""Run a command with Prefect, and make the message if it fails."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -26,13 +26,14 @@ MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stop
 
 def is_mistake(error: BaseException) -> bool:
     """Whether a user reads the error's own message, without a traceback."""
-    return issubclass(type(error), MISTAKES)  # isinstance would ask the error
+    return issubclass(type(error), MISTAKES)  # isinstance would call code of the error
 
 
 def message(error: BaseException) -> str:
-    """The message of an error: a mistake's own words and the line in the user's code.
+    """Return the message of an error: for a mistake, its own message and the line in the user's
+    code.
 
-    Other errors have a traceback without the lines of installed packages.
+    For other errors it is a traceback without the lines of installed packages.
     """
     if not is_mistake(error):
         return (
@@ -57,7 +58,7 @@ def orchestrated(
     log = places.state / "logs" / what / "flow.log"
     output = redirect_stdout(sys.stderr if only_result else sys.stdout)
     with output, prefect_api(places) as wait:
-        import prefect.main  # noqa: F401  # what takes longest to import, and logs to the terminal
+        import prefect.main  # noqa: F401 # this takes longest to import, and logs to the terminal
 
         with logging_to(log):
             try:
@@ -65,14 +66,14 @@ def orchestrated(
                 yield places
             except Locked:
                 raise
-            except Exception as error:  # whatever ends it, its user reads the next step
+            except Exception as error:  # for any error, the user reads the next step
                 raise Stopped(
                     f"{message(error)}\nThe log is {log}. {next_step(error, again)}"
                 ) from error
 
 
 def next_step(error: Exception, again: Callable[[], str]) -> str:
-    """The command that continues, or a note that it would fail again."""
+    """Return the command that continues, or a note that it would fail again."""
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
         return "The same command fails again until that is corrected."
     return f"To continue: {again()}"

@@ -1,6 +1,6 @@
-"""Reports of runs and stages to MLflow, in a thread of their own: no stage waits for MLflow.
+"""Report runs and stages to MLflow in a separate thread, so that no stage waits for MLflow.
 
-It imports no Prefect: the command line uses it before Prefect's environment is set.
+It does not import Prefect, because the command line uses it before Prefect's environment is set.
 """
 
 import logging
@@ -37,9 +37,10 @@ COMPLETE = "mlflow_complete"
 
 @contextmanager
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
-    """A function that syncs a run in a thread; the last sync ends with the block.
+    """Yield a function that syncs a run in a thread. The last sync ends with the block.
 
-    Prints what MLflow lacks then. Raises Damaged for a finished run's lost files.
+    At the end it prints what is missing in MLflow. Raises Damaged if files of a finished run are
+    lost.
     """
     place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")
@@ -63,9 +64,9 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     background = Background(place, send, f"`{continuing(run.store, run.name, run.record)}`")
     try:
         yield report
-        # before the last sync: the next sync sends a tag added meanwhile
+        # done before the last sync, so that a tag that is added meanwhile is sent by the next sync
         state = state_of(current) if current.finished else ""
-    except BaseException as error:  # any end of the run is reported
+    except BaseException as error:  # every end of the run is reported
         status = "FAILED" if isinstance(error, Exception) else "KILLED"
         tags["agentfly.last_failure"] = fault(error)
         raise
@@ -78,7 +79,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def reported(request: RunRequest) -> Summary | None:
-    """The summary of a finished run, which MLflow has then; None for a run to continue.
+    """Send a finished run to MLflow and return its summary; None for a run that must continue.
 
     Raises Locked while a process writes the run.
     """

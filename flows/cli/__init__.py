@@ -1,1 +1,4 @@
-"""The commands of `agentfly`, one file a group. A signature declares the arguments of a command."""
+"""The commands of `agentfly`, one file per group.
+
+A function's signature declares the arguments of its command.
+"""

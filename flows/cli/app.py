@@ -1,6 +1,6 @@
 """The commands of `agentfly`.
 
-A command's module is imported only when the command runs: short commands start fast.
+A command's module is imported only when the command runs, so that short commands start fast.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ Project and machine
 
 
 def agentfly(words: Sequence[str]) -> App:
-    """Return the command line; the help of the command that runs is its whole docstring."""
+    """Return the command line. The help of the command that runs is its whole docstring."""
     app = App(
         name="agentfly",
         help="Train language-model agents with reinforcement learning; a run can be killed and "

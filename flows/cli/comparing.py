@@ -111,7 +111,9 @@ class Sweep:
     settings: Mapping[str, Sequence[str]]
 
     def differing(self, run: str) -> str:
-        """The settings that not all runs have, "update.learning_rate=1e-4 seed=1", or its name."""
+        """Return a run's settings that differ between runs, "update.learning_rate=1e-4 seed=1", or
+        its name.
+        """
         shared = set.intersection(*map(set, self.settings.values()))
         return " ".join(each for each in self.settings[run] if each not in shared) or run
 
@@ -136,7 +138,7 @@ def planned_sweep(
 
 
 def train_runs(sweep: Sweep, where: Sequence[str]) -> list[str]:
-    """Train the unfinished runs of a sweep, and tag all; returns the failed ones.
+    """Train the unfinished runs of a sweep, and tag all runs; return those that failed.
 
     `where` are the words that name the site and the store. Raises KeyboardInterrupt if a run was
     interrupted.
@@ -174,5 +176,5 @@ def _command(words: Sequence[str]) -> int:
     try:
         return child.wait()
     except KeyboardInterrupt:
-        child.wait()  # it got the signal as well, and ends in order
+        child.wait()  # the child got the signal as well, and ends by itself
         raise

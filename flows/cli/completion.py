@@ -23,12 +23,12 @@ complete -F _agentfly_settings agentfly
 
 
 def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
-    """Names of the experiments in ./conf, or of the sites in ./conf/site."""
+    """Return the names of the experiments in ./conf, or of the sites in ./conf/site."""
     return sorted(path.stem for path in Path(folder).glob("*.yaml"))
 
 
 def complete_runs(context: CompletionContext) -> list[str]:
-    """Runs of the store."""
+    """Return the runs of the store."""
     from agentfly_core.config.reference import NAME
     from flows.store import store_at
 
@@ -37,7 +37,7 @@ def complete_runs(context: CompletionContext) -> list[str]:
 
 
 def complete_settings(context: CompletionContext) -> list[str]:
-    """Settings of the experiment, or the common ones: `update.learning_rate=`."""
+    """Return the settings of the experiment, or the common settings: `update.learning_rate=`."""
     from agentfly_core.config import loading
     from agentfly_core.system.formats.json_value import flat
 

@@ -72,7 +72,7 @@ def admit(
     from agentfly_core.pipeline import admission  # loads torch, which takes seconds
 
     site, console, admitted = loading.site("local"), VisibleConsole(), True
-    # or DeepSpeed guesses, on the terminal, when it is imported
+    # otherwise DeepSpeed guesses it when it is imported, and prints that
     os.environ.setdefault("DS_ACCELERATOR", site.device)
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch, console.status(model):
         for proof in admission.admit(model, dtype, site, Path(scratch)):
@@ -164,7 +164,7 @@ def create(folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     if shutil.which("git"):
-        # a project inside a repository belongs to that one
+        # a project inside a repository belongs to that repository
         inside = ["git", "rev-parse", "--is-inside-work-tree"]
         if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
             subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)

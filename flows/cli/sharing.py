@@ -117,7 +117,7 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
 
 
 def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
-    """Train a run again in `into`/store, or continue there; return `differences`.
+    """Train a run again in `into`/store, or continue there; return the `differences`.
 
     Raises ValueError if that is impossible here, or fails.
     """
@@ -130,7 +130,7 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
     is_here = record["code"]["modules"] or commit == revision()["commit"]
     if not is_here and commit.isalnum() and not code.exists():
-        # without the commit git prints an error, and this folder is used
+        # if git does not have the commit, it prints an error, and this folder is used
         subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
     code = code if code.exists() else Path.cwd()
     # numbers, such as ranks and threads, change the last bits of results
@@ -146,7 +146,9 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
 
 
 def require_repeatable(store: Store, record: RunRecord) -> None:
-    """Raise ValueError for an unfinished run, or one of other code, stages or frozen speakers."""
+    """Raise ValueError for a run that is unfinished, has other code or stages, or has frozen
+    speakers.
+    """
     name, settings = record["name"], recorded_settings(record)
     if summary_of(store, name) is None:
         raise ValueError(f"The run {name!r} is not finished, see `agentfly list`.")
@@ -160,7 +162,9 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
-    """Compare a run's artifacts but learner states in two stores: by uri, the difference or ""."""
+    """Compare a run's artifacts, except learner states, in two stores; return by uri the difference
+    or "".
+    """
     folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
     uris = sorted(folder.as_posix() for folder in folders if folder.name != "learner")
     own = [uri for uri in uris if uri.startswith(("artifacts/", f"runs/{name}/"))]

@@ -151,7 +151,8 @@ def config(
             table.add_row(key, json.dumps(value), str(origin[key]))
     VisibleConsole().print(table)
     checks.check_beginning(experiment.settings)
-    _ = experiment.parent, experiment.reference, experiment.frozen  # raise for a missing run
+    # these raise an error for a missing run
+    _ = experiment.parent, experiment.reference, experiment.frozen
     for line in checks.template_report(experiment.settings.model, experiment.settings.template):
         print(f"template, {line}")
     for remark in checks.remarks(experiment.settings.model, experiment.tasks):

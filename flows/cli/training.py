@@ -94,12 +94,12 @@ def train(
 def trained(
     request: RunRequest, arguments: Mapping[str, Any], command: Callable[[], str]
 ) -> Summary:
-    """Run the flow; returns the summary of a run that ended before Prefect failed, too.
+    """Run the flow and return the run's summary, even if Prefect fails after the run has ended.
 
     `command` returns the command as typed.
     """
     name, store, site = request.name, request.experiment.store, request.experiment.site
-    # early, before Prefect's server starts, which takes seconds
+    # checked early, because the start of Prefect's server takes seconds
     refuse_if_open(store, name)
 
     def again() -> str:
@@ -112,7 +112,7 @@ def trained(
         show_places(places, site.mlflow_tracking_uri)
         try:
             summary: Summary = flow(**arguments, run=name)
-        except Exception as error:  # Prefect's own, after the end of the run
+        except Exception as error:  # an error of Prefect after the end of the run
             if (stored := request.finished()) is None:
                 raise
             logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
@@ -152,9 +152,9 @@ def fork(
 def forked_run(
     store: Store, origin: str, overrides: Sequence[str]
 ) -> tuple[str, tuple[str, ...], str]:
-    """The experiment, overrides and site of a run that continues from RUN@STEP.
+    """Return the experiment, the overrides and the site of a run that continues from RUN@STEP.
 
-    Raises ValueError for another reference, and for a step without a policy.
+    Raises ValueError for any other reference, and for a step without a policy.
     """
     policy = run_step(f"run:{run_named(store, origin)}")
     if policy is None or policy.step == 0:

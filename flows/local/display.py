@@ -39,7 +39,7 @@ class Display:
         with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
             ...
 
-    May be called from any thread.
+    It may be called from any thread.
     """
 
     def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
@@ -120,7 +120,7 @@ def _bars(console: Console) -> Progress:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Format seconds: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -129,7 +129,9 @@ def duration(seconds: float) -> str:
 
 
 def summary_page(summary: Summary, *links: str) -> str:
-    """The end of a run in Markdown: held-out success before and after, and seconds by stage."""
+    """Return the result of a run in Markdown: held-out success before and after, and seconds by
+    stage.
+    """
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
     sections = [f"**{summary['run']}: {steps} of {experiment}**"]
     if losses := summary.get("losses"):
@@ -157,7 +159,7 @@ def summary_page(summary: Summary, *links: str) -> str:
 
 
 def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
-    """Table of the mean training loss and held-out loss of each warm-start round."""
+    """Return a table of the mean training loss and the held-out loss of each warm-start round."""
     rows = [
         (
             str(number),
@@ -169,7 +171,9 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
-    """All rates of `Evaluation.to_json`: success, pass@k, by tag, and on further datasets."""
+    """Return a table of all rates of `Evaluation.to_json`: success, pass@k, by tag, and on further
+    datasets.
+    """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     return table(titles, [*_rates(evaluation, "test")])
 
@@ -186,7 +190,9 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Log into a file instead of the terminal with its live display; show our own warnings."""
+    """Log to a file instead of the terminal, which has the live display; still show our own
+    warnings.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     file, warnings = logging.FileHandler(path), _Warnings()
     file.setFormatter(logging.Formatter(LOG_FORMAT))
@@ -239,7 +245,7 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 
 def next_commands(store: Store, run: str) -> list[str]:
-    """Commands that use the policy of a finished warm start."""
+    """Return commands that use the policy of a finished warm start."""
     record = known_run(store, run)
     what, overrides = experiment_of(record)
     policy = ("--policy", f"run:{run}")

@@ -1,4 +1,4 @@
-"""Processes of flow runs, and flow runs of killed processes."""
+"""Label flow runs with their processes, and find flow runs whose process was killed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def sign() -> None:
     try:
         with get_client(sync_client=True) as client:
             client.update_flow_run_labels(context.flow_run.id, {LABEL: f"process-{own_mark()}"})
-    except Exception:  # then a missing heartbeat shows its death, minutes later
+    except Exception:  # without the label, only a missing heartbeat shows its death, minutes later
         logger.warning("Prefect did not note which process this flow run has.", exc_info=True)
 
 
 def crash_dead() -> list[str]:
-    """Mark flow runs of dead processes of this machine Crashed; returns their ids.
+    """Mark flow runs whose process on this machine is dead as Crashed; return their ids.
 
-    Flow runs of other machines, and those without a label, stay: their process may be alive.
+    Flow runs of other machines and those without a label are not changed, because their process may
+    be alive.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter
@@ -49,7 +50,7 @@ def crash_dead() -> list[str]:
                 client.set_flow_run_state(flow_run.id, ended, force=True)
                 crashed.append(str(flow_run.id))
                 print(f"The flow run {flow_run.id} is marked Crashed: its process is dead.")
-    except Exception:  # Prefect raises many types; work starts without this cleanup
+    except Exception:  # Prefect raises errors of many types; work can start without this cleanup
         logger.warning("Flow runs of dead processes could not be looked for.", exc_info=True)
     return crashed
 

@@ -1,4 +1,4 @@
-"""MLflow's server and UI on the project's store, and a run's page in MLflow or Prefect."""
+"""Serve MLflow's UI on the project's store, and open a run's page in MLflow or Prefect."""
 
 import hashlib
 import sys
@@ -26,7 +26,7 @@ IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 def mlflow_server(place: MlflowStore, port: int) -> Program:
-    """MLflow's server and its UI, on the store of the runs."""
+    """Return the program of MLflow's server with its UI, on the store of the runs."""
     state, secret = place.state, password(place.state)
     # configparser reads a % as the start of a reference
     settings, accounts = state / "mlflow-users.ini", str(state / ACCOUNTS).replace("%", "%%")
@@ -40,19 +40,19 @@ def mlflow_server(place: MlflowStore, port: int) -> Program:
         "MLFLOW_AUTH_CONFIG_PATH": str(settings),
         "MLFLOW_AUTH_ADMIN_USERNAME": USER,
         "MLFLOW_AUTH_ADMIN_PASSWORD": secret,
-        # derived, so people stay signed in after a restart
+        # derived from the password, so that people stay signed in after a restart
         "MLFLOW_FLASK_SERVER_SECRET_KEY": hashlib.sha256(f"key {secret}".encode()).hexdigest(),
     }
     return Program("mlflow", command, env | mark("mlflow", state, place.uri))
 
 
 def mlflow_place(site: Site) -> MlflowStore:
-    """Where MLflow keeps the runs of a site."""
+    """Return the MLflow store of a site's runs."""
     return MlflowStore.choose(settle().state, site.mlflow_tracking_uri)
 
 
 def serving(place: MlflowStore) -> str:
-    """The running server of a store's runs; empty without one."""
+    """Return the address of the running server of a store; empty if there is none."""
     if place.served:
         return place.uri
     ports = own("mlflow", place.state, place.uri)
@@ -67,7 +67,7 @@ def open_run(place: MlflowStore, run_id: str) -> None:
     server, port = serving(place), free_port(PORT)
     try:
         print(page(place, run_id, server or f"http://127.0.0.1:{port}"), flush=True)
-    except Exception as error:  # MLflow has errors of many kinds
+    except Exception as error:  # MLflow raises errors of many types
         raise ValueError(
             f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}"
         ) from error

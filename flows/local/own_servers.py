@@ -41,14 +41,17 @@ class Program:
 
 
 def mark(*serves: str | Path) -> dict[str, str]:
-    """The environment variable of a project's own server: `mark("prefect", state)`."""
+    """Return the environment variable that marks a project's own server: `mark("prefect",
+    state)`.
+    """
     return {SERVES: " ".join(map(str, serves))}
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
     """Return the environments of the running servers with a mark, by port: `own("prefect", state)`.
 
-    Only a process of this user can have it; its answers prove nothing.
+    The mark is trusted because only a process of this user can have it; answers of a server would
+    prove nothing.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):
@@ -63,7 +66,9 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
 
 def own_api(state: Path) -> dict[str, str]:
-    """The environment variables for clients of the project's Prefect server; empty without one."""
+    """Return the environment variables for clients of the project's Prefect server; empty if none
+    is running.
+    """
     for port, environment in own("prefect", state).items():
         url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
         return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": auth}
@@ -89,16 +94,18 @@ def password(state: Path) -> str:
     """
     path = state / FILE
     if not path.exists() or not path.read_text().strip():
-        (state / ".gitignore").write_text("*\n")  # keeps the password out of git
+        (state / ".gitignore").write_text("*\n")  # this keeps the password out of git
         (state / ACCOUNTS).unlink(missing_ok=True)
         part = path.with_suffix(".part")
         with open(part, "w", opener=partial(os.open, mode=0o600)) as file:
             file.write(secrets.token_urlsafe(24))
-        # by rename: another process must not read half of a password
+        # written by rename, because another process must not read half of a password
         part.rename(path)
     return path.read_text().strip()
 
 
 def shown(state: Path) -> str:
-    """The password if stdout is a terminal, else its file: a log would store the password."""
+    """Return the password if stdout is a terminal, else the path of its file, because a log would
+    store the password.
+    """
     return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"

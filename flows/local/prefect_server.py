@@ -1,4 +1,4 @@
-"""The project's own Prefect server and its UI, and a Prefect API for one process."""
+"""Run the project's own Prefect server with its UI, and provide a Prefect API for one process."""
 
 import argparse
 import logging
@@ -28,19 +28,19 @@ SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
 COMMAND_SERVER = {
     **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES},
     "PREFECT_SERVER_UI_ENABLED": "false",
-    SERVES: "its own process",  # no other one may find it
+    SERVES: "its own process",  # no other process may find it
 }
 
 
 def prefect_server(state: Path, port: int) -> Program:
-    """Prefect's server and its UI, on 127.0.0.1."""
+    """Return the program of Prefect's server with its UI, on 127.0.0.1."""
     place = {"PREFECT_SERVER_API_HOST": "127.0.0.1", SERVER_PORT: str(port)}
     command = [sys.executable, "-m", "prefect", "server", "start"]
     return Program("prefect", command, server_env(state) | place)
 
 
 def server_env(state: Path) -> dict[str, str]:
-    """Environment variables of a project's Prefect server: its password and its mark."""
+    """Return the environment variables of a project's Prefect server: its password and its mark."""
     return {
         GUARD: f"{USER}:{password(state)}",
         # docket logs a hundred lines about a locked database for each query of a worker
@@ -50,7 +50,9 @@ def server_env(state: Path) -> dict[str, str]:
 
 
 def worker(api: Mapping[str, str]) -> Program:
-    """The worker, which starts due flow runs within 2 s; `own_api` gives `api`."""
+    """Return the program of the worker, which starts due flow runs within 2 s; `api` comes from
+    `own_api`.
+    """
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]
     return Program("worker", command, {"PREFECT_WORKER_QUERY_SECONDS": "2", **api})
@@ -58,8 +60,8 @@ def worker(api: Mapping[str, str]) -> Program:
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
-    """Give this process a Prefect API: the chosen one if it answers, otherwise a server of its own
-    on the project's database, which ends with the block.
+    """Give this process a Prefect API: the chosen one if it answers, otherwise its own server on
+    the project's database. That server ends with the block.
 
     A server needs 4 seconds (9 on a new database): import other things meanwhile, and call the
     yielded function before the first flow. It waits until the API answers, and raises ServiceLost
@@ -99,7 +101,10 @@ def use(url: str, auth: str = "") -> None:
 
 
 def deliver() -> None:
-    """Send Prefect's queued events and log lines before its server ends; gives up after seconds."""
+    """Send Prefect's queued events and log lines before its server ends.
+
+    Gives up after some seconds.
+    """
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogHandler
@@ -121,7 +126,7 @@ def leave(code: int) -> NoReturn:
 def answers(url: str) -> bool:
     """Return whether a Prefect API or an MLflow server answers at a URL."""
     try:
-        # reading the certificates takes 24 ms, for http too
+        # reading the certificates takes 24 ms, also for http
         verify = url.startswith("https")
         return httpx.get(f"{url}/health", timeout=PATIENCE, verify=verify).status_code < 500
     except (httpx.TransportError, httpx.UnsupportedProtocol):
@@ -129,7 +134,7 @@ def answers(url: str) -> bool:
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Become `prefect WORDS...` on the project's state.
+    """Replace this process by `prefect WORDS...` on the project's state.
 
     A server requires the project's password, unless the environment sets another one.
     """
@@ -142,13 +147,16 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
         if port := parser.parse_known_args(words)[0].port:
             env[SERVER_PORT] = port  # the server's page ignores the option
     elif words[:1] != ["server"] and not places.api:
-        # no other program's server may get the command's data
+        # the server of another program must not get the command's data
         env["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port(PORT)}/api"
     Program("prefect", [sys.executable, "-m", "prefect", *words], env).become()
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the Prefect UI, and become its server if none runs."""
+    """Print a flow run's address in the Prefect UI.
+
+    If no server is running, this process becomes one.
+    """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)
     if not places.api:
@@ -157,5 +165,5 @@ def open_flow_run(places: Places, flow_run: str) -> None:
 
 
 def flow_run_page(api: str, flow_run: str) -> str:
-    """A flow run's address in the Prefect UI, on the usual port if `api` is empty."""
+    """Return a flow run's address in the Prefect UI; if `api` is empty, on the default port."""
     return f"{api.removesuffix('/api') or f'http://127.0.0.1:{PORT}'}/runs/flow-run/{flow_run}"

@@ -28,7 +28,8 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a project, all absolute: its state, and the chosen Prefect API or "".
+    """The places of a project as absolute paths: its state folder, and the chosen Prefect API or
+    "".
 
     `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the
     project's own)")`; `prefect` is for people.
@@ -40,16 +41,17 @@ class Places:
 
 
 def state_of(project: Path = Path()) -> Path:
-    """Return the folder of a project's state, without making it; switches telemetry off."""
+    """Return the folder of a project's state without creating it. Also switches telemetry off."""
     for name, value in {**NO_TELEMETRY, **WAITING}.items():
         os.environ.setdefault(name, value)
     return main_workspace(project) / STATE
 
 
 def settle(project: Path = Path()) -> Places:
-    """Make the folders of a project's state, and point Prefect at its running server or its state.
+    """Create the folders of a project's state, and point Prefect to the project's running server or
+    state.
 
-    A Prefect that the environment or the active profile names stays.
+    If the environment or the active profile names a Prefect API, that is kept.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,7 +87,9 @@ def main_workspace(folder: Path = Path()) -> Path:
 
 
 def _chosen() -> tuple[str, str]:
-    """Return the place that the environment or active profile names, and why; empty without one."""
+    """Return the Prefect API that the environment or the active profile names, and which of them;
+    empty if neither does.
+    """
     path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:
         profiles = tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}

@@ -1,6 +1,6 @@
-"""Printed text without control characters of foreign text.
+"""Escape control characters of foreign text in printed text.
 
-They could set the window's title, fill the clipboard, hide lines or reverse letters.
+Control characters could set the window's title, fill the clipboard, hide lines or reverse letters.
 """
 
 import json
@@ -23,7 +23,10 @@ class VisibleStream:
         """The stream that rich writes its own control sequences to."""
 
     def write(self, text: str) -> int:
-        """Write a text; on a terminal a carriage return at its ends stays, for progress bars."""
+        """Write a text.
+
+        On a terminal, carriage returns at its ends are kept, because progress bars need them.
+        """
         stream = self.rich_proxied_file
         if not stream.isatty():
             return stream.write(visible(text))
@@ -58,7 +61,7 @@ class VisibleConsole(Console):
 
     def __init__(self, stderr: bool = False, **options: Any) -> None:
         stream = sys.stderr if stderr else sys.stdout
-        # this console escapes text itself, and rich's own sequences must pass
+        # this console escapes text itself, but rich's own sequences must pass
         while inner := getattr(stream, "rich_proxied_file", None):
             stream = inner
         options = {"file": stream, **options}
@@ -82,7 +85,7 @@ def output(
     as_json: bool,
     wrap: bool = False,
 ) -> None:
-    """Print a result as JSON, or its view for people; `wrap` breaks long lines."""
+    """Print a result as JSON, or its view for the terminal; `wrap` breaks long lines."""
     if as_json:
         print_json(document())
     else:

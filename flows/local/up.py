@@ -1,5 +1,7 @@
-"""The process of `agentfly up`: it starts a project's servers and worker, deploys, keeps all of it
-alive, and prints its health; its beginning, here or detached, its end, and its systemd unit.
+"""The process of `agentfly up`.
+
+It starts a project's servers and worker, deploys the flows, restarts what dies, and prints its
+health. This module also starts it (here or detached), ends it, and writes its systemd unit.
 """
 
 import fcntl
@@ -68,7 +70,7 @@ def only_one(state: Path) -> Iterator[None]:
 
 
 def keeper(state: Path) -> int:
-    """The id of the other process that holds the project's lock; 0 without one.
+    """Return the id of the other process that holds the project's lock; 0 if there is none.
 
     Raises ValueError unless the lock contains the identity of that process. It may be another
     program, or a process on another machine that shares the folder.
@@ -88,13 +90,13 @@ def keeper(state: Path) -> int:
 
 
 def worker_answers(api: Mapping[str, str]) -> bool:
-    """Whether the worker gave a sign of life in the last 90 s."""
+    """Whether the worker has sent a heartbeat in the last 90 s."""
     workers = _listed(api, f"/work_pools/{POOL}/workers/filter")
     return any(each["name"] == WORKER and each["status"] == "ONLINE" for each in workers)
 
 
 def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
-    """Entries of a Prefect API; empty while it is busy, or not there."""
+    """Return entries of a Prefect API; empty if the API is busy or not running."""
     if not api:
         return []
     name, _, secret = api["PREFECT_API_AUTH_STRING"].partition(":")
@@ -108,7 +110,7 @@ def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
 
 
 def show_status(place: MlflowStore) -> int:
-    """Print addresses and health; returns 0 if everything works, otherwise 1."""
+    """Print addresses and health; return 0 if everything works, otherwise 1."""
     api, mlflow = own_api(place.state), serving(place)
     prefect = api.get("PREFECT_API_URL", "")
     deployments = sorted(each["name"] for each in _listed(api, "/deployments/filter"))
@@ -128,8 +130,8 @@ def show_status(place: MlflowStore) -> int:
 def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
     """Start Prefect and MLflow at two ports and a worker, deploy, and wait until all works.
 
-    They end with the stack; before that, flow runs have GRACE seconds for open writes. Raises
-    ServiceLost for a program that died more than RESTARTS times.
+    The programs end with the stack. Before that, flow runs have GRACE seconds to finish open
+    writes. Raises ServiceLost if a program has died more than RESTARTS times.
     """
     state = place.state
     api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
@@ -167,8 +169,10 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy after a change. A failure is repeated at the next look, then after 2, 4, ... 64,
-        since an attempt computes for seconds.
+        """Deploy after a change.
+
+        After a failure it is tried again at the next call, then after 2, 4, ... 64 calls, because
+        an attempt takes seconds of CPU time.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -184,7 +188,9 @@ class Deployments:
 
 
 def deployable() -> list[object]:
-    """Inputs of the deployments: time of prefect.yaml, names of experiments, their flows, sites."""
+    """Return the inputs of the deployments: the time of prefect.yaml, and the names of experiments,
+    their flows and sites.
+    """
     path = Path("prefect.yaml")
     changed = path.stat().st_mtime_ns if path.is_file() else None
     return [changed, loading.names(), loading.flows(), loading.names(loading.CONF / "site")]
@@ -204,7 +210,7 @@ def deploy(log: Path) -> None:
 
 
 def end_flow_runs(service: Service) -> None:
-    """Ask the worker's flow runs to end, and wait until they have, for at most GRACE seconds."""
+    """Ask the worker's flow runs to end, and wait for that for at most GRACE seconds."""
     state = ChildState.read(service.address)
     with suppress(psutil.NoSuchProcess):
         started = psutil.Process(state.keeper).children() if state else []
@@ -218,7 +224,7 @@ def end_flow_runs(service: Service) -> None:
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     """Raise ValueError if the project is served, its Prefect is elsewhere, or a port is taken."""
-    with only_one(places.state):  # until the process that serves has it
+    with only_one(places.state):  # the lock is held until the serving process takes it
         if places.api:
             raise ValueError(
                 f"Prefect is elsewhere: {places.prefect}. Unset PREFECT_API_URL or the profile, or "
@@ -234,7 +240,7 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
 
 
 def end(state: Path) -> bool:
-    """End the process that serves a project, and wait for it; returns False without one."""
+    """End the process that serves a project, and wait for it; return False if there is none."""
     if not (pid := keeper(state)):
         return False
     with suppress(ProcessLookupError):
@@ -242,13 +248,15 @@ def end(state: Path) -> bool:
         if keeper(state) == pid:  # now `process` cannot mean another program
             signal.pidfd_send_signal(process, signal.SIGTERM)
             print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
-            select.select([process], [], [])  # readable once it has ended
+            # the descriptor becomes readable once the process has ended
+            select.select([process], [], [])
     return True
 
 
 def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve until SIGINT or SIGTERM; raises ServiceLost for a program that stays dead."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's & ignores the first one
+    """Serve until SIGINT or SIGTERM. Raises ServiceLost if a program cannot be restarted."""
+    # a process that a shell starts with & ignores SIGINT by default
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         with only_one(place.state), ExitStack() as stack:
@@ -270,7 +278,10 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve in another process; returns once all works, or raises ValueError with its log."""
+    """Serve in another process.
+
+    Returns once everything works; otherwise raises ValueError with its log.
+    """
     log = place.state / LOG
     log.touch(0o600)
     if process := os.fork():
@@ -280,7 +291,7 @@ def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
                 raise ValueError("\n  ".join(["It did not start. Its log:", *lines]))
             time.sleep(0.2)
         return show_status(place)
-    # it must survive the end of the terminal
+    # the process must survive the end of the terminal
     os.setsid()
     for number, output in enumerate((Path(os.devnull), log, log)):
         os.dup2(os.open(output, os.O_RDWR | os.O_APPEND), number)

@@ -1,1 +1,1 @@
-"""Nights: reports, alarms and checks."""
+"""Nights: their work, reports, alarms and checks."""

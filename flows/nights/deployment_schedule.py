@@ -38,7 +38,7 @@ def create_schedule() -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date of a flow run's start in the time zone of its schedule, else the local one.
 
-    In another zone two nights may have one date, when its clock is put back.
+    In another time zone two nights could have the same date, when its clock is put back.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])
@@ -46,16 +46,16 @@ def scheduled_date(flow_run: FlowRun) -> date:
 
 
 def record_missed(ledger: NightLedger, today: date) -> None:
-    """Record scheduled nights since the last one as missed where they never began."""
+    """Record scheduled nights since the last night as missed if they never began."""
     entries = [entry for entry in ledger.read().entries if entry.event in ("began", "missed")]
     past = [night for entry in entries if (night := date_of(entry.night)) and night < today]
     if not past:
         return
-    # a day more on both sides: the dates are in the schedules' time zones
+    # one more day on both sides, because the dates are in the schedules' time zones
     since, until = (datetime.combine(day, time.min, UTC) for day in (max(past) - DAY, today + DAY))
     try:
         scheduled = scheduled_nights(ledger.experiment, since, until)
-    except Exception as error:  # the night is played all the same
+    except Exception as error:  # the night is played anyway
         logger.warning("Missed nights could not be looked up: %s", fault(error))
         return
     for night in sorted({night for night in scheduled if max(past) < night < today}):
@@ -66,7 +66,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
     """Return the dates, in their own time zones, on which active schedules start an experiment.
 
-    A schedule counts from its last change: while it was off it missed nothing.
+    A schedule counts from its last change on, because while it was off it missed nothing.
     """
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES
@@ -81,7 +81,7 @@ def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[
     for schedule in deployment.schedules:
         parameters = {**deployment.parameters, **schedule.parameters}
         if schedule.active and parameters.get("experiment", default) == experiment:
-            # the client's type of a schedule cannot compute its dates
+            # the client's class of a schedule cannot compute dates
             timetable = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.schedule.model_dump())
             first = max(since, schedule.updated or since)
             dates = run_coro_as_sync(timetable.get_dates(start=first, end=until))

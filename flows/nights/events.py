@@ -40,7 +40,7 @@ LATE_S, SILENT_S = 1800, 600
 def record(
     ledger: NightLedger, night: str, event: NightEvent, why: str, details: EntryDetails = None
 ) -> None:
-    """Append an entry to the ledger, log and emit it."""
+    """Append an entry to the ledger, log it and emit it."""
     logger.info("%s: %s", night, why)
     emit(ledger.experiment, ledger.append(night, event, why, details))
 
@@ -52,18 +52,18 @@ def emit(experiment: str, entry: NightEntry) -> None:
         from prefect.settings import get_current_settings
 
         if get_current_settings().api.url is None:
-            return  # or Prefect starts a server, which takes half a minute
+            return  # otherwise Prefect would start a server, which takes half a minute
         night, message = entry.night, storable(redact(entry.why))
         resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
         payload = {"night": night, "experiment": storable(experiment), "message": message}
         payload["what"] = entry.event
         emit_event(event=PREFIX + entry.event, resource=resource, payload=payload)
-    except Exception:  # a night does not fail because of a message
+    except Exception:  # a night must not fail because of a message
         logger.exception("Prefect did not get the event %r of %s.", entry.event, entry.night)
 
 
 def request_approval(ledger: NightLedger, night: str, site: str) -> None:
-    """Start a flow run of `promote`, which asks a person; never raises."""
+    """Start a flow run of `promote`, which asks a person. Never raises an error."""
     from prefect.deployments import run_deployment
 
     question = {"experiment": ledger.experiment, "run": night}

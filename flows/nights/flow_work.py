@@ -1,4 +1,7 @@
-"""The work of nights by Prefect flows, tasks and events; missing episodes are played to compare."""
+"""Do the work of nights by Prefect flows, tasks and events.
+
+Episodes that a comparison lacks are played.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +43,7 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace where the disk cannot hold an update."""
+        """Raise NoSpace if the disk has no room for an update."""
         require_space_for_night(self._experiment(changes))
 
     def train(self, night: str, changes: list[str]) -> Summary:
@@ -106,12 +109,14 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on problems of another seed, without the own ones."""
+        """Return both policies' outcomes on problems of another seed; problems that the experiment
+        has used are left out.
+        """
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))
         champion, challenger = replace(self, experiment=fresh).played()
         data = here.store.open(TASKS.prepare(here))
-        # problems of training or of the first comparison would confirm nothing new
+        # problems of training or of the first comparison would confirm nothing
         own = {problem.id for name in SPLITS for problem in split(data, name)}
         wanted = champion.by_problem.keys() - own
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
