@@ -1,1 +1,1 @@
-"""Tasks that are trained as they are; each folder is one task."""
+"""Ready-made tasks, which can be trained unchanged. Each folder is one task."""

@@ -1,4 +1,4 @@
-"""Missions in the levels of BabyAI; splits share no thing."""
+"""Missions in the levels of BabyAI. No object occurs in two splits."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,16 @@ _MOST_SEEDS = 1000
 def babyai(
     seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, from the levels in turn. A prompt is the mission and the first view:
+    """Make problems for each split, taking the levels in turn.
+
+    A prompt is the mission and the first view:
 
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
-    Splits share no named thing, such as a green key or any ball, under any seed. Missions that
-    `babyai_demonstrations` cannot carry out are skipped. Raises ValueError for an unknown level,
-    and for one whose missions name no thing of a split.
+    Under any seed, splits share no object that a mission names, such as a green key or any ball.
+    Missions that the demonstrations cannot carry out are skipped. Raises ValueError for an unknown
+    level, and for a level whose missions name no object of a split.
     """
     if not levels:
         raise ValueError("levels: got none, expected levels such as BabyAI-PickupDist-v0.")
@@ -37,7 +39,9 @@ def babyai(
 
 
 def things() -> Mapping[str, Sequence[str]]:
-    """The things of each split, four, two and three ninths of each form: `red ball`, `box`."""
+    """Return the objects of each split: four, two and three ninths of each form, such as `red ball`
+    and `box`.
+    """
     forms = [
         [f"{color} {what}" for color in COLORS for what in PORTABLE],
         [f"{color} door" for color in COLORS],
@@ -45,7 +49,7 @@ def things() -> Mapping[str, Sequence[str]]:
         [f"{color} object" for color in COLORS],
     ]
     cut = {"train": 4, "validation": 2, "test": 3}
-    # not the seed of the problems: splits must agree between seeds
+    # not the seed of the problems, because splits must be the same for all seeds
     draw = random.Random(0)
     shared = [shares(draw.sample(form, len(form)), cut) for form in forms]
     return {split: [thing for form in shared for thing in form[split]] for split in cut}
@@ -59,7 +63,7 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
             seed = draw.randrange(2**31)
             goal = mission(grid, seed)
             is_mine = seed not in taken and named(goal) and set(named(goal)) <= set(mine)
-            # `solvable` changes the grid, so the view is taken first
+            # `solvable` changes the grid, so the view is read first
             if is_mine and solvable(grid, goal, seen := view_text(grid)):
                 break
         else:

@@ -1,4 +1,4 @@
-"""Demonstrations for missions of BabyAI in one room, from the views only."""
+"""Demonstrations for missions of BabyAI in one room. They use only the views."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _CARRIED = "you carry a "
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """The player's cell and viewing direction: `Pose(0, 1)` at first."""
+    """The player's cell and viewing direction; the first pose is `Pose(0, 1)`."""
 
     cell: Cell
     looks: Cell
 
     def at(self, ahead: int, right: int) -> Cell:
-        """The cell so far ahead and to the right."""
+        """Return the cell this many cells ahead and to the right."""
         return self.cell + self.looks * complex(ahead, right)
 
     def after(self, action: str, times: int = 1) -> Pose:
-        """The pose after an unhindered action."""
+        """Return the pose after an action that nothing blocks."""
         if action == "go forward":
             return Pose(self.at(times, 0), self.looks)
         return Pose(self.cell, self.looks * _TURNS.get(action, 1) ** times)
@@ -56,7 +56,9 @@ class Pose:
 
 @dataclass(slots=True)
 class Room:
-    """The seen part of a room: things, cells within the walls, walls, and the carried thing."""
+    """The part of a room that was seen: objects, cells within the walls, walls, and the carried
+    object.
+    """
 
     things: dict[Cell, str] = field(default_factory=dict)
     free: set[Cell] = field(default_factory=set)
@@ -86,7 +88,9 @@ class Room:
         return cell in self.free and cell not in self.things
 
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
-        """The fewest actions to a pose before a goal cell; None without a way."""
+        """Return the shortest list of actions to a pose in front of a goal cell; None if there is
+        no path.
+        """
         ways: dict[Pose, list[str]] = {start: []}
         waiting = deque([start])
         while waiting:
@@ -118,7 +122,10 @@ class Goal:
         raise ValueError(f"Got the mission {mission!r}, expected to go, pick up, or put next to.")
 
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
-        """Actions that reach the goal; without a way to it, actions that reach an unseen cell."""
+        """Return actions that reach the goal.
+
+        If there is no path to it, return actions that reach an unseen cell.
+        """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
         else:
@@ -129,7 +136,7 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """The first of these actions, and how often it is repeated."""
+        """Return the first of these actions, and how often it is repeated."""
         action, *others = self.next_actions(room, pose)
         return action, 1 + len([*takewhile(action.__eq__, others)])
 
@@ -139,9 +146,9 @@ class Goal:
 
 
 def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Go to a thing, pick it up, or put it next to another, in one room.
+    """Demonstrate: go to an object, pick it up, or put it next to another, in one room.
 
-    A share `spoilt` takes another thing, or wanders about.
+    In a share `spoilt` of the episodes, the player takes another object or walks about.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -170,9 +177,11 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
-    """Whether the player solves a new grid in at most MOST_CALLS calls of `act`; changes the grid.
+    """Whether the player solves a new grid in at most MOST_CALLS calls of `act`.
 
-    True for other missions, such as missions in several rooms.
+    This changes the grid.
+
+    Missions of other kinds, such as those in several rooms, count as solvable.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True
@@ -194,10 +203,14 @@ def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
 
 
 def fits(thing: str, wanted: str) -> bool:
-    """Whether a thing is as wanted: a red ball is a `red ball`, a `ball` and a `red object`."""
+    """Whether an object matches a description: a red ball is a `red ball`, a `ball` and a `red
+    object`.
+    """
     return bool(thing) and {*wanted.split()} <= {*thing.split(), "object"}
 
 
 def named(mission: str) -> list[str]:
-    """The things that a mission names: `put the red ball next to a box` names red ball and box."""
+    """Return the objects that a mission names: `put the red ball next to a box` names red ball and
+    box.
+    """
     return _THING.findall(mission)

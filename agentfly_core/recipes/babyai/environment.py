@@ -31,7 +31,11 @@ class BabyAI(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Make the grid; raises KeyError, and ValueError for another level or mission."""
+        """Make the grid.
+
+        Raises KeyError for a missing fact, and ValueError for an unknown level or a mission that
+        the seed does not give.
+        """
         facts = problem.facts
         self._grid, self._seed = level(facts["level"]), facts["seed"]
         drawn = self._begin()
@@ -52,14 +56,14 @@ class BabyAI(Environment):
         return view_text(self._grid)
 
     def state_key(self) -> str:
-        """Digest of the grid with the player, the carried thing and `over`."""
-        # MiniGrid's hash leaves it out
+        """Return a digest of the grid with the player, the carried object and `over`."""
+        # MiniGrid's hash leaves out the carried object
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
         return digest([self._grid.hash(64), held, self.over])
 
     async def snapshot(self) -> bytes:
-        """The numbers of all actions."""
+        """Return the numbers of all actions so far."""
         return bytes(self._done)
 
     async def restore(self, snapshot: bytes) -> None:
@@ -80,7 +84,7 @@ class BabyAI(Environment):
 
 
 def level(name: str) -> RoomGridLevel:
-    """A grid of this level, without a mission; raises ValueError for an unknown level."""
+    """Make a grid of this level, without a mission. Raises ValueError for an unknown level."""
     levels = sorted(env for env in _gymnasium().registry if env.startswith("BabyAI-"))
     if name not in levels:
         raise ValueError(f"Got the level {name!r}, expected one of {', '.join(levels)}.")
@@ -94,7 +98,8 @@ def mission(grid: RoomGridLevel, seed: int) -> str:
 
 
 def view_text(grid: RoomGridLevel) -> str:
-    """Seen things, nearest row first, distances of walls, and the carried thing:
+    """Describe the visible objects (nearest row first), the distances of walls, and the carried
+    object:
 
         "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"
 
@@ -139,11 +144,11 @@ def _place(ahead: int, aside: int) -> str:
 
 @cache
 def _gymnasium() -> Any:
-    """The package with MiniGrid's levels in its registry."""
+    """Import gymnasium, with MiniGrid's levels in its registry."""
     require_package("minigrid==3.2.0", "babyai")
     import gymnasium
     import minigrid  # noqa: F401
     from minigrid.envs.babyai.core import roomgrid_level
 
-    vars(roomgrid_level)["print"] = lambda *_: None  # it prints each rejected layout
+    vars(roomgrid_level)["print"] = lambda *_: None  # MiniGrid prints each rejected layout
     return gymnasium

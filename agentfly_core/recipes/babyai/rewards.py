@@ -1,4 +1,4 @@
-"""Reward of a mission of BabyAI."""
+"""The reward for a mission of BabyAI."""
 
 from agentfly_core import reward
 from agentfly_core.recipes.babyai.environment import BabyAI

@@ -9,6 +9,6 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrations for `agents.code_block`: a block of Python, then its output as the answer."""
+    """Demonstrate for `agents.code_block`: write a block of Python, then answer with its output."""
     reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

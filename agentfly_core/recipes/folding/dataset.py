@@ -1,4 +1,4 @@
-"""Ledgers to add up page by page; each page names the next one."""
+"""Ledgers that must be added up page by page. Each page names the next page."""
 
 import math
 import random
@@ -18,7 +18,7 @@ LedgerPage = tuple[int, int]
 def ledgers(
     seed: int, train: int, validation: int, test: int, shortest: int = 6, longest: int = 8
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem(
             "ledger-47:12-83:55-20:31",
@@ -52,7 +52,7 @@ def _ledgers(
     for number, entry in pages:
         entries[number].append(entry)
     shortest, longest = lengths[0], lengths[-1]
-    # twice as many as needed, since repeated draws are thrown away
+    # twice as many as needed, because repeated draws are discarded
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
             f"data.{split} is {size}, but its pages have {len(entries)} numbers; raise its share "

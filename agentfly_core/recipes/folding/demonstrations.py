@@ -12,10 +12,10 @@ _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """For `agents.folding`: carry the balance from page to page.
+    """Demonstrate for `agents.folding`: carry the balance from page to page.
 
-    A share `spoilt` mistypes a balance, summarises it wrongly, stops early or misreads the last
-    one.
+    In a share `spoilt` of the episodes, a balance is mistyped or summarised wrongly, or the player
+    stops early or misreads the last balance.
     """
     return replying(seed, spoilt, _carry, ("mistype", "misremember", "stop early", "misread"))
 
@@ -26,7 +26,7 @@ def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str
     read = [message.content for message in conversation.messages]
     balances = [*_BALANCE.finditer("\n".join(read))]
     balance, page = balances[-1].groups() if balances else ("0", str(pages[0][0]))
-    # such a message, neither question nor answer of a tool, demands a summary
+    # a message that is neither the question nor a tool's answer asks for a summary
     if isinstance(conversation.messages[-1], Message) and not read[-1].startswith(question):
         if mistake == "misremember" and question in read:
             return balances[-1][0].replace(balance, slip(draw, balance), 1)

@@ -1,4 +1,4 @@
-"""Calculations in steps, of which the last digit is asked."""
+"""Calculations in several steps; the question is for the last digit."""
 
 import random
 import re
@@ -14,7 +14,7 @@ STEP = re.compile(r"([+*])(\d)")
 def calculations(
     seed: int, train: int, validation: int, test: int, steps: int = 4
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem("3+4*7+1", "What is the last digit of 3 +4 *7 +1, step by step?", {"answer": "0"})
 
@@ -34,19 +34,21 @@ def calculations(
 
 
 def drawn(draw: random.Random, steps: int) -> str:
-    """A calculation such as `3+4*7+1`."""
+    """Draw a calculation such as `3+4*7+1`."""
     signs = draw.choices("+*", k=steps)
     numbers = (draw.choice(SUMMANDS if sign == "+" else FACTORS) for sign in signs)
     return str(draw.randrange(10)) + "".join(map("{}{}".format, signs, numbers))
 
 
 def calculation_of(question: str) -> str:
-    """The calculation in a prompt."""
+    """Return the calculation in a prompt."""
     return question.removeprefix("What is the last digit of ").partition(",")[0].replace(" ", "")
 
 
 def digits(calculation: str) -> list[str]:
-    """The last digit after each step, from left to right: `["7", "9", "0"]` of `3+4*7+1`."""
+    """Return the last digit after each step, from left to right: `["7", "9", "0"]` for
+    `3+4*7+1`.
+    """
     digit, results = int(calculation[0]), []
     for sign, number in STEP.findall(calculation):
         digit = (digit + int(number) if sign == "+" else digit * int(number)) % 10

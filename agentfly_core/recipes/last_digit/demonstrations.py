@@ -13,17 +13,17 @@ from agentfly_core.recipes.last_digit.dataset import STEP, digits
 def step_by_step(
     problems: Sequence[Problem], seed: int, spoilt: float = 0.3, reasoning: bool = True
 ) -> Demonstrator:
-    """Reason about each step, then say the last digit.
+    """Demonstrate: reason about each step, then give the last digit.
 
-    A share `spoilt` guesses at once, miscalculates a step or misreads the last one. Without
-    `reasoning` the answers are the same and come at once.
+    In a share `spoilt` of the episodes, the player guesses at once, miscalculates a step or
+    misreads the last one. Without `reasoning`, the same answers are given without any steps.
     """
     reply = partial(_reply, reasoning)
     return replying(seed, spoilt, reply, ("guess", "miscalculate", "misread"))
 
 
 def thought(calculation: str, results: Sequence[str]) -> str:
-    """Reasoning about a calculation: `+4 7 *7 9 +1 0` for 3+4*7+1."""
+    """Write the reasoning about a calculation: `+4 7 *7 9 +1 0` for 3+4*7+1."""
     steps = ["".join(step) for step in STEP.findall(calculation)]
     return " ".join(f"{step} {result}" for step, result in zip(steps, results, strict=True))
 

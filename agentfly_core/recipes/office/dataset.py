@@ -34,12 +34,12 @@ Tables = dict[str, list[tuple[Any, ...]]]
 
 @generated
 def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, each with its own database, the kinds of KINDS in turn:
+    """Make problems for each split. Each has its own database, and the kinds in KINDS alternate:
 
         Problem("city-3f2a90c1d4e5b678", "In which city is the company of the person who placed "
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
 
-    Splits share no person and no company, under any seed.
+    Under any seed, splits share no person and no company.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -54,7 +54,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
 
 
 def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequence[str]) -> Problem:
-    """A question of a kind; its id is the digest of the question and the database."""
+    """Make a question of a kind. Its id is the digest of the question and the database."""
     text, steps = KINDS[kind]
     tables = _tables(draw, names, firms)
     values = _values(draw, tables)
@@ -90,9 +90,9 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 
 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
-    """The fields of a question on an order, and the answers of all kinds.
+    """Return the fields of a question about an order, and the answers for all kinds.
 
-    The company is drawn before the person, for equal chances of all companies.
+    The company is drawn before the person, so that all companies have the same probability.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

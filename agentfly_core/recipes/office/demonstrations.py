@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.office`, from the question and the tools' answers only."""
+"""Demonstrations for `recipes.office`. They use only the question and the tools' answers."""
 
 import json
 import random
@@ -18,7 +18,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A call and the column to take from the row that it finds; other answers are taken whole."""
+    """A call, and the column to read from the row that it finds.
+
+    If an answer is no row, the whole answer is read.
+    """
 
     tool: str
     table: str
@@ -31,12 +34,12 @@ class Lookup:
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
-        """The value in the tool's answer, or ""."""
+        """Return the value in the tool's answer, or ""."""
         if not self.takes:
             return observation
         try:
             return str(json.loads(observation)[0][self.takes])
-        except (ValueError, LookupError, TypeError):  # an error's text, or no row
+        except (ValueError, LookupError, TypeError):  # the text of an error, or no row
             return ""
 
 
@@ -47,9 +50,10 @@ QUERIES = {kind: one["query"] for kind, one in QUESTIONS.items()}
 
 
 def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Look up one thing after another, then answer.
+    """Demonstrate: look up one value after another, then answer.
 
-    A share `spoilt` guesses, stops a lookup early, or misreads the last result.
+    In a share `spoilt` of the episodes, the player guesses, stops too early, or misreads the last
+    result.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -67,9 +71,9 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Run one query with JOIN by `tools.sql`, then answer.
+    """Demonstrate: run one query with JOIN by `tools.sql`, then answer.
 
-    In a share `spoilt` of the episodes it guesses or misreads the answer.
+    In a share `spoilt` of the episodes, the player guesses or misreads the answer.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -85,7 +89,10 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 
 
 def understood(prompt: str) -> tuple[str, str]:
-    """The kind of a question, and its order or person; raises ValueError for another prompt."""
+    """Return the kind of a question, and its order or person.
+
+    Raises ValueError for any other prompt.
+    """
     kind, fields = filled(
         prompt, {kind: text for kind, (text, _) in KINDS.items()}, "recipes.office"
     )
@@ -95,7 +102,7 @@ def understood(prompt: str) -> tuple[str, str]:
 
 def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
     right = str(conversation.problem.facts["answer"])
-    # an early stop may have found the right answer by chance
+    # a player that stops early may have the right answer by chance
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
         return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))
     return value

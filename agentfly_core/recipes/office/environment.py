@@ -1,4 +1,4 @@
-"""The database of an office, for lookups in one table at a time."""
+"""The database of an office. Each lookup reads one table."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ class Office(Environment):
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
-    Read-only, in this process. `Database` runs SQL of a model on the same fact. Methods raise
-    ToolError.
+    It is read-only and runs in this process. To run a model's SQL on the same fact, use `Database`.
+    Methods raise ToolError.
     """
 
     def __init__(self) -> None:
@@ -36,34 +36,34 @@ class Office(Environment):
         script: str = problem.facts["database"]
         await self.close()
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
-        # scripts come from data, and must not reach files
+        # scripts come from data files, and must not access other files
         self._opened.set_authorizer(
             lambda action, *_: sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK
         )
         self._opened.executescript(script)
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
-        """The first MOST_ROWS rows of a table with this value in a column."""
+        """Return the first MOST_ROWS rows of a table with this value in a column."""
         columns = TABLES.get(table, ())
         rows = self._ask(", ".join(columns), table, column, value)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def count(self, table: str, column: str, value: str | int) -> int:
-        """The number of rows of a table with this value in a column."""
+        """Return the number of rows of a table with this value in a column."""
         [(number,)] = self._ask("count(*)", table, column, value)
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
-        """The sum of the amounts of orders with this value in a column."""
+        """Return the sum of the amounts of orders with this value in a column."""
         [(amount,)] = self._ask("coalesce(sum(amount), 0)", "orders", column, value)
         return int(amount)
 
     async def snapshot(self) -> bytes:
-        """Return nothing, since the database is read-only."""
+        """Return nothing, because the database is read-only."""
         return b""
 
     async def restore(self, snapshot: bytes) -> None:
-        """Do nothing, since the database is read-only."""
+        """Do nothing, because the database is read-only."""
 
     async def close(self) -> None:
         self._opened.close()

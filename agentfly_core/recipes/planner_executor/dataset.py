@@ -14,7 +14,7 @@ SIGNS = {"plus": "+", "minus": "-", "times": "*"}
 
 @generated
 def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem(
             "two-steps-17-times-50-plus-12",
@@ -22,8 +22,8 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
             {"answer": "862", "steps": ["17 times 50", "plus 12"]},
         )
 
-    Splits share no pair of first two numbers, in any order. Raises ValueError for more problems
-    than there are.
+    No two splits have a problem with the same first two numbers, in any order. Raises ValueError
+    for more problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)

@@ -10,10 +10,10 @@ from agentfly_core.recipes.planner_executor.dataset import SIGNS
 
 
 def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """For `agents.planner_executor`: the executor calculates each step.
+    """Demonstrate for `agents.planner_executor`: the executor calculates each step.
 
-    In a share `spoilt` the planner mistypes a step, stops early or misreads the last result, or the
-    executor uses another operation or misreports a result.
+    In a share `spoilt` of the episodes, the planner mistypes a step, stops early or misreads the
+    last result, or the executor uses another operation or reports a wrong result.
     """
     mistakes = ("mistype", "stop early", "misread", "take another operation", "misreport")
     return replying(seed, spoilt, _cooperate, mistakes)

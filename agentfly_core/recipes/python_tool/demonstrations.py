@@ -16,9 +16,10 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """For `datasets.powers`: run a program, then answer with its output.
+    """Demonstrate for `datasets.powers`: run a program, then answer with its output.
 
-    A share `spoilt` guesses, mistypes a bound, uses another exponent or misreads the output.
+    In a share `spoilt` of the episodes, the player guesses, mistypes a bound, uses another exponent
+    or misreads the output.
     """
     reply = partial(use_tool, programming, partial(calling, "python", "code"), answering)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

@@ -9,7 +9,7 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """`calculator` in the form of `agents.react`."""
+    """Demonstrate as `calculator` does, but in the form of `agents.react`."""
     ask = (
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"

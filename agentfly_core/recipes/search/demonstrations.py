@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.search`, from the question and search results only."""
+"""Demonstrations for `recipes.search`. They use only the question and search results."""
 
 import random
 import re
@@ -24,9 +24,10 @@ UNKNOWN = "unknown"
 
 
 def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Search the subject of the question, then the person on its page; then answer.
+    """Demonstrate: search the subject of the question, then the person on its page, then answer.
 
-    A share `spoilt` guesses, or answers with the person's name or another fact of the page.
+    In a share `spoilt` of the episodes, the player guesses, or answers with the person's name or
+    another fact of the page.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -51,7 +52,7 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def read(observation: str, title: str, what: str) -> str:
-    """A fact on the page of this title in search results, or ""."""
+    """Return a fact on the page with this title in search results, or ""."""
     page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
     match = page and re.search(STATED[what], page[1])
     return match[1] if match else ""

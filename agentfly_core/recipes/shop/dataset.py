@@ -17,7 +17,9 @@ ShoppingList = tuple[tuple[str, int], ...]
 def shop(
     seed: int, train: int, validation: int, test: int, products: int = 6
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, each with its own shop of `products` products and its own wish.
+    """Make problems for each split.
+
+    Each has its own shop with `products` products and its own shopping list.
 
         Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
             "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...},
@@ -47,7 +49,7 @@ def shop(
 def _problem(draw: random.Random, wish: ShoppingList, names: Sequence[str], size: int) -> Problem:
     wanted = [name for name, _ in wish]
     shelf = wanted + draw.sample([name for name in names if name not in wanted], size - len(wish))
-    # else the wanted products would come first
+    # otherwise the wanted products would come first
     draw.shuffle(shelf)
     keys = dict(zip(shelf, map(str, draw.sample(range(10, 100), size)), strict=True))
     facts: dict[str, Any] = {

@@ -10,9 +10,10 @@ from agentfly_core.recipes.shop.dataset import COUNTS
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Search each product, add it to the cart, then check out.
+    """Demonstrate: search each product, add it to the cart, then check out.
 
-    A share `spoilt` forgets a line, takes a wrong number or key, or never pays.
+    In a share `spoilt` of the episodes, the player forgets a line, takes a wrong number or key, or
+    does not check out.
     """
     return replying(seed, spoilt, _buy, ("forget", "miscount", "mistake the key", "walk out"))
 

@@ -26,7 +26,7 @@ class Shop(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Fill the shelves and empty the cart; raises KeyError or TypeError for other facts."""
+        """Fill the shelves and empty the cart. Raises KeyError or TypeError for wrong facts."""
         products = problem.facts["products"]
         self.products = {key: Product(**fields) for key, fields in products.items()}
         self.page: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Shop(Environment):
         self.order: dict[str, int] | None = None
 
     def search(self, words: str) -> dict[str, str]:
-        """Names by key of the products with all these words in their name."""
+        """Return by key the names of the products with all these words in their name."""
         wanted = set(words.lower().split())
         names = {key: product.name for key, product in self.products.items()}
         matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}
@@ -57,7 +57,7 @@ class Shop(Environment):
         self.cart[key] = there + count
 
     def check_out(self) -> int:
-        """Order the products in the cart; returns their price."""
+        """Order the products in the cart; return their price."""
         if not self.cart:
             raise ToolError("The cart is empty.")
         self.order, self.cart = self.cart, {}

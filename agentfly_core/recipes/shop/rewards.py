@@ -1,4 +1,4 @@
-"""Reward of an order in the shop."""
+"""The reward for an order in the shop."""
 
 from agentfly_core import Problem, Score, reward
 from agentfly_core.recipes.shop.environment import Shop
@@ -6,7 +6,10 @@ from agentfly_core.recipes.shop.environment import Shop
 
 @reward
 async def bought(shop: Shop, problem: Problem) -> Score:
-    """1 if the order is `problem.facts["order"]`, else 0; part `lines`: share of right lines."""
+    """1 if the order is `problem.facts["order"]`, else 0.
+
+    Part `lines`: the share of correct lines.
+    """
     wanted: dict[str, int] = problem.facts["order"]
     order = shop.order or {}
     lines = sum(order.get(key) == count for key, count in wanted.items()) / len(wanted)
