@@ -104,13 +104,13 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """The error of a program, or EpisodeOver after it was refused a reply at a limit."""
+    """Return the error of a program, or EpisodeOver if it was refused a reply at a limit before."""
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
 
 
 def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
-    # a signal may come from outside, so the episode starts again
+    # a signal may come from outside, so the episode is played again
     if end.code < 0:
         raise StartAgain(f"The program {end.how}.")
     if end.code:

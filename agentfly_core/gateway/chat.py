@@ -1,4 +1,6 @@
-"""Chat completion requests as messages, tools and sampling settings, and replies as completions."""
+"""Read chat completion requests as messages, tools and sampling settings, and write replies as
+completions.
+"""
 
 import json
 import logging
@@ -23,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class RequestRefused(ValueError):
-    """A request that gets an error: `RequestRefused("no such path", 404)`."""
+    """A request that is answered with an error: `RequestRefused("no such path", 404)`."""
 
     def __init__(
         self, message: str, status: int = 400, code: str | None = None, param: str | None = None
@@ -43,7 +45,7 @@ class RequestRefused(ValueError):
 class CompletionRequest:
     """A request for `n` replies to a conversation, streamed with or without their usage.
 
-    `overruled` are names of its fields without an effect.
+    `overruled` names the fields of the request that have no effect.
     """
 
     model: str
@@ -108,7 +110,7 @@ def _sampling(fields: Mapping[str, Any]) -> Sampling:
     sampling = Sampling(tools=[*map(_tool, fields.get("tools", ()))])
     if stop := fields.get("stop"):
         sampling["stop"] = [stop] if isinstance(stop, str) else [*stop]
-    # OpenAI renamed the field; the newer name counts
+    # OpenAI renamed the field; the newer name takes precedence
     for name in ("max_tokens", "max_completion_tokens"):
         if name in fields:
             sampling["max_tokens"] = _number(fields, name, 1, 2**31)
@@ -134,7 +136,7 @@ def _tool(written: Mapping[str, Any]) -> ToolSchema:
 
 
 def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Observation:
-    """A message; `names` maps ids of calls so far to names of tools."""
+    """Read a message. `names` maps the ids of earlier calls to names of tools."""
     role, content = written["role"], _text(written.get("content"))
     if role == "tool":
         own = written.get("name") or "tool"
@@ -156,7 +158,7 @@ def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Obs
 
 
 def _text(content: Any) -> str:
-    """A content of text, parts of text, or null."""
+    """Read the content of a message: text, parts of text, or null."""
     if content is None or isinstance(content, str):
         return content or ""
     if other := [part for part in content if part.get("type") not in ("text", "refusal")]:
@@ -173,7 +175,7 @@ def _call(written: Mapping[str, Any]) -> ToolCall | BadCall:
 
 
 def completion(request: CompletionRequest, replies: Sequence[Reply]) -> dict[str, JSON]:
-    """The completion with these replies as its choices."""
+    """Make the completion that has these replies as its choices."""
     prompt = len(timeline.tokens_of(replies[0])) - len(replies[0].tokens)
     sampled = sum(len(reply.tokens) for reply in replies)
     return {
@@ -224,7 +226,9 @@ def _logprobs(reply: Reply) -> dict[str, JSON]:
 
 
 def events(completed: Mapping[str, Any], include_usage: bool) -> Iterator[bytes]:
-    """The server-sent events of a completion: a chunk for each choice, usage, and `[DONE]`."""
+    """Yield the server-sent events of a completion: a chunk for each choice, usage, and
+    `[DONE]`.
+    """
     head = {**completed, "object": "chat.completion.chunk", "usage": None}
     for choice in completed["choices"]:
         delta = dict(choice["message"])
@@ -242,6 +246,6 @@ def _event(chunk: Mapping[str, JSON]) -> bytes:
 
 
 def models(names: Sequence[str]) -> dict[str, JSON]:
-    """The list of models."""
+    """Return the list of models."""
     fields: dict[str, JSON] = {"object": "model", "created": 0, "owned_by": "agentfly"}
     return {"object": "list", "data": [{"id": name, **fields} for name in names]}

@@ -24,7 +24,7 @@ ENDED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended: `ProgramEnd(-9, b"...", b"")`, with the ends of its outputs.
+    """How a program ended: `ProgramEnd(-9, b"...", b"")`, with the last bytes of its outputs.
 
     A negative `code` is a signal, as in `subprocess`.
     """
@@ -65,7 +65,7 @@ class OutputTail:
         self._task = asyncio.create_task(self._read())
 
     async def read(self) -> bytes:
-        """Its last MOST_OUTPUT bytes, after all writers have closed it."""
+        """Return the last MOST_OUTPUT bytes, once all writers have closed the pipe."""
         # a daemon in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)
         return self._task.result() if self._task.done() else b""
@@ -88,7 +88,10 @@ class OutputTail:
 
 @dataclass(frozen=True, slots=True)
 class RunningProgram:
-    """A started program, the leader of its process group; `code` is its exit code to come."""
+    """A started program, which leads its process group.
+
+    `code` is the task that returns its exit code.
+    """
 
     pid: int
     code: asyncio.Task[int]
@@ -96,7 +99,7 @@ class RunningProgram:
     errors: OutputTail
 
     async def wait(self) -> ProgramEnd:
-        """Wait for its end, and kill the rest of its process group."""
+        """Wait for the end of the program, then kill the rest of its process group."""
         code = await asyncio.shield(self.code)
         self.kill()
         return ProgramEnd(code, await self.output.read(), await self.errors.read())
@@ -150,7 +153,7 @@ class ProgramCommand:
     async def _begun(
         self, streams: Streams, env: Mapping[str, str]
     ) -> tuple[int, Coroutine[Any, Any, int]]:
-        """Its process id and its exit code to come."""
+        """Start the program; return its process id and a coroutine that returns its exit code."""
         kept = owned_environment(("TMPDIR", "TZ", *self.inherited), {})
         python, *words = self.words
         if self.preload:

@@ -1,4 +1,4 @@
-"""A policy for any client: each conversation is an episode that is not stored."""
+"""Serve a policy to any client. Each conversation is an episode that is not stored."""
 
 import asyncio
 import secrets
@@ -42,7 +42,7 @@ class _Conversation:
 
     @property
     def bytes(self) -> int:
-        """An estimate of its memory."""
+        """An estimate of the memory that the conversation takes, in bytes."""
         return REPLY_BYTES * self.replies + TOKEN_BYTES * self.tokens
 
 
@@ -65,7 +65,7 @@ class ServedPolicy:
 
     @property
     def models(self) -> list[str]:
-        """The names of its speakers as models."""
+        """Return the names of the speakers, which clients see as models."""
         return [self.name, *self.speakers]
 
     def reward(self, body: str) -> None:
@@ -73,7 +73,7 @@ class ServedPolicy:
         raise RequestRefused("A served policy is not trained and takes no rewards.", 404)
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """The exchange of a request, with its replies; raises RequestRefused."""
+        """Answer a request; returns its exchange with the replies. Raises RequestRefused."""
         conversation = self._conversation(call)
         session = conversation.session
         if not conversation.running:  # further requests are open branches of the episode
@@ -92,7 +92,7 @@ class ServedPolicy:
                 self._lose(session.broken.exception())
 
     def _conversation(self, call: HttpCall) -> _Conversation:
-        """The conversation of a request, now the newest one."""
+        """Return the conversation of a request, and mark it as the most recently used."""
         request = call.request
         replied = [isinstance(one, Message) and one.role == "assistant" for one in request.messages]
         first = replied.index(True) if True in replied else len(replied)
@@ -109,7 +109,7 @@ class ServedPolicy:
         return kept
 
     def _episode(self) -> Episode:
-        # else equal prompts of two conversations would get equal replies
+        # otherwise equal prompts of two conversations would get equal replies
         episode = replace(self.episode, seed=secrets.randbits(63))
         return Episode(episode, self.spec, self.cast, self.cast.speakers, self.name)
 

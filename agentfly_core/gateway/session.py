@@ -130,7 +130,7 @@ class GatewaySession:
 
     @property
     def models(self) -> list[str]:
-        """The names of its speakers as models."""
+        """Return the names of the speakers, which the program sees as models."""
         return [self.episode.name, *self._others]
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
@@ -165,7 +165,7 @@ class GatewaySession:
             same.append(exchange)
         exchange.connected = call.connected
         try:
-            # a client that leaves must not cancel replies: its retry gets them
+            # a client that disconnects must not cancel replies, because its retry gets them
             await asyncio.shield(exchange.replies)
         finally:
             # the traceback of an error keeps the whole request
@@ -189,7 +189,7 @@ class GatewaySession:
         speaker.answer(text)
 
     def close(self) -> None:
-        """Exclude replies from training that no client has received."""
+        """Exclude from training the replies that no client has received."""
         for exchange in (one for same in self._exchanges.values() for one in same):
             if exchange.replies.done() and not exchange.failed and not exchange.received:
                 for reply in exchange.replies.result():

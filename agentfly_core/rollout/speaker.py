@@ -39,11 +39,12 @@ class SampledReply(NamedTuple):
 class Sampling(TypedDict, total=False):
     """Sampling settings of a reply, by default the experiment's.
 
-    `stop` is a part of agent.stop; the message ends before these strings. Replies at `temperature`
-    0 are greedy and not trained. `max_tokens` limits the length. `thinking` switches reasoning on
-    or off where the template `model` can. `tools` are the schemas in the prompt, by default of the
-    speaker's tools. Other schemas open another conversation, and the agent answers its calls.
-    `entropies` records the entropy of each sampled token's distribution: `Reply.entropies`.
+    `stop` lists some of the strings in agent.stop; the message ends before them. Replies at
+    `temperature` 0 are greedy and not trained. `max_tokens` limits the length of the reply.
+    `thinking` switches reasoning on or off if the template `model` can do that. `tools` are the
+    schemas in the prompt, by default those of the speaker's tools. Other schemas open another
+    conversation, whose calls the agent must answer itself. `entropies` records the entropy of each
+    sampled token's distribution: `Reply.entropies`.
     """
 
     stop: Sequence[str] | None
@@ -55,7 +56,10 @@ class Sampling(TypedDict, total=False):
 
 
 class Context:
-    """A conversation of a speaker that only grows; another prompt needs another context."""
+    """A conversation of a speaker, to which messages are only appended.
+
+    A different prompt needs another context.
+    """
 
     def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
         self._speaker, self._begin = speaker, messages
@@ -73,12 +77,12 @@ class Context:
 
     @property
     def messages(self) -> tuple[Message | Observation, ...]:
-        """All messages and replies, as for `Speaker.reply_to`."""
+        """All messages and replies, in the form that `Speaker.reply_to` takes."""
         return timeline.messages_of(self._last) or self._begin
 
     @property
     def tokens(self) -> int:
-        """The number of its tokens."""
+        """The number of tokens in the context."""
         return len(timeline.tokens_of(self._last))
 
     @property
@@ -120,7 +124,10 @@ class Speaker:
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """The message of `turn`; raises as `Context.reply`."""
+        """Sample a reply as `turn` does, and return its message.
+
+        Raises the same errors as `Context.reply`.
+        """
         return _within_limits(await self.turn(messages, **sampling))
 
     async def turn(
@@ -141,24 +148,29 @@ class Speaker:
         return await self.turn_behind(before, tuple(messages[shared:]), settings)
 
     def context(self, *messages: Message | Observation) -> Context:
-        """A new context with the speaker's instructions and these messages."""
+        """Open a new context with the speaker's instructions and these messages."""
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """Execute calls in order, parallel tools concurrently; wrong calls return an error.
+        """Execute calls in order, those of parallel tools concurrently.
+
+        Wrong calls get an error as their answer.
 
         Raises EpisodeOver after a tool that ends the episode, and ServiceFailure.
         """
         return await self._stage.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer for rewards; the last one counts, and the episode continues."""
+        """Set the episode's answer, which rewards score.
+
+        The episode continues; the last answer counts.
+        """
         if not isinstance(text, str):
             raise TypeError(f"An answer is a text, got {text!r:.80}; use str(...) or json.dumps.")
         self.history.answers.append((self.name, text))
 
     def settings(self, sampling: Sampling) -> ReplySettings:
-        """Settings of a reply; raises ValueError for invalid ones."""
+        """Return the settings of a reply. Raises ValueError for invalid ones."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self._stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
@@ -295,7 +307,7 @@ class Speaker:
             await self._stage.fork(1, before_reply=True)
 
     def _limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """The limit that a reply to a prompt of this length reached."""
+        """Return the limit that a reply to a prompt of this length has reached, or None."""
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":
             return None
@@ -319,7 +331,7 @@ class Speaker:
         stored = self._stage.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
-        # rewards of tools come again with the repeated answers
+        # rewards of tools are added again with the repeated answers
         reply = replace(stored, before=before, earned=[])
         self._add(branch, reply)
         return reply
@@ -341,7 +353,9 @@ class Speaker:
         return await sample_spans(self._stage.session, replace(request, params=params), template)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """Remaining tokens of this speaker and of the episode."""
+        """Return how many tokens this speaker may still sample, within its own limit and the
+        episode's.
+        """
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
@@ -391,7 +405,7 @@ class Speaker:
 
 
 def _within_limits(reply: Reply) -> Message:
-    """The message of a reply; raises EpisodeOver if it reached a limit."""
+    """Return the message of a reply. Raises EpisodeOver if the reply reached a limit."""
     if reply.limit is not None:
         raise EpisodeOver(reply.limit)
     return reply.message

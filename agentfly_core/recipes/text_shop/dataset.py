@@ -36,7 +36,9 @@ def text_shop(
     attributes: Annotated[int, Field(ge=1, le=3)] = 2,
     options: Annotated[int, Field(ge=0, le=2)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, in `catalogues` in turn, each of `products` products:
+    """Make problems for each split.
+
+    There are `catalogues` catalogues of `products` products, which alternate:
 
         Problem("7-slim-cotton-shirt-red-40", "Buy a slim cotton shirt (red) for at most $40.", {
             "catalogue": {"seed": 7, "products": 1000},
@@ -45,10 +47,10 @@ def text_shop(
             "department": "clothing",
         })
 
-    Each wish has `attributes` attributes and `options` options, and is fulfilled by a product of
-    the catalogue. Splits share no category with its attributes, and so no fitting product, under
-    any seed. With one catalogue a model can memorise product numbers. Raises ValueError for more
-    problems than there are.
+    Each wish has `attributes` attributes and `options` options, and a product of the catalogue
+    fulfils it. Under any seed, no two splits share a category with the same attributes, and so no
+    fitting product. With only one catalogue a model could memorise product numbers. Raises
+    ValueError for more problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()
@@ -60,7 +62,7 @@ def text_shop(
             size = len(range(number, sizes[split], catalogues))
             goods = catalogue(shop["seed"], products).products.values() if size else ()
             fitting = [one for one in goods if _kind(one, attributes) in kinds]
-            # not a set: its order differs between processes
+            # not a set, because its order differs between processes
             wishes = dict.fromkeys(_wishes(fitting, attributes, options))
             drawn = sample(draw, list(wishes), size, split)
             problems[split] += [_problem(shop, wish) for wish in drawn]
@@ -68,13 +70,13 @@ def text_shop(
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
-    """The wish kinds of each split; their words occur in all splits."""
+    """Return the kinds of wishes of each split. Their words occur in all splits."""
     kinds = [
         (category, *chosen)
         for category, department in CATEGORIES.items()
         for chosen in product(*DEPARTMENTS[department][1 : 1 + attributes])
     ]
-    # not the seed of the problems: splits must agree between seeds
+    # not the seed of the problems, because splits must be the same for all seeds
     random.Random(0).shuffle(kinds)
     return {split: frozenset(share) for split, share in shares(kinds, SHARES).items()}
 

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.text_shop`, from the prompt and the pages only."""
+"""Demonstrations for `recipes.text_shop`. They use only the prompt and the pages."""
 
 import random
 import re
@@ -27,14 +27,15 @@ class WantedProduct:
     limit: int
 
     def fits(self, title: str, price: int) -> bool:
-        """Whether title and price fit."""
+        """Whether title and price fit the wish."""
         return {*self.words.split()} <= {*title.split()} and price <= self.limit
 
 
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Browse for the wish, view fitting products from the top, and buy the first with the options.
+    """Demonstrate: browse for the wish, view fitting products in order, and buy the first one that
+    has the options.
 
-    A share `spoilt` leaves without buying, or buys another product or option.
+    In a share `spoilt` of the episodes, the player buys nothing, another product or another option.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -58,7 +59,7 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def understood(prompt: str) -> WantedProduct:
-    """The wish of a prompt; raises ValueError for another prompt."""
+    """Parse the wish in a prompt. Raises ValueError for any other prompt."""
     match = _WISH.fullmatch(prompt)
     if match is None:
         raise ValueError(f"Got {prompt!r}, expected a wish of recipes.text_shop.")
@@ -71,7 +72,7 @@ def listed(page: str) -> list[Line]:
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
-    """The products with a read page, and their options by kind."""
+    """Yield the products whose page was read, and their options by kind."""
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:

@@ -56,7 +56,7 @@ class CatalogueProduct:
 
 
 class Catalogue:
-    """Products by id, sorted, and a search in their titles."""
+    """The products sorted by id, and a search in their titles."""
 
     def __init__(self, products: Sequence[CatalogueProduct]) -> None:
         self.products = {one.id: one for one in sorted(products, key=attrgetter("id"))}
@@ -66,7 +66,7 @@ class Catalogue:
                 self._with_word[word].append(product)
 
     def search(self, words: str) -> list[CatalogueProduct]:
-        """Products by the number of words in their title, then by id."""
+        """Return products, sorted by how many of the words their title has, then by id."""
         scores = Counter[str]()
         for word in set(re.findall(r"\w+", words.casefold())):
             scores.update(product.id for product in self._with_word.get(word, ()))
@@ -76,12 +76,12 @@ class Catalogue:
 
 @functools.cache
 def catalogue(seed: int, products: int, /) -> Catalogue:
-    """Products drawn from a seed, cached; raises ValueError for more than there are IDS."""
+    """Draw products from a seed; cached. Raises ValueError for more products than IDS."""
     draw, made = random.Random(seed), []
     for number in draw.sample(IDS, products):
         category = draw.choice(list(CATEGORIES))
         kinds = DEPARTMENTS[CATEGORIES[category]][1:]
-        # two values or more: a wrong choice must be possible
+        # two values or more, because a wrong choice must be possible
         offered = {
             kind: sorted(draw.sample(values, draw.randint(2, len(values) - 2)), key=values.index)
             for kind, values in OPTIONS.items()
@@ -113,14 +113,14 @@ class TextShop(Environment):
         self.results = results
 
     async def reset(self, problem: Problem) -> None:
-        """Open the shop; raises KeyError or TypeError for other facts."""
+        """Open the shop. Raises KeyError or TypeError for wrong facts."""
         drawn = problem.facts["catalogue"]
         self.catalogue = catalogue(drawn["seed"], drawn["products"])
         self.page = ""
         self.purchase: Purchase | None = None
 
     def browse(self, words: str, page: int) -> str:
-        """A page of search results in lines such as `4172 plain slim cotton shirt $23`."""
+        """Return a page of search results with lines such as `4172 plain slim cotton shirt $23`."""
         products = self.catalogue.search(words)
         pages = math.ceil(len(products) / self.results)
         if products and page > pages:
@@ -131,14 +131,16 @@ class TextShop(Environment):
         return self.page
 
     def view(self, product: str) -> str:
-        """The page of a product: its line, then lines of options such as `colour: red, grey`."""
+        """Return the page of a product: its line, then lines of options such as `colour: red,
+        grey`.
+        """
         seen = self._product(product)
         offered = [f"{kind}: {', '.join(values)}" for kind, values in seen.options.items()]
         self.page = "\n".join([_line(seen), *offered])
         return self.page
 
     def buy(self, product: str, options: Sequence[str]) -> Purchase:
-        """Buy a product, with one option of a kind at most."""
+        """Buy a product with at most one option of each kind."""
         chosen = self._product(product)
         kinds = {value: kind for kind, values in chosen.options.items() for value in values}
         for option in options:
@@ -153,7 +155,7 @@ class TextShop(Environment):
     def state_key(self) -> str:
         if self.purchase is None:
             return digest([self.page])
-        # the order of options makes no other purchase
+        # sorted, because the order of options does not matter
         bought = [self.purchase.product.id, *sorted(self.purchase.options)]
         return digest([self.page, bought])
 

@@ -1,1 +1,3 @@
-"""What an episode has done: replies in time, forks, and their leaves."""
+"""The history of an episode: its replies in the order of time, its forks, and the episodes that
+start at forks.
+"""

@@ -42,7 +42,7 @@ class EpisodePath:
 
     def copy(self, fork: int) -> "EpisodePath":
         """The path of a child, which ends with this result of `fork`."""
-        # copies: what the parent does with its replies later does not concern the child
+        # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
         return EpisodePath(replies, {**self.answers}, [*self.forks, fork])
 
@@ -76,17 +76,17 @@ class Repetition:
 
     @property
     def repeats(self) -> ForkOrigin | None:
-        """The origin until its fork is reached."""
+        """The origin, until the episode has reached its fork; then None."""
         origin = self.origin
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Return the number of earlier calls behind a place, and add one to it."""
+        """Return how many times tools were called after this reply, and count one more."""
         self._calls[place] += 1
         return self._calls[place] - 1
 
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
-        """The reply to repeat, None after the fork; raises AsksDifferently."""
+        """Return the reply to repeat; None after the fork. Raises AsksDifferently."""
         if not (origin := self.repeats):
             return None
         stored = origin.path.replies.get(place)
@@ -97,7 +97,10 @@ class Repetition:
     def answers(
         self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
     ) -> tuple[Observation, ...] | None:
-        """The answers to repeat, None for calls to execute; raises AsksDifferently."""
+        """Return the answers to repeat; None for calls that must be executed.
+
+        Raises AsksDifferently.
+        """
         if not (origin := self.repeats):
             return None
         stored = origin.path.answers.get(place)
@@ -106,13 +109,16 @@ class Repetition:
         return stored.observations if origin.snapshot is not None else None
 
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
-        """Record answers to calls; raises AsksDifferently if they had to be the parent's."""
+        """Record answers to calls.
+
+        Raises AsksDifferently if they had to equal the parent's and do not.
+        """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets other answers of tools than its parent")
         self.path.answers[place] = answered
 
     def fork(self) -> int:
-        """The result of a fork to repeat; raises AsksDifferently."""
+        """Return the result of a fork to repeat. Raises AsksDifferently."""
         assert self.origin, "only a forked episode repeats forks"
         mine, parents = self.path, self.origin.path
         mine.forks.append(parents.forks[len(mine.forks)])

@@ -1,4 +1,4 @@
-"""The leaves of forked episodes: their numbers, and the turns that they share."""
+"""Episodes that start at forks: their numbers, and the turns that they share with their parents."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def following(
     the children of chain 3, and theirs, have the chains 11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
-    # sorted: numbers of children must not depend on which parent ended first
+    # sorted, because the children's numbers must not depend on which parent ended first
     for parent in sorted(played, key=attrgetter("spec.problem.id", "spec.chain")):
         spec = parent.spec
         if spec.spares:
@@ -58,7 +58,7 @@ def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpe
 def with_branches(
     played: Sequence[PlayedEpisode], trajectories: Sequence[Trajectory]
 ) -> list[Trajectory]:
-    """The trajectories, with the `branch` of those that share turns with their parent."""
+    """Return the trajectories; those that share turns with their parent get a `branch`."""
     by_id = {one.id: one for one in trajectories}
     forks = {one.id: each.spec for each in played for one in each.record}
     return [_branched(one, forks[one.id], by_id) for one in trajectories]

@@ -1,4 +1,4 @@
-"""The replies of an episode: the conversation of each, and their order in time."""
+"""The replies of an episode: the conversation of each reply, and their order in time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EpisodePlace = tuple[int | str, ...]
 
 @dataclass(eq=False, slots=True)
 class Reply:
-    """A reply and the reply `before` it in its conversation, None for a new prompt.
+    """A reply. `before` is the previous reply of its conversation, None for a new prompt.
 
     `message` has its text and calls, `sampled` its tokens with log-probabilities, none for a chat
     service. `given` are the tokens between `before` and this one, or the whole prompt of a reply
@@ -74,7 +74,9 @@ class Reply:
 
     @property
     def alone(self) -> bool:
-        """Whether its place is its number in the conversation that begins with the opening."""
+        """Whether its place is simply its number in the conversation that begins with the
+        opening.
+        """
         return len(self.place) == 1
 
     @property
@@ -89,17 +91,17 @@ class Reply:
 
     @property
     def entropies(self) -> tuple[float, ...]:
-        """The entropy of each of its tokens' distributions, where the agent asked for them."""
+        """The entropy of each token's distribution, if the agent asked for entropies."""
         return tuple(chain.from_iterable(span.entropies for span in self.sampled))
 
     @property
     def finish(self) -> Finish:
-        """The reason for its end."""
+        """The reason why the reply ended."""
         return self.sampled[-1].finish if self.sampled else "length" if self.message.cut else "stop"
 
 
 def path(reply: Reply | None) -> list[Reply]:
-    """The replies of a conversation up to this one, in order."""
+    """Return the replies of a conversation up to this one, in order."""
     replies = []
     while reply is not None:
         replies.append(reply)
@@ -108,7 +110,9 @@ def path(reply: Reply | None) -> list[Reply]:
 
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
-    """All tokens of a conversation up to and with a reply, as they were given and sampled."""
+    """Return all tokens of a conversation up to and including a reply, as they were given and
+    sampled.
+    """
     replies = path(reply)
     start = max((place for place, one in enumerate(replies) if one.opens), default=0)
     pairs = ((one.given, one.tokens) for one in replies[start:])
@@ -116,35 +120,35 @@ def tokens_of(reply: Reply | None) -> tuple[int, ...]:
 
 
 def messages_of(reply: Reply | None) -> tuple[Message | Observation, ...]:
-    """All messages of a conversation up to and with a reply."""
+    """Return all messages of a conversation up to and including a reply."""
     return tuple(chain.from_iterable((*one.read, one.message) for one in path(reply)))
 
 
 def digest(tokens: Sequence[int]) -> str:
-    """A name of 16 hex digits of a prompt's tokens."""
+    """Return a digest of a prompt's tokens, 16 hex digits."""
     # numbers of fixed width are unambiguous, and faster than text
     return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()[:16]
 
 
 def _empty(speaker: str, form: str) -> bytes:
-    """The key of a speaker's conversation before its first message."""
+    """Return the key of a speaker's conversation before its first message."""
     return f"{speaker} {form}".encode()
 
 
 def _longer(conversation: bytes, item: Message | Observation) -> bytes:
-    """The key of a conversation with one more message."""
+    """Return the key of a conversation with one more message."""
     return hashlib.sha256(conversation + echo_key(item).encode()).digest()
 
 
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
-    """The record of a speaker's replies, in the order of time.
+    """Convert a speaker's replies to turns, in the order of time.
 
     The first reply that continues a reply stays in the context of that reply, unless it `opens` a
     new one. A further reply that continues the same reply opens a context, in which all earlier
     tokens are given. So a token is sampled, and trained, in exactly one context of an episode.
     """
     turns: list[Turn] = []
-    contexts: dict[Reply | None, int] = {}  # by their last replies so far
+    contexts: dict[Reply | None, int] = {}  # contexts by their last reply so far
     opened = count()
     for reply in sorted(replies, key=attrgetter(*ORDER)):
         if reply.before in contexts and not reply.opens:
@@ -163,7 +167,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
                 call=reply.call,
                 temperature=reply.temperature,
                 state=reply.state,
-                # the exact sum: calls that run at the same time come in any order
+                # the exact sum, because calls that run at the same time end in any order
                 reward=math.fsum(reply.earned) if reply.earned else None,
             )
         )
@@ -205,7 +209,7 @@ class EpisodeBranch:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Run the block alone in this branch; raises ValueError while another reply runs."""
+        """Run the block alone in this branch. Raises ValueError while another reply is running."""
         self._refuse(self._busy or self.parts > 0)
         self._busy = True
         try:
@@ -214,7 +218,10 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """A branch for `Episode.branch`; raises ValueError while a reply of this branch runs."""
+        """Make a branch for `Episode.branch`.
+
+        Raises ValueError while a reply of this branch is running.
+        """
         self._refuse(self._busy)
         return self._copy(self.number, self.samples)
 
@@ -240,26 +247,29 @@ class EpisodeBranch:
         """Append a reply to the history; its speaker has read all earlier answers of its tools."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
-        # of equal replies the first in time, whichever branch joined first
+        # of equal replies the first in time is kept, whichever branch joined first
         self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
-        """Store answers of tools to a speaker; its last reply earns their rewards."""
+        """Store tool answers for a speaker. Their rewards belong to its last reply."""
         self.unread += [(speaker, answer) for answer in answers]
         if own := [reply for reply in self.replies if reply.speaker == speaker]:
             own[-1].earned.extend(one.reward for one in answers if one.reward is not None)
 
     def unread_by(self, speaker: str) -> tuple[Observation, ...]:
-        """The answers of tools to a speaker since its last reply."""
+        """Return the tool answers for a speaker since its last reply."""
         return tuple(answer for one, answer in self.unread if one == speaker)
 
     def fork(self, count: int) -> list[EpisodeBranch]:
-        """`count` branches that share this branch's history."""
+        """Return `count` branches that share this branch's history."""
         return [self._copy((*self.number, n), Counter(self.samples)) for n in range(count)]
 
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
-        """Continue after these branches; the last one counts if several continued a context."""
+        """Continue after these branches.
+
+        If several continued the same context, the last one counts.
+        """
         for branch in branches:
             for reply in branch.replies[branch._begin :]:
                 self.add(reply)
