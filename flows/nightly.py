@@ -75,10 +75,12 @@ def _scheduled() -> datetime.date:
 
 @contextmanager
 def pinging(variable: str) -> Iterator[None]:
-    """Call the URL in an environment variable at the end, with `/fail` appended to its path
-    after an error, as healthchecks.io expects.
+    """At the end of the block, call the URL in an environment variable.
 
-    An empty name calls nothing. A failure is logged without the URL, which may be a secret.
+    After an error, `/fail` is appended to its path, as healthchecks.io expects.
+
+    With an empty name nothing is called. A failed call is logged without the URL, which may be a
+    secret.
     """
     suffix = "/fail"
     try:

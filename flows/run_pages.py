@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def logged(failure: str) -> Iterator[None]:
-    """Log any error: a run does not fail because of its reports."""
+    """Log any error of the block, because a run must not fail because of its reports."""
     try:
         yield
     except Exception as error:  # Prefect and MLflow have errors of many kinds
@@ -47,7 +47,7 @@ def name_after(run: str) -> None:
 def show_summary(store: Store, site: Site, summary: Summary) -> None:
     """Publish the summary as the artifact `run-<experiment>` of this flow run, linked to MLflow.
 
-    Never raises, because the run is finished.
+    An error is only logged, because the run is finished.
     """
     run = summary["run"]
     link = mlflow_link(store, site, run, "The run in MLflow")
@@ -56,7 +56,7 @@ def show_summary(store: Store, site: Site, summary: Summary) -> None:
 
 
 def show_page(what: str, experiment: str, text: str, description: str) -> None:
-    """Publish a Markdown text as an artifact of this flow run; never raises."""
+    """Publish a Markdown text as an artifact of this flow run. An error is only logged."""
     with logged(f"Prefect did not take this page: {description}"):
         create_markdown_artifact(
             storable(text),
@@ -66,18 +66,20 @@ def show_page(what: str, experiment: str, text: str, description: str) -> None:
 
 
 def show_rows(what: str, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Publish rows as a table of this flow run; never raises."""
+    """Publish rows as a table of this flow run. An error is only logged."""
     with logged(f"Prefect did not take the rows of {what}"):
         create_table_artifact([{**row} for row in rows], key=artifact_key(what, experiment))
 
 
 def artifact_key(what: str, experiment: str) -> str:
-    """The key of an artifact in Prefect: `artifact_key("night", "my-shop")` is "night-my-shop"."""
+    """Return the key of an artifact in Prefect: `artifact_key("night", "my-shop")` is
+    "night-my-shop".
+    """
     return prefect_key(f"{what}-{experiment}")
 
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
-    """Link to a run in MLflow; "" if MLflow does not have it or fails."""
+    """Return a link to a run in MLflow; "" if MLflow does not have it or fails."""
     with logged(f"MLflow does not say where {run} is"):
         place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
         if run_ids:
@@ -92,7 +94,7 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
     """Report a judged night: the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
     this flow run, and report.md of its MLflow run.
 
-    Never raises; `agentfly report` writes the file again.
+    An error is only logged; `agentfly report` writes the file again.
     """
     store, report = ledger.store, ""
     with logged(f"The report of {night} was not written"):
@@ -110,9 +112,9 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:
-    """Set MLflow's aliases `champion` and `challenger`, the last finished night's policy.
+    """Set MLflow's aliases: `champion`, and `challenger` for the policy of the last finished night.
 
-    Never raises; the next night sets them again.
+    An error is only logged; the next night sets them again.
     """
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()

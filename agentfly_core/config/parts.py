@@ -205,7 +205,7 @@ class AgentPart(Section):
 
     @property
     def trained(self) -> Sequence[str]:
-        """The roles in `train` of a program; empty without this setting."""
+        """The roles in `train` of a program; empty if `train` is not set."""
         return (self.model_extra or {}).get("train", ()) if self.use == PROGRAM else ()
 
     @property

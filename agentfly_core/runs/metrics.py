@@ -172,7 +172,7 @@ class _Played:
         }
 
     def times(self, timings: Sequence[Timing]) -> dict[str, float]:
-        """Compute the seconds of an episode and sampled tokens per second; empty without
+        """Compute the seconds of an episode and sampled tokens per second; empty if there are no
         timings.
         """
         if not timings:

@@ -155,7 +155,7 @@ class Run:
     def start(self) -> Pointer:
         """The policy before the first step, as stored by `remember_start`.
 
-        Raises FileNotFoundError before that.
+        Raises FileNotFoundError if it is not stored yet.
         """
         if (stored := self.store.read_json(self.layout.start)) is None:
             raise FileNotFoundError(f"{self.name} has come to no step yet.")

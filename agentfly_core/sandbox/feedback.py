@@ -6,10 +6,7 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """Return printed text and `note`.
-
-    Raises ToolError with them if the code failed, and ServiceFailure if the sandbox failed.
-    """
+    """Return printed text and `note`."""
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")
     printed = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]

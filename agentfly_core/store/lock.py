@@ -25,7 +25,7 @@ class Locked(RuntimeError):
 
 
 class LockLost(RuntimeError):
-    """Another process took this run over; nothing more may be written to it."""
+    """Another process has taken over this run; this process must not write to it any more."""
 
 
 def holder_of(folder: Path) -> str:

@@ -57,11 +57,11 @@ class ReplyReader:
         return Message("assistant", message.content, tuple(calls), reasoning=message.reasoning)
 
     def is_thinking(self, text: str) -> bool:
-        """Whether the reasoning of a reply has begun and not ended."""
+        """Whether a reply has begun its reasoning and not ended it."""
         return self.markup.marks.begin(text, self.opened) and self.markup.marks.close not in text
 
     def reasoning_tokens(self, text: str, reply: Sequence[int]) -> int:
-        """How many tokens of a reply are its reasoning, with its end mark; 0 without any."""
+        """Count the tokens of a reply's reasoning with its end mark; 0 without reasoning."""
         marks = self.markup.marks
         if not marks.begin(text, self.opened):
             return 0

@@ -30,9 +30,8 @@ with open("result.json", "w") as file:
 
 
 class Function(BaseModel):
-    """A function with the types of its arguments:
-
-    {"name": "double", "description": "Twice a number.", "arguments": {"n": "integer"},
+    """A function with the types of its arguments: {"name": "double", "description": "Twice a
+    number.", "arguments": {"n": "integer"},
      "code": "def double(n):\\n    return 2 * n"}
     """
 

@@ -1,4 +1,4 @@
-"""Questions for pretrained models: which of three words is an animal, a fruit, a tool?"""
+"""Questions for pretrained models, such as which of three words is an animal, a fruit or a tool."""
 
 import random
 import tomllib
@@ -17,7 +17,7 @@ SHARES = {"train": 10, "validation": 3, "test": 7}
 
 @generated
 def kinds(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem("animal-saw-France-horse", "Which of these is an animal: saw, France or horse?",
             {"answer": "horse", "options": ["saw", "France", "horse"], "kind": "an animal"})

@@ -1,4 +1,4 @@
-"""Treasure hunts in TextWorld; splits share no world and no thing."""
+"""Treasure hunts in TextWorld. No world and no object is in two splits."""
 
 import itertools
 import os
@@ -25,8 +25,10 @@ _OBJECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """A hunt for a thing in a room, from the end of a way from the world's first room:
-    `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
+    """A hunt for an object in a room.
+
+    It starts at the end of the path `way` from the world's first room: `Hunt(World(4711, rooms=8,
+    things=8), ("north",), "old key", "dim sauna")`.
     """
 
     world: World
@@ -35,7 +37,7 @@ class Hunt:
     room: str
 
     def problem(self) -> Problem:
-        """The objective and the first view, of the compiled game."""
+        """Make the problem: the objective and the first view of the compiled game."""
         room, seen = self.room.title(), self.world.seen(self.way)
         prompt = f"Take the {self.thing}, which lies in the {room}. You can take only once.\n{seen}"
         steps = (step[0] for step in self.way)
@@ -55,19 +57,20 @@ def textworld(
     things: Annotated[int, Field(ge=1, le=50)] = 8,
     moves: Annotated[int, Field(ge=1, le=19)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, with the description of the first room:
+    """Make problems for each split, with the description of the first room:
 
         Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
             "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
             {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
              "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
 
-    Training has `worlds`, each other split an eighth as many; compiling takes one or two CPU
-    seconds each. The thing is at least `moves` away. Splits share no thing such as an old key,
-    under any seed, but a new key may be in another. Raises ValueError for too few hunts.
+    The training split has `worlds` worlds, and each other split an eighth of that. Compiling a
+    world takes one or two CPU seconds. The object is at least `moves` moves away. Under any seed,
+    an object such as an old key is in one split only, but a new key may be in another split. Raises
+    ValueError for too few hunts.
     """
     draw = random.Random(seed)
-    # distinct, since splits must share no world
+    # distinct, because splits must not share a world
     seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // HELD_OUT)))
     chosen: dict[str, list[Hunt]] = {}
     for split, size in {"train": train, "validation": validation, "test": test}.items():
@@ -85,13 +88,13 @@ def textworld(
                 "lower it or `moves`, or raise `worlds`, `rooms` or `things`."
             )
         chosen[split] = draw.sample(candidates, size)
-    # threads suffice: the compiler is a program of its own
+    # threads suffice, because the compiler is a separate program
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return {split: list(pool.map(Hunt.problem, drawn)) for split, drawn in chosen.items()}
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
-    """Hunts for each thing from each room that is at least `moves` moves away."""
+    """Return the hunts for each object, from each room that is at least `moves` moves away."""
     place = world.place()
     ways = {start: place.ways(start) for start in place.exits}
     return [
@@ -103,7 +106,7 @@ def hunts(world: World, moves: int) -> list[Hunt]:
 
 
 def hunted(prompt: str) -> tuple[str, str]:
-    """The thing and its room in a prompt: `("old key", "Dim Sauna")`; raises ValueError."""
+    """Return the object and its room in a prompt: `("old key", "Dim Sauna")`. Raises ValueError."""
     match = _OBJECTIVE.search(prompt)
     if match is None:
         raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of recipes.textworld.")

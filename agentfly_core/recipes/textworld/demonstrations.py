@@ -1,4 +1,4 @@
-"""Demonstrations for treasure hunts of TextWorld, from the texts of the game only."""
+"""Demonstrations for treasure hunts of TextWorld. They use only the texts of the game."""
 
 import random
 import re
@@ -18,13 +18,15 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 
 @dataclass(slots=True)
 class Map:
-    """Seen rooms with the targets of their exits: `{"Bar": {"north": "Sauna", "east": ""}}`."""
+    """The rooms that were seen, with the targets of their exits: `{"Bar": {"north": "Sauna",
+    "east": ""}}`.
+    """
 
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
     here: str = ""
 
     def see(self, view: str, went: str = "") -> None:
-        """Add the room of a view, if it has one."""
+        """Add the room that a view describes, if it describes one."""
         if not (match := _ROOM.search(view)):
             return
         before, self.here = self.here, match[1]
@@ -36,7 +38,7 @@ class Map:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
 
     def way(self) -> str:
-        """The first step to the nearest unknown exit; empty without one."""
+        """Return the first step to the nearest unknown exit; empty if there is none."""
         first = {self.here: ""}
         waiting = deque([self.here])
         while waiting:
@@ -52,9 +54,12 @@ class Map:
 
 
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Explore unknown exits until the thing's room, and take it; name this room and the target.
+    """Demonstrate: explore unknown exits until the object's room is reached, then take the object.
 
-    A share `spoilt` wanders about, or gives up before taking the thing.
+    Replies name the present room and the target.
+
+    In a share `spoilt` of the episodes, the player walks about, or gives up before taking the
+    object.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -82,13 +87,15 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def lying(view: str) -> list[str]:
-    """The things on the floor in a view: `["old key", "iron bar"]`."""
+    """Return the objects that lie on the floor in a view: `["old key", "iron bar"]`."""
     items = (one for listing in _LIES.findall(view) for one in re.split(", | and ", listing))
     return [one.partition(" ")[2] for one in items]
 
 
 def short(thing: str, view: str) -> str:
-    """The last word of a thing's name, or the name if another thing there shares that word."""
+    """Return the last word of an object's name, or the whole name if another object in the view
+    shares that word.
+    """
     last = thing.split()[-1]
     return thing if sum(last in one.split() for one in lying(view)) > 1 else last
 

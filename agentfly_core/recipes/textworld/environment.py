@@ -34,7 +34,7 @@ class Place:
     first: str
 
     def ways(self, start: str) -> dict[str, list[str]]:
-        """The shortest way from a room to each room: `{"dim sauna": ["north"]}`."""
+        """Return the shortest path from a room to each room: `{"dim sauna": ["north"]}`."""
         paths: dict[str, list[str]] = {start: []}
         waiting = deque([start])
         while waiting:
@@ -73,7 +73,7 @@ class World:
         )
 
     def compiled(self) -> Path:
-        """The file of the compiled game, cached; compiling takes a second or two."""
+        """Return the file of the compiled game; cached, because compiling takes a second or two."""
         textworld, _ = _textworld()
         version = textworld.__version__
         # another version generates another world from the same seed
@@ -81,7 +81,8 @@ class World:
         if path.exists():
             return path
         GAMES.mkdir(parents=True, exist_ok=True)
-        # in the same file system for an atomic rename: others may compile this game, too
+        # in the same file system, so that the rename is atomic: other processes may compile this
+        # game, too
         with tempfile.TemporaryDirectory(dir=GAMES) as folder:
             options = textworld.GameOptions()
             options.path = f"{folder}/game.z8"
@@ -89,16 +90,16 @@ class World:
         return path
 
     def machine(self) -> Any:
-        """A Z-machine with the game, before its reset."""
+        """Make a Z-machine with the game, which is not yet reset."""
         require_package("jericho", "textworld")
         import jericho
 
-        # it warns about unknown games
+        # jericho warns about unknown games
         warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
         return jericho.FrotzEnv(str(self.compiled()), seed=0)
 
     def seen(self, way: Sequence[str]) -> str:
-        """The description of the room at the end of a way from the first room."""
+        """Return the description of the room at the end of a path from the first room."""
         machine = self.machine()
         text = _walked(machine, way)
         machine.close()
@@ -130,9 +131,9 @@ class TextWorld(Environment):
         {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
-    The first `take` ends the hunt: `over`, and `won` for the right thing. Needs the package
-    textworld (the extra `textworld`), which installs jericho, under the GPL. Commands that save,
-    restore or end a game are refused.
+    The first `take` ends the hunt: `over` becomes True, and for the right object also `won`. The
+    package textworld is needed (the extra `textworld`), which installs jericho, under the GPL.
+    Commands that save, restore or end a game are refused.
     """
 
     notice: ClassVar[str] = (
@@ -140,7 +141,11 @@ class TextWorld(Environment):
     )
 
     async def reset(self, problem: Problem) -> None:
-        """Begin the hunt; raises KeyError, and ValueError if another version shows another room."""
+        """Begin the hunt.
+
+        Raises KeyError for a missing fact, and ValueError if this version of TextWorld makes
+        another room.
+        """
         await self.close()
         facts = problem.facts
         world, self._way, self._thing = World(**facts["world"]), facts["way"], facts["thing"]
@@ -191,14 +196,14 @@ def _walked(machine: Any, way: Sequence[str]) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text of a game without its status line and empty lines."""
+    """Remove the status line and empty lines from a text of the game."""
     lines = (" ".join(line.split()) for line in text.partition("\n>")[0].splitlines())
     return "\n".join(line for line in lines if line)
 
 
 @cache
 def _textworld() -> tuple[Any, Any]:
-    """TextWorld and the knowledge base of its treasure hunts."""
+    """Import TextWorld, with the knowledge base of its treasure hunts."""
     require_package("textworld==1.7.0", "textworld")
     import textworld
     from textworld.challenges.tw_treasure_hunter import treasure_hunter

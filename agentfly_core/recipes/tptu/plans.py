@@ -49,15 +49,15 @@ def parsed(text: str, earlier: int = 0) -> list[SubTask]:
 
 
 def written(plan: Sequence[Mapping[str, Any]]) -> str:
-    """A plan as JSON; other fields than those of SubTask are left out."""
+    """Write a plan as JSON. Fields that SubTask does not have are left out."""
     return json.dumps([{name: step[name] for name in SubTask.model_fields} for step in plan])
 
 
 def places(texts: Sequence[str]) -> set[int]:
-    """The numbers of the results that texts use: of `["{1}", "{2}"]` 1 and 2."""
+    """Return the numbers of the results that texts use: 1 and 2 for `["{1}", "{2}"]`."""
     return {int(number) for text in texts for number in _PLACE.findall(text)}
 
 
 def filled(text: str, values: Mapping[int, str]) -> str:
-    """The text with results in their places; other places are kept."""
+    """Replace `{1}`, `{2}`, ... in a text by results; numbers without a result are kept."""
     return _PLACE.sub(lambda match: values.get(int(match[1]), match[0]), text)

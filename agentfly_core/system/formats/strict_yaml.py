@@ -30,7 +30,7 @@ def settings(path: Path) -> dict[str, JSON]:
     value = parse(path.read_bytes(), str(path))
     if value is not None and not isinstance(value, dict):
         raise ValueError(
-            f"{path} holds a {type(value).__name__}, expected settings, one `key: value` a line."
+            f"{path} holds a {type(value).__name__}, expected settings, one `key: value` per line."
         )
     return value or {}
 
