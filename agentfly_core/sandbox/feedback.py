@@ -6,7 +6,11 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """Return printed text and `note`."""
+    """Return printed text and `note`.
+
+    If the code failed, raises ToolError with these texts. Raises ServiceFailure if the sandbox
+    failed.
+    """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")
     printed = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]

@@ -114,7 +114,7 @@ def test_a_mistyped_file_is_refused_with_the_nearest_one(tmp_path, monkeypatch):
             "update: {epochs: 1, epochs: 2}",
             'line 1, column 21 is invalid YAML: found duplicate key "epochs"',
         ),
-        ("- a\n- b\n", "tiny.yaml holds a list, expected settings, one `key: value` a line"),
+        ("- a\n- b\n", "tiny.yaml holds a list, expected settings, one `key: value` per line"),
         ("train it\n", "tiny.yaml holds a str, expected settings"),
         ("seed: \x00\n", "tiny.yaml is invalid YAML"),
         ("when: 2026-13-01\n", "tiny.yaml is invalid YAML: month must be in 1..12"),
