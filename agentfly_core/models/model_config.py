@@ -260,7 +260,7 @@ def _limited_attention(text: PreTrainedConfig) -> str:
     if limited := kinds - MASKED - DENSE - SPARSE:
         return ", ".join(sorted(limited))
     if text.model_type in ARCHITECTURES["unmasked"] or getattr(text, "alibi", False):
-        return "an attention that follows no mask"
+        return "an attention that no mask limits"
     if (kernel := getattr(text, "_attn_implementation", None)) not in (None, "sdpa", "eager"):
         return f"attention by {kernel}"
     return ""

@@ -40,11 +40,10 @@ class Sampling(TypedDict, total=False):
     """Sampling settings of a reply, by default the experiment's.
 
     `stop` lists some of the strings in agent.stop; the message ends before them. Replies at
-    `temperature` 0 are greedy and not trained. `max_tokens` limits the length of the reply.
-    `thinking` switches reasoning on or off if the template `model` can do that. `tools` are the
-    schemas in the prompt, by default those of the speaker's tools. Other schemas open another
-    conversation, whose calls the agent must answer itself. `entropies` records the entropy of each
-    sampled token's distribution: `Reply.entropies`.
+    `temperature` 0 are greedy and not trained. `max_tokens` limits the reply. `thinking` switches
+    reasoning if the template `model` can. `tools` are the schemas in the prompt, by default the
+    speaker's. Other schemas open another conversation, whose calls the agent itself answers.
+    `entropies` records the entropy of each sampled token's distribution: `Reply.entropies`.
     """
 
     stop: Sequence[str] | None
@@ -56,10 +55,7 @@ class Sampling(TypedDict, total=False):
 
 
 class Context:
-    """A conversation of a speaker, to which messages are only appended.
-
-    A different prompt needs another context.
-    """
+    """A conversation of a speaker that only grows. A different prompt needs another context."""
 
     def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
         self._speaker, self._begin = speaker, messages
@@ -124,10 +120,7 @@ class Speaker:
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Sample a reply as `turn` does, and return its message.
-
-        Raises the same errors as `Context.reply`.
-        """
+        """Sample a reply as `turn` does, and return its message; same errors."""
         return _within_limits(await self.turn(messages, **sampling))
 
     async def turn(
@@ -152,19 +145,14 @@ class Speaker:
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """Execute calls in order, those of parallel tools concurrently.
-
-        Wrong calls get an error as their answer.
+        """Execute calls in order, parallel ones concurrently; wrong calls get an error.
 
         Raises EpisodeOver after a tool that ends the episode, and ServiceFailure.
         """
         return await self._stage.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer, which rewards score.
-
-        The episode continues; the last answer counts.
-        """
+        """Set the episode's answer; the last answer counts, and the episode continues."""
         if not isinstance(text, str):
             raise TypeError(f"An answer is a text, got {text!r:.80}; use str(...) or json.dumps.")
         self.history.answers.append((self.name, text))
@@ -307,7 +295,7 @@ class Speaker:
             await self._stage.fork(1, before_reply=True)
 
     def _limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that a reply to a prompt of this length has reached, or None."""
+        """Return the limit that a reply to a prompt has reached, or None."""
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":
             return None
@@ -353,9 +341,7 @@ class Speaker:
         return await sample_spans(self._stage.session, replace(request, params=params), template)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """Return how many tokens this speaker may still sample, within its own limit and the
-        episode's.
-        """
+        """Return how many tokens this speaker and the episode may still sample."""
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
