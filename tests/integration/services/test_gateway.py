@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import openai
+import psutil
 import pytest
 
 from agentfly_core.agents.program import FunctionProgram, ProgramAgent
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
+from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
@@ -21,6 +23,7 @@ from agentfly_core.models.model_config import tokenizer
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.system.service import Service, supervised
+from agentfly_core.system.supervisor import ChildState
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from tests.support.recorded_rows import rows
 from tests.support.recording_proxy import recording
@@ -81,6 +84,13 @@ def two_threads(problem: Problem, base_url: str) -> str:
     return "99"
 
 
+def kill_child(address: str) -> None:
+    state = ChildState.read(address)
+    assert state
+    for child in psutil.Process(state.keeper).children():
+        child.kill()
+
+
 def played(agent: Agent, problems: Sequence[Problem], sampler: VLLM) -> list[Trajectory]:
     spec = rollout_spec(
         agent=agent,
@@ -130,3 +140,29 @@ def test_injected_faults_lose_and_double_nothing(
     assert [one.error for one in trajectories if one.error] == []
     assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated
     assert proxy.generated.total() == 16 * 8
+
+
+def test_a_restarted_sampler_loses_and_doubles_nothing(
+    server: VLLM, nano: Path, service_address: Callable[[str], Path]
+) -> None:
+    problems = [Problem(f"p{n}", f"nonce {n}?") for n in range(16)]
+    server.load(nano, 1)
+    address = service_address("proxy")
+    with recording(address, server.service.address) as proxy:
+        sampler = VLLM(Service("vllm", str(address)), "float32", SITE.concurrency)
+
+        def deadly(problem: Problem, base_url: str) -> str:
+            if problem == problems[8]:
+                kill_child(server.service.address)
+            return two_threads(problem, base_url)
+
+        played(FunctionProgram(deadly), problems[:8], sampler)
+        with pytest.raises(SamplerLost):
+            played(FunctionProgram(deadly), problems[8:], sampler)
+        before = Counter(proxy.generated)
+        server.load(nano, 1)
+        trajectories = played(FunctionProgram(two_threads), problems, sampler)
+    assert before.total() >= 8 * 8
+    assert [one.error for one in trajectories if one.error] == []
+    assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated - before
+    assert (proxy.generated - before).total() == 16 * 8
