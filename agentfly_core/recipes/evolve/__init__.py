@@ -1,0 +1,1 @@
+"""Teams that evolve from one agent, after EvoAgent."""

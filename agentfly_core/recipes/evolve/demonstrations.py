@@ -1,0 +1,98 @@
+"""A simulated model for the agents of the recipe: it answers what its skills cover."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Sequence
+
+from agentfly_core import Conversation, Problem
+from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.recipes.evolve.dataset import SKILLS
+from agentfly_core.recipes.evolve.evolution import AgentSpec
+from agentfly_core.recipes.evolve.operators import CHECK, CROSSOVER, MUTATION, UPDATE
+
+UNKNOWN = "?"
+INSIGHT = 0.5
+"""The share of new skills that follow from an open question; the others are drawn from all."""
+Reply = Callable[[str, random.Random], str]
+
+
+def answered(system: str, prompt: str) -> str:
+    """Answers to all questions of a prompt; `?` where no skill of the system message applies."""
+    word, names = _read(prompt)
+    skills = re.findall(r"\w+", system.partition("Your skills:")[2])
+    return "; ".join(SKILLS[name][1](word) if name in skills else UNKNOWN for name in names)
+
+
+def improved(asked: str, draw: random.Random) -> str:
+    """Crossover: keep the skills that answered a question."""
+    (parent,), (_, names) = _agents(asked), _read(asked)
+    kept = tuple(skill for skill in parent.skills if skill in names) or parent.skills[:1]
+    return AgentSpec(role=parent.role, skills=kept).model_dump_json()
+
+
+def proposed(asked: str, draw: random.Random) -> str:
+    """Mutation: two new skills for one of the agents."""
+    (_, names), result = _read(asked), _line(asked, "The answer so far: ")
+    open_ = [name for name, one in zip(names, result.split("; "), strict=True) if one == UNKNOWN]
+    new = [
+        draw.choice(open_ if open_ and draw.random() < INSIGHT else sorted(SKILLS))
+        for _ in range(2)
+    ]
+    skills = dict.fromkeys((*draw.choice(_agents(asked)).skills, *new))
+    return AgentSpec(role=f"expert in {new[0]}", skills=tuple(skills)).model_dump_json()
+
+
+def checked(asked: str, draw: random.Random) -> str:
+    """Quality check: the child has a skill of the team, and other skills than each agent."""
+    child = AgentSpec.model_validate_json(_line(asked, "New agent: "))
+    sets, own = [{*agent.skills} for agent in _agents(asked)], {*child.skills}
+    keep = own not in sets and any(own & one for one in sets)
+    return json.dumps({"keep": keep, "reason": "It is new." if keep else "There is one like it."})
+
+
+def merged(asked: str, draw: random.Random) -> str:
+    """Update: of each question the first answer that is known."""
+    answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
+    columns = zip(*answers, strict=True)
+    return "; ".join(next((one for one in column if one != UNKNOWN), UNKNOWN) for column in columns)
+
+
+OPERATIONS: dict[str, Reply] = {
+    CROSSOVER: improved,
+    MUTATION: proposed,
+    CHECK: checked,
+    UPDATE: merged,
+}
+
+
+def simulated(texts: Sequence[str], draw: random.Random) -> str:
+    """The reply to the texts of a conversation."""
+    operation = next((reply for mark, reply in OPERATIONS.items() if mark in texts[-1]), None)
+    return operation(texts[-1], draw) if operation else answered(texts[0], texts[-1])
+
+
+def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
+    """Replies of the simulated model to all speakers; it reads no facts."""
+
+    async def policy(conversation: Conversation) -> str:
+        texts = [message.content for message in conversation.messages]
+        return simulated(texts, random.Random(conversation.seed + seed))
+
+    return policy
+
+
+def _read(text: str) -> tuple[str, list[str]]:
+    """The word and the names of the skills that its questions need."""
+    match = re.search(r"About the word (\w+),.*?: (.*)", text)
+    assert match, text
+    places = {match[2].find(question): name for name, (question, _) in SKILLS.items()}
+    return match[1], [places[place] for place in sorted(places) if place >= 0]
+
+
+def _agents(text: str) -> list[AgentSpec]:
+    return [AgentSpec.model_validate_json(one) for one in re.findall(r"^Agent: (.*)$", text, re.M)]
+
+
+def _line(text: str, begin: str) -> str:
+    return text.partition(begin)[2].partition("\n")[0]

@@ -1,0 +1,102 @@
+"""Operators on agents: by prompts to a model, or by sets of skills."""
+
+import random
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentfly_core import Message, Speaker
+from agentfly_core.recipes.evolve.evolution import AgentSpec
+
+SPEC = 'Reply with JSON alone: {"role": "expert in ...", "skills": ["...", "..."]}'
+CROSSOVER = "Which skills should this agent have to do better? Keep those that helped."
+MUTATION = (
+    "Describe one further agent. It has the skills of one agent above and new ones that are "
+    "missing."
+)
+CHECK = (
+    "Does the new agent keep a skill of an agent above, and does it differ from each of them? "
+    'Reply with JSON alone: {"keep": true, "reason": "..."}'
+)
+UPDATE = "Combine all answers into one. Reply with it alone."
+
+
+class Verdict(BaseModel):
+    """The reply to a quality check: `{"keep": false, "reason": "It has no new skill."}`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    keep: bool
+    reason: str
+
+
+class PromptOperators:
+    """Operators that ask a speaker, each time in a new context.
+
+    A reply that cannot be read changes nothing: the parent stays as it is, a proposal is lost, and
+    a checked child is rejected.
+    """
+
+    def __init__(self, speaker: Speaker, question: str) -> None:
+        self.speaker, self.question = speaker, question
+
+    async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
+        asked = f"{_listed([parent])}\nIts answer: {result}\n{CROSSOVER} {SPEC}"
+        return _spec(await self._reply(asked)) or parent
+
+    async def mutation(
+        self, parents: Sequence[AgentSpec], result: str, number: int
+    ) -> AgentSpec | None:
+        asked = (
+            f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"
+        )
+        return _spec(await self._reply(asked))
+
+    async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
+        asked = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"
+        try:
+            return Verdict.model_validate_json(await self._reply(asked)).keep
+        except ValidationError:
+            return False
+
+    async def update(self, result: str, results: Sequence[str]) -> str:
+        answers = "\n".join(f"Answer: {one}" for one in (result, *results))
+        return await self._reply(f"{answers}\n{UPDATE}")
+
+    async def _reply(self, asked: str) -> str:
+        text = f"Question: {self.question}\n{asked}"
+        return (await self.speaker.context().reply(Message("user", text))).content.strip()
+
+
+class SymbolicOperators(PromptOperators):
+    """Operators on sets of skills, without replies; only the update asks the speaker.
+
+    A mutation adds a skill drawn from `pool` to a parent. A child passes if it keeps a skill of
+    the team and its skills differ from those of each agent.
+    """
+
+    def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: int) -> None:
+        super().__init__(speaker, question)
+        self.pool, self.draw = pool, random.Random(seed)
+
+    async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
+        return parent
+
+    async def mutation(self, parents: Sequence[AgentSpec], result: str, number: int) -> AgentSpec:
+        skills = (*self.draw.choice(parents).skills, self.draw.choice(self.pool))
+        return AgentSpec(role=f"expert in {skills[-1]}", skills=tuple(dict.fromkeys(skills)))
+
+    async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
+        sets = [{*agent.skills} for agent in team]
+        return {*child.skills} not in sets and any({*child.skills} & one for one in sets)
+
+
+def _listed(agents: Sequence[AgentSpec]) -> str:
+    return "\n".join(f"Agent: {agent.model_dump_json()}" for agent in agents)
+
+
+def _spec(text: str) -> AgentSpec | None:
+    try:
+        return AgentSpec.model_validate_json(text)
+    except ValidationError:
+        return None
