@@ -14,7 +14,7 @@ from agentfly_core.recipes.evolve.operators import CHECK, CROSSOVER, MUTATION, U
 UNKNOWN = "?"
 INSIGHT = 0.5
 """The share of new skills that follow from an open question; the others are drawn from all."""
-Reply = Callable[[str, random.Random], str]
+Operation = Callable[[str, random.Random], str]
 
 
 def answered(system: str, prompt: str) -> str:
@@ -58,7 +58,7 @@ def merged(asked: str, draw: random.Random) -> str:
     return "; ".join(next((one for one in column if one != UNKNOWN), UNKNOWN) for column in columns)
 
 
-OPERATIONS: dict[str, Reply] = {
+OPERATIONS: dict[str, Operation] = {
     CROSSOVER: improved,
     MUTATION: proposed,
     CHECK: checked,

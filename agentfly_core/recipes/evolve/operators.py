@@ -21,7 +21,7 @@ CHECK = (
 UPDATE = "Combine all answers into one. Reply with it alone."
 
 
-class Verdict(BaseModel):
+class QualityCheck(BaseModel):
     """The reply to a quality check: `{"keep": false, "reason": "It has no new skill."}`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -55,7 +55,7 @@ class PromptOperators:
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
         asked = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"
         try:
-            return Verdict.model_validate_json(await self._reply(asked)).keep
+            return QualityCheck.model_validate_json(await self._reply(asked)).keep
         except ValidationError:
             return False
 
