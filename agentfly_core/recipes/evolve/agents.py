@@ -44,9 +44,9 @@ class Evolve:
     """EvoAgent: an agent answers, then `generations` of agents that evolve from it.
 
     `initial` is the import path of an agent with the episode's main speaker. Further agents run the
-    same code as speakers `expert`, with the system messages of their specs; `skills` are those of
+    same code as speakers `expert`, with the system messages of their specs; `skills` belong to
     the first one. The speaker `evolver` replies for the operators. With `pool` these are sets of
-    skills. `children`, `proposals`, `quality_check` and `mutation` are those of `Evolution`. A
+    skills. `Evolution` describes `children`, `proposals`, `quality_check` and `mutation`. A
     generation begins only if its replies fit into `budget`, with at most `expert_turns` of each
     expert.
     """

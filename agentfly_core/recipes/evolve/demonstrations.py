@@ -1,4 +1,4 @@
-"""A simulated model for the agents of the recipe: it answers what its skills cover."""
+"""A simulated model for the agents of the recipe; it answers within its skills."""
 
 import json
 import random
@@ -52,7 +52,7 @@ def checked(asked: str, draw: random.Random) -> str:
 
 
 def merged(asked: str, draw: random.Random) -> str:
-    """Update: of each question the first answer that is known."""
+    """Update: the first known answer to each question."""
     answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
     columns = zip(*answers, strict=True)
     return "; ".join(next((one for one in column if one != UNKNOWN), UNKNOWN) for column in columns)

@@ -1,4 +1,4 @@
-"""EvoAgent's Algorithm 1 (arXiv 2406.14228): generations of agents whose results are merged."""
+"""EvoAgent's Algorithm 1 (arXiv 2406.14228): generations of agents with merged results."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Operators(Protocol):
         """Whether a child keeps a skill of the parents and children so far and differs from all."""
 
     async def update(self, result: str, results: Sequence[str]) -> str:
-        """One result of the earlier one and those of all children."""
+        """The earlier result merged with the results of all children."""
 
 
 @dataclass(frozen=True)

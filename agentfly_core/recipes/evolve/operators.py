@@ -41,21 +41,21 @@ class PromptOperators:
         self.speaker, self.question = speaker, question
 
     async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
-        asked = f"{_listed([parent])}\nIts answer: {result}\n{CROSSOVER} {SPEC}"
-        return _spec(await self._reply(asked)) or parent
+        prompt = f"{_listed([parent])}\nIts answer: {result}\n{CROSSOVER} {SPEC}"
+        return _spec(await self._reply(prompt)) or parent
 
     async def mutation(
         self, parents: Sequence[AgentSpec], result: str, number: int
     ) -> AgentSpec | None:
-        asked = (
+        prompt = (
             f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"
         )
-        return _spec(await self._reply(asked))
+        return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        asked = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"
+        prompt = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"
         try:
-            return QualityCheck.model_validate_json(await self._reply(asked)).keep
+            return QualityCheck.model_validate_json(await self._reply(prompt)).keep
         except ValidationError:
             return False
 
@@ -72,7 +72,7 @@ class SymbolicOperators(PromptOperators):
     """Operators on sets of skills, without replies; only the update asks the speaker.
 
     A mutation adds a skill drawn from `pool` to a parent. A child passes if it keeps a skill of
-    the team and its skills differ from those of each agent.
+    the team and has other skills than each agent.
     """
 
     def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: int) -> None:
