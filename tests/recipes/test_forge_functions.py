@@ -101,7 +101,7 @@ async def test_actions_change_one_function() -> None:
     assert await applied(remove, (old, other)) == (other,)
     with pytest.raises(ValueError, match="no function one"):
         await applied(remove, (other,))
-    with pytest.raises(ValueError, match="already a function one"):
+    with pytest.raises(ValueError, match="a function one"):
         await applied(parsed(json.dumps({**revise, "action": "add"})), (old,))
 
 
@@ -128,7 +128,7 @@ def test_an_experiment_lists_a_set_of_functions(
     tools = json.dumps([{"use": FUNCTIONS, "digest": digest, "folder": str(tmp_path)}])
     experiment = load_experiment("quickstart", f"tools={tools}", store=str(tmp_path / "store"))
     assert [tool.name for tool in experiment.whole.tools] == ["one", "two"]
-    with pytest.raises(ValueError, match=r"tools\.0\.digst: there is no such key"):
+    with pytest.raises(ValueError, match=r"tools\.0\.digst: .*no such"):
         load_experiment("quickstart", f"tools={tools.replace('digest', 'digst')}")
 
 
