@@ -43,7 +43,8 @@ from agentfly_core.pipeline.workers.samplers import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.runs.versioning import read_pointer
-from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.store import Store
 from agentfly_core.system.files import write_json
 
 QUARANTINE = Path("quarantine")
@@ -76,8 +77,9 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
     if isinstance(reference, EndpointPolicy):
         from agentfly_core.models import nano  # takes seconds
 
-        tokens = nano.byte_tokenizer()
-        return _endpoint(experiment, reference.name, tokens, "bytes")
+        name = reference.name
+        key = keys.endpoint(name, experiment.site.endpoint(name), "bytes")
+        return _endpoint(store, key, name, nano.byte_tokenizer())
     data = dataset(experiment) if isinstance(reference, OwnNano) else None
     target = StageKeys(settings).base_model(data)
     assert target is not None
@@ -129,20 +131,16 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 
 
 def _endpoint(
-    experiment: Experiment, name: str, tokenizer: PreTrainedTokenizerBase, source: str
+    store: Store, target: ArtifactKey, name: str, tokenizer: PreTrainedTokenizerBase
 ) -> Artifact:
-    """Publish a chat service as a policy, with a tokenizer and the digest of its source.
-
-    Raises ValueError for a chat service that the site lacks.
-    """
-    target = keys.endpoint(name, experiment.site.endpoint(name), source)
+    """Publish a chat service as a policy with a tokenizer."""
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer.save_pretrained(folder)
         write_json(folder / ENDPOINT_FILE, {"name": name})
         return {}
 
-    return produce(experiment.store, target, make)
+    return produce(store, target, make)
 
 
 def policy_named(
@@ -167,7 +165,9 @@ def policy_named(
                 )
             return read_pointer(Path(path))
         case EndpointPolicy(name):
-            return _endpoint(experiment, name, *tokenizer(experiment))
+            loaded, source = tokenizer(experiment)
+            key = keys.endpoint(name, experiment.site.endpoint(name), source)
+            return _endpoint(store, key, name, loaded)
         case WordPolicy.BASE:
             parent = experiment.parent
             return parent.policy if parent else model(experiment)
