@@ -130,7 +130,7 @@ def config(
     where: Where = HERE,
     changed: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
-    """Check an experiment without making its data; show its settings with their origins.
+    """Check an experiment; show its settings with their origins. Its data are not made.
 
     For example `agentfly config quickstart update.learning_rate=3e-4 --changed`.
 

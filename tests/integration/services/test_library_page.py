@@ -66,4 +66,4 @@ def test_the_functions_work_inside_a_running_event_loop(
 
 def test_the_page_has_all_functions_of_the_library() -> None:
     shown = {*re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE)}
-    assert shown == {"evaluate", "load_experiment", "play", "prepare", "train"}
+    assert shown == {"evaluate", "load_experiment", "play", "prepare", "produce", "train"}

@@ -40,11 +40,11 @@ def test_compare_prints_a_row_a_setting_curves_and_a_sentence(
     rows = [[cell.strip() for cell in re.split("[│┃]", line)] for line in lines[1:]]
     rows = [row for row in rows if len(row) > 1]
     assert lines[0].strip() == "8 test problems"
-    assert [row[:3] for row in rows] == [
-        ["update.", "", ""],
-        ["learning_rate", "seeds", "solved"],
-        ["1e-6", "0", "25.0%"],
-        ["1e-5", "0, 1", "81.2%"],
+    assert [row[:4] for row in rows] == [
+        ["", "update.", "", ""],
+        ["run", "learning_rate", "seed", "solved"],
+        ["slow@2", "1e-6", "0", "25.0%"],
+        ["fast-0@2 and 1 more seed", "1e-5", "0, 1", "81.2%"],
     ]
     (title,) = [line for line in lines if "over sampled tokens" in line]
     # two steps of 8 episodes of 10 tokens each
