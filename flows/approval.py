@@ -157,7 +157,7 @@ def promote_run(store: Store, run: str) -> str:
 def withdraw(store: Store, name: str, site: Site) -> str:
     """Withdraw the champion of an experiment; return a sentence about it.
 
-    Raises ValueError if there is none.
+    Raises ValueError without one.
     """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion

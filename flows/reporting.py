@@ -1,4 +1,4 @@
-"""Report runs and stages to MLflow in a separate thread, so that no stage waits for MLflow.
+"""Report runs and stages to MLflow in a separate thread, because stages must not wait for MLflow.
 
 It does not import Prefect, because the command line uses it before Prefect's environment is set.
 """

@@ -73,7 +73,7 @@ class CallTable:
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 
     def free(self, row: int) -> None:
-        """Release a row, so that another call can use it."""
+        """Release a row for use by another call."""
         self.strike(row)
         self.given_up.discard(row)
         self._free.append(row)

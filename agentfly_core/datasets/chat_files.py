@@ -70,7 +70,7 @@ class ChatFile:
     def read(self, path: Path) -> Iterator[ChatRow | BadRow]:
         """Yield the chats of a file, and a BadRow for each unusable row.
 
-        Raises ValueError if there is no chat.
+        Raises ValueError without a chat.
         """
         for number, row in rows(path):
             try:

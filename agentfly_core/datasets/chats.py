@@ -35,7 +35,7 @@ MAX_BYTES = 2**31
 class RecordedReply:
     """A reply in a file: all messages up to and including it, and whether it is trained.
 
-    `call` has the tokens that a model read and sampled; it is None if the file has no token ids.
+    `call` has the tokens that a model read and sampled; it is None for a file without token ids.
     """
 
     messages: Messages

@@ -25,7 +25,7 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """Choose the split of an item by its name only, so that it is the same under any seed."""
+    """Choose the split of an item by its name only, because it must be the same under any seed."""
     return splits[hashing.seed(kind, item) % len(splits)]
 
 

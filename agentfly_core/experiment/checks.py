@@ -76,10 +76,7 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_run(experiment: Experiment, name: str) -> None:
-    """Check frozen speakers, and `check_beginning` for a run that has not begun.
-
-    Raises ValueError.
-    """
+    """Check frozen speakers, and `check_beginning` of a new run; raises ValueError."""
     if record_of(experiment.store, name) is None:
         _ = experiment.frozen
         check_beginning(experiment.settings)
@@ -145,9 +142,7 @@ def check_inputs(settings: Settings) -> None:
 
 
 def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
-    """Return a sentence for each likely mistake: `["The tool 'search': its parameter 'key' has no
-    description: ..."]`.
-    """
+    """Return a sentence for each likely mistake, such as a tool parameter without description."""
     remarks = []
     if isinstance(model_reference(model), HubModel) and _config_at_hand(model) is None:
         remarks = [f"model: {model!r} is not a folder; it is fetched from the Hugging Face hub."]
@@ -281,9 +276,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for a task with too few `training` problems, and for a night of unknown
-    tasks.
-    """
+    """Raise ValueError for too few `training` problems, and for a night of unknown tasks."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -313,7 +306,7 @@ def _config_at_hand(named: str) -> PreTrainedConfig | None:
 
 
 def _require_algorithm(use: str) -> None:
-    """Raise ValueError for a class that is no algorithm, and for sft, which ignores rewards."""
+    """Raise ValueError for a class other than an algorithm, and for sft, which ignores rewards."""
     with at("algorithm.use"):
         maker = load(use)
         # `refills` is only annotated in Algorithm, so `dir` does not list it

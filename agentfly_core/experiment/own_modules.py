@@ -66,7 +66,7 @@ def _reached(module: str) -> list[Package]:
 
 
 def spec_of(top: str) -> ModuleSpec | None:
-    """Return the import spec of a top-level module, or None if it has no file."""
+    """Return the import spec of a top-level module, or None without a file."""
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # the main module of a notebook

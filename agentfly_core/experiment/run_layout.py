@@ -105,7 +105,7 @@ class RunLayout:
 
     def step(self, number: int) -> StepLayout:
         """Return the paths of step 1, 2, ..."""
-        # padded, so that names in a store sort in the order of steps
+        # padded, because names in a store must sort in the order of steps
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def rescored(self, rewards: str) -> str:

@@ -123,7 +123,7 @@ def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
 
     In a mixture the goals of all tasks are scored as GOAL.
 
-    Raises ValueError if there are no rewards.
+    Raises ValueError without rewards.
     """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name

@@ -192,7 +192,7 @@ def caps_attention(config: PreTrainedConfig) -> bool:
 
 
 def positions(config: PreTrainedConfig) -> int | None:
-    """Return the number of positions of a model; None if there is no limit."""
+    """Return the number of positions of a model; None without a limit."""
     text = config.get_text_config(decoder=True)
     limit = getattr(text, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit <= 0:

@@ -153,7 +153,7 @@ def of_test(
 ) -> list[EpisodeSpec]:
     """Make the episodes of a held-out evaluation.
 
-    Seeds are the same for every policy, so that comparisons are paired.
+    Seeds are the same for every policy, which makes comparisons paired.
     """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))

@@ -351,7 +351,7 @@ def problem_of(row: ChatRow) -> Problem:
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)
     tools = None if row.tools is None else tuple(tool.name for tool in row.tools)
-    # padded, so that ids sort in the order of the file
+    # padded, because ids must sort in the order of the file
     name = f"{row.source}:{row.number:08d}"
     return Problem(name, opening.question, messages=() if plain else opening.messages, tools=tools)
 

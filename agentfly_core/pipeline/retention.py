@@ -62,7 +62,7 @@ def retain(run: Run, step: int) -> None:
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.find(store.artifact(run.layout.step(states[-1]).learner).key):
         return
-    # read here, so that runs that have just begun are included
+    # read here, to include runs that have just begun
     others = kept_for_others(store, run.name)
     for old in states[: -keep.keep_learner]:
         if old not in others.learners:

@@ -22,7 +22,7 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
-    # reversed, so that the first problem is kept
+    # reversed, to keep the first problem
     first = {t.error: t.problem.id for t in reversed(failed)}
     errors = [f"{t.error} (first in the problem {first[t.error]!r})" for t in failed]
     what = f"of {len(episodes)} episodes failed"

@@ -26,7 +26,7 @@ class Rate:
     def of(cls, by_problem: Mapping[str, float]) -> Self:
         """Compute the rate from the share solved of each problem.
 
-        Raises ValueError if there is no problem.
+        Raises ValueError without a problem.
         """
         return cls(*success(by_problem), len(by_problem))
 
@@ -67,7 +67,7 @@ def wilson(successes: float, trials: int) -> Interval:
 def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
     """Return the mean of the shares solved by problem, and its 95 % interval.
 
-    Raises ValueError if there is no problem.
+    Raises ValueError without a problem.
     """
     total = math.fsum(solved.values())
     interval = wilson(total, len(solved))
@@ -87,7 +87,7 @@ class Mean:
 
 
 def mean(values: Mapping[str, float]) -> Mean | None:
-    """Compute the mean over problems of a number with any range; None if there is no problem.
+    """Compute the mean over problems of a number with any range; None without a problem.
 
     The smallest and the largest value are added once more to the n values; m and s are the mean and
     the standard deviation of these n + 2 values. The interval is m +- t s / sqrt(n + 2), with

@@ -71,7 +71,7 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
-    """Make one row of each context that has a trained token. Untrained speakers have no rows.
+    """Make one row of each context that has a trained token. Only trained speakers have rows.
 
     Turns are numbered as in `Trajectory.turns`. `temperature` is used for replies that record none.
     Raises ValueError if a row begins with a sampled token, because no output predicts it.

@@ -149,7 +149,7 @@ class AdaptiveKL(RewardKL):
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})
-        # clipped, so that one outlier does not change the weight much
+        # clipped, to limit the effect of one outlier on the weight
         beyond = min(max(before["train/kl_reference"] / self.target - 1, -0.2), 0.2)
         factor = 1 + beyond * before["train/trajectories"] / self.horizon
         return self.model_copy(update={"weight": weight * factor})

@@ -82,7 +82,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
     A fork also has the earlier steps of its origin.
 
-    Raises ValueError if there are no episodes.
+    Raises ValueError without episodes.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]

@@ -43,7 +43,7 @@ def rollout_metrics(
     goal: str,
     tools: Sequence[str],
 ) -> dict[str, float]:
-    """Compute the metrics of a stage's episodes by name; empty if there are no episodes.
+    """Compute the metrics of a stage's episodes by name; empty without episodes.
 
     All names begin with `rollout/`. `reward`, `success` and `reward_extra/*` are means over scored
     episodes. `tokens_per_second` is the number of sampled tokens divided by the time in which any
@@ -79,7 +79,7 @@ def rollout_metrics(
 def solved(scored: Scored, goal: str) -> bool | None:
     """Whether the reward named `goal` is 1 or more.
 
-    It is the same for all speakers of an episode. None if the episode has no score.
+    It is the same for all speakers of an episode. None for an unscored episode.
     """
     if isinstance(scored.reward, Unscored):
         return None

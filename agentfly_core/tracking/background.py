@@ -1,4 +1,4 @@
-"""Call MLflow in a separate thread, so that no stage waits for it."""
+"""Call MLflow in a separate thread, because stages must not wait for it."""
 
 import threading
 from collections.abc import Callable

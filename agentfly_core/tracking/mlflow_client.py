@@ -102,7 +102,7 @@ def _client(uri: str) -> MlflowClient:
 def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> None:
     """Move each alias of a registered model to the newest version of the policy with this digest.
 
-    If there is no such version, the alias is removed.
+    If the version is missing, the alias is removed.
     """
     client, model = place.connect(), foreign_names.mlflow_model(model)
     versions = client.search_model_versions(f"name = '{model}'")

@@ -142,7 +142,7 @@ def load_policy(
     """Load a policy directory without dropout; a directory with an adapter is loaded on `base`.
 
     With `adapter`, a whole model gets a new adapter, initialised with `seed`. A `critic` is new.
-    -0.0 becomes 0.0, because saved states are sums over ranks. Raises OSError if there is no model.
+    -0.0 becomes 0.0, because saved states are sums over ranks. Raises OSError for a missing model.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not is_adapter(Path(folder)):

@@ -1,6 +1,6 @@
 """The commands of `agentfly`.
 
-A command's module is imported only when the command runs, so that short commands start fast.
+A command's module is imported only when the command runs, because short commands must start fast.
 """
 
 from collections.abc import Sequence

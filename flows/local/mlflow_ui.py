@@ -40,7 +40,7 @@ def mlflow_server(place: MlflowStore, port: int) -> Program:
         "MLFLOW_AUTH_CONFIG_PATH": str(settings),
         "MLFLOW_AUTH_ADMIN_USERNAME": USER,
         "MLFLOW_AUTH_ADMIN_PASSWORD": secret,
-        # derived from the password, so that people stay signed in after a restart
+        # derived from the password, to keep people signed in after a restart
         "MLFLOW_FLASK_SERVER_SECRET_KEY": hashlib.sha256(f"key {secret}".encode()).hexdigest(),
     }
     return Program("mlflow", command, env | mark("mlflow", state, place.uri))

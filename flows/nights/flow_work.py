@@ -43,7 +43,7 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if the disk has no room for an update."""
+        """Raise NoSpace if an update does not fit on the disk."""
         require_space_for_night(self._experiment(changes))
 
     def train(self, night: str, changes: list[str]) -> Summary:

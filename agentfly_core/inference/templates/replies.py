@@ -79,7 +79,7 @@ class ReplyReader:
     def _by_response_template(self, text: str) -> Message | None:
         """Parse the reply as transformers does.
 
-        Returns None if there is no response template or it refuses.
+        Returns None if the response template is missing or refuses.
         """
         if not self._response_template:
             return None

@@ -23,7 +23,7 @@ def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artif
     """Publish the chats of the warm start's file as demonstrations.
 
     Chats about a validation or test problem of `data` are not trained; only their loss is measured.
-    Raises ValueError for too many unusable rows, and if there is no chat to train.
+    Raises ValueError for too many unusable rows, and without a chat to train.
     """
     settings, store = experiment.settings, experiment.store
     warm_start = settings.warm_start

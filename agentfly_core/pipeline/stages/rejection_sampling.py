@@ -58,7 +58,7 @@ def choose(
 ) -> dict[str, float]:
     """Write successful stored episodes to `folder`, at most as many as the warm start needs.
 
-    Returns metrics with their number. Raises ValueError if there is no success.
+    Returns metrics with their number. Raises ValueError without a success.
     """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):

@@ -55,7 +55,7 @@ class NightWork(Protocol):
         """Prepare the experiment's dataset."""
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if the disk has no room for an update."""
+        """Raise NoSpace if an update does not fit on the disk."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Start a run of this name with these settings, or continue it, and complete it."""
@@ -85,7 +85,7 @@ class Nights:
     def run(self, tonight: str) -> Summary:
         """Finish earlier nights or give them up, and play tonight's.
 
-        Raises ValueError if there are no rewards.
+        Raises ValueError without rewards.
         """
         require_rewards(self.experiment.settings.goal)
         # done first, because tonight's plan begins where they ended
