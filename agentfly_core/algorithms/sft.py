@@ -12,7 +12,7 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class SFT:
-    """The mean of -log p over the reply tokens of demonstrations. `SFT()` has no settings."""
+    """The mean of -log p over the reply tokens of demonstrations. `SFT()` takes no settings."""
 
     refills: ClassVar[int] = 0
     needs: ClassVar[Needs] = Needs(off_policy="imitation")

@@ -60,7 +60,7 @@ class CallTable:
     def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
         """Record a call, and return its row in the table."""
         row = self._free.pop() if self._free else self._new_row()
-        # the text is written before its length, so that a reader never finds a part of it
+        # the text is written before its length, because a reader must never find a part of it
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
         place = row * ROW + CALL.size
         self._memory[place : place + len(text)] = text
@@ -125,7 +125,7 @@ def holder(table: Bytes) -> CallRecord | None:
 
 
 def calls(table: Bytes) -> Sequence[CallRecord]:
-    """All recorded calls, including those that wait for something."""
+    """All recorded calls, including waiting ones."""
     last: int = HEAD.unpack_from(table, 0)[3]
     return [call for row in range(1, last + 1) if (call := _call(table, row))]
 

@@ -29,7 +29,7 @@ ReadyCheck = Callable[[], object]
 
 
 def nothing_needed() -> None:
-    """The default of `ready`: the part has no requirements."""
+    """The default of `ready`: the part requires nothing."""
 
 
 class PartOptions(TypedDict, total=False):

@@ -135,7 +135,7 @@ def _give_up(here: _Loop) -> None:
 
 
 def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
-    here.answered = time.monotonic()  # nobody has checked the loop since the previous work ended
+    here.answered = time.monotonic()  # the loop was not checked since the previous work ended
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
     # polled, because the held loop cannot report on itself
     while not concurrent.futures.wait([future], TICK).done:

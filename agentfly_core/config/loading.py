@@ -98,7 +98,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     changes = [override(text) for text in overrides]
     values = _merge(PARTS, {key: _in_full(key, value) for key, value in written.items()})
     for key, value in changes:
-        # checked before the merge, so that an error names the override as its source
+        # checked before the merge, because an error must name the override as its source
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
         values = _replaced(values, _keys(key), _in_full(key, value))
     # wrong digests would give wrong cache keys

@@ -104,7 +104,7 @@ class TemplatePart(Part):
         if not isinstance(value, dict) or not isinstance(use := value.get("use", "default"), str):
             return value
         full = {**value, "use": TEMPLATES.get(use, use)}
-        # so `default` has no settings, because their default values would choose another template
+        # so `default` takes no settings, because their default values would choose another template
         if full["use"] == TEMPLATES["default"] and {*full} != {"use"}:
             full["use"] = TEMPLATES["hermes" if "show_tools" in full else "model"]
         if full["use"] != TEMPLATES["model"]:

@@ -33,7 +33,7 @@ def _without_secret(instead: str) -> AfterValidator:
 
 
 def _variable(held: str, example: str) -> AfterValidator:
-    """Refuse texts that are no names of environment variables; the message does not show the
+    """Refuse texts that are not names of environment variables; the message does not show the
     text.
     """
 

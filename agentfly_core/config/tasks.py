@@ -87,7 +87,7 @@ class TaskSettings(Section):
 
     @property
     def own(self) -> dict[str, Any]:
-        """Return the sections that replace those of the experiment."""
+        """Return the sections that replace the experiment's sections."""
         sections = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
         return {name: section for name, section in sections.items() if section is not None}
 

@@ -20,7 +20,7 @@ DataRow = Mapping[str, Any]
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     """Rename a row's columns.
 
-    Raises ValueError if the row is no object or two names become equal.
+    Raises ValueError if the row is not an object or two names become equal.
     """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")

@@ -41,7 +41,7 @@ def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[st
 
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
-        # seeded again in each turn, so that all turns of an episode have the same mistake
+        # seeded again in each turn, to give all turns of an episode the same mistake
         draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
         mistake = draw.choice(mistakes) if draw.random() < spoilt else ""
         return reply(draw, conversation, mistake)

@@ -80,7 +80,7 @@ class _Source:
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
-        """Draw up to `size` problems; skip those whose content is in `elsewhere`."""
+        """Draw up to `size` problems; skip files with content in `elsewhere`."""
         again = {n for n, problem in self._left if content(problem) in elsewhere}
         fault = "another split has its question and facts"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]

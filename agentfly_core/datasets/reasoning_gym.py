@@ -68,7 +68,7 @@ def _problem(entry: GymEntry, dataset: str, config: dict[str, Any]) -> Problem:
 
 
 def stored(entry: GymEntry) -> str:
-    """Write an entry as a Python literal, which keeps tuples; metadata that is no literal is
+    """Write an entry as a Python literal, which keeps tuples; metadata that is not a literal is
     removed.
     """
     metadata = {}

@@ -20,7 +20,7 @@ class RejectionSampling:
     """Selects up to `best` different episodes of each problem with a reward of at least
     `threshold`.
 
-    Episodes with higher rewards come first, then those of later steps. Of an episode, the trained
+    Episodes with higher rewards come first, then later steps. Of an episode, the trained
     speakers with such a reward are imitated.
     """
 

@@ -74,7 +74,7 @@ class Workspace(Environment):
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
-        """Undo the last change, also one that a command made."""
+        """Undo the last change, even if a command made it."""
         if not self._before:
             raise ToolError("Nothing was changed that could be undone.")
         self.files = self._before.pop()

@@ -82,7 +82,7 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
 
 def is_policy(value: object) -> TypeGuard[ScriptedPolicy]:
     """Whether a value is an `async def`, or an object with an async `__call__`."""
-    # a class with an async __call__ is no policy itself: it is called to make one
+    # a class with an async __call__ is not a policy itself: it is called to make one
     if isinstance(value, type):
         return False
     called = getattr(type(value), "__call__", None)  # noqa: B004

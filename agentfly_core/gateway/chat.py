@@ -45,7 +45,7 @@ class RequestRefused(ValueError):
 class CompletionRequest:
     """A request for `n` replies to a conversation, streamed with or without their usage.
 
-    `overruled` names the fields of the request that have no effect.
+    `overruled` names the fields of the request that are ignored.
     """
 
     model: str

@@ -10,7 +10,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class Treatment(StrEnum):
-    """Treatment of a field. OVERRULED fields have no effect; metrics count them, and each is logged
+    """Treatment of a field. OVERRULED fields are ignored; metrics count them, and each is logged
     once in a process.
     """
 

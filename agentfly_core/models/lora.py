@@ -59,7 +59,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Remove this machine's path and sort sets, so that equal adapters have equal bytes."""
+    """Remove this machine's path and sort sets, to give equal adapters equal bytes."""
     from peft import LoraConfig
 
     settings = model.peft_config["default"]

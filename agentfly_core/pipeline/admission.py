@@ -218,7 +218,7 @@ def _trees(candidate: Candidate) -> str:
     if reasons := model_config.untrainable(config, shares_prefixes=True):
         return f"Not supported: {' '.join(reasons)}"
     one = candidate.row()
-    # reversed, so that the rows differ right after the shared tokens
+    # reversed, because the rows must differ right after the shared tokens
     other = one[:SHARED] + one[SHARED:][::-1]
     rows = torch.tensor([one, other])
     trees = build_trees(rows, torch.tensor([len(one)] * 2), 2 * len(one))

@@ -85,7 +85,7 @@ class DemonstrationPlayer:
             everything = episode_specs(
                 by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
             )
-            # sorted by chain first, so that each problem is played once before any is played twice
+            # sorted by chain first, to play each problem once before any is played twice
             specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
         return self.blame.mark(specs)
 
@@ -152,7 +152,7 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the spec without limits of length, for a tokenizer whose tokens are bytes."""
+    """Return the spec without limits of length, for a tokenizer of bytes."""
     return replace(
         spec,
         max_tokens=sys.maxsize,

@@ -78,7 +78,7 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return warnings about signs whose metric was not measured; its name may be mistyped.
+    """Return warnings about signs without a measured metric; its name may be mistyped.
 
     The signs with default metrics are exempt, because some algorithms lack these metrics.
     """

@@ -210,7 +210,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     checkpointer.wait()
     start = run.settings.start_step
     done = range(step - 1, start, -1)
-    # starts at the newest stored state, so that as few updates as possible are repeated
+    # starts at the newest stored state, to repeat as few updates as possible
     whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, start) + 1, step):
         before = run.store.resolve(policy_of(run.store, run.name, earlier - 1))

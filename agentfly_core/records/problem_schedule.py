@@ -150,7 +150,7 @@ class ProblemSchedule:
         def drawn(problem: Problem) -> float:
             solved, scored = sampling_round.by_kind.get(self.kind_of(problem), (0, 0))
             rate = (solved + 1) / (scored + 2)  # the pass rate is one half before the first episode
-            # seeded by problem, so that the draw does not depend on the order of the file
+            # seeded by problem, to make the draw independent of the order of the file
             seed = hashing.seed(self.seed, "curriculum", sampling_round.step, problem.id)
             # weighted sampling by exponential keys (Efraimidis and Spirakis, 2006)
             return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)

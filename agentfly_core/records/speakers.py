@@ -73,7 +73,7 @@ def apart_name(reward: str, speaker: str) -> str:
 
 
 def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float:
-    """Return the value of a speaker's instance, else that of its role, else the default.
+    """Return the value of a speaker's instance, else its role's value, else the default.
 
     For `{"worker": 0.5, "worker/2": 1.0}` this is 1.0 for worker/2, and 0.5 for worker and
     worker/3.

@@ -313,7 +313,7 @@ class Trajectory:
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """All answers of tools in order, also those that the model did not read."""
+        """All answers of tools in order, including unread ones."""
         read = [item for turn in self.turns for item in turn.read if isinstance(item, Observation)]
         return (*read, *self.closing)
 
@@ -373,7 +373,7 @@ def instance(agent: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory. They are stored separately, so that episodes can be scored again.
+    """The scores of a trajectory. They are stored separately, because episodes can be scored again.
 
     `rewards` are unweighted, by name. `turn_rewards` has one number per turn, or is empty. `reward`
     is the weighted sum.

@@ -35,7 +35,7 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """Return the options of the fact `answer`. Raises ValueError if there are none."""
+    """Return the options of the fact `answer`. Raises ValueError if none exist."""
     options, answers = option_texts(problem), right_answers(problem)
     alike = {_key(option).casefold(): option for option in options}
     keys = [_key(one).casefold() for one in answers]

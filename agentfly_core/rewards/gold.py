@@ -76,7 +76,7 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
     """Return the values as stripped texts and finite numbers.
 
-    Raises ValueError if there is none or another type.
+    Raises ValueError if none exists or another type.
     """
     try:
         return _VALUES.validate_python(values)

@@ -52,7 +52,7 @@ _NO_UNITS = re.compile(
     r"|mod|more|negative|nor|not|of|or|over|pi|plus|pm|sin|sqrt|squared|tan|than|think|times|to)\b",
     re.IGNORECASE,
 )
-"""Words after a number that change it, or are no unit."""
+"""Words after a number that change it, or are not a unit."""
 _MIXED = re.compile(
     rf"([-+]?)({_DIGITS})\s*(?:\s(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{{(\d+)\}}\s*\{{(\d+)\}}"
     r"|\\[dt]?frac\s*(\d)(\d))",

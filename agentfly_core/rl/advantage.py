@@ -39,7 +39,7 @@ class Sequences:
 
 
 def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
-    """Return the layout of a batch, whose rows are sorted by trajectory."""
+    """Return the layout of a batch with its rows sorted by trajectory."""
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
     turn = batch.turn[batch.sampled]
@@ -57,7 +57,7 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 def first_of_turns(turns: Tensor) -> Tensor:
     """Return the mask of each turn's first token, from `Sequences.turns`."""
-    # -1 is no turn, so the first column always begins one
+    # -1 is not a turn, so the first column always begins one
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 

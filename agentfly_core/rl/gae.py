@@ -48,7 +48,7 @@ class TurnGAE(Section):
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):
-            # summed backwards, so that the first token of a turn gets the sum over the turn
+            # summed backwards, because the first token of a turn must get the sum over the turn
             total = torch.where(last[:, t], 0.0, total) + rewards[:, t]
             earned[:, t] = total
         advantages = _backwards(earned, values, first, self.gamma, self.lam)

@@ -71,7 +71,7 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """Drop rows whose geometric mean of w is not between low and high; weight 1 else (Liu, Li et
+    """Drop rows if the geometric mean of w is not between low and high; weight 1 else (Liu, Li et
     al.).
     """
 

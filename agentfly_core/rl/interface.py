@@ -35,7 +35,7 @@ class Advantages:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of policy and critic at sampled tokens [rows, T]. Entropies have no gradient.
+    """Outputs of policy and critic at sampled tokens [rows, T]. Entropies carry no gradient.
 
     `values` are the critic's estimates before each token, 0 without a critic.
     """
@@ -131,7 +131,7 @@ class Algorithm(Protocol):
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:
-    """Return `now - before`, clamped to [-20, 20] so that its exponential is finite."""
+    """Return `now - before`, clamped to [-20, 20] to keep its exponential finite."""
     return (now - before).clamp(-20.0, 20.0)
 
 

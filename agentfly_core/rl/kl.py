@@ -53,7 +53,7 @@ class NoKL(Section):
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """Add the penalty's needs to those of the algorithm."""
+        """Add the penalty's needs to the algorithm's needs."""
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
@@ -131,7 +131,7 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """RewardKL whose weight keeps the KL estimate near a target (arXiv 1909.08593, section 2.2).
+    """RewardKL with a weight that holds KL near a target (arXiv 1909.08593, section 2.2).
 
     After an update with n trajectories the weight is multiplied by `1 + clip(measured / target - 1,
     -0.2, 0.2) n / horizon`.

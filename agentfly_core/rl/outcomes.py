@@ -125,7 +125,7 @@ def _leaves(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:
     """
     numbers = {one.id: number for number, one in enumerate(trajectories)}
     leaves: dict[str, tuple[int, ...]] = {}
-    # a parent's chain is below those of its children
+    # a parent's chain is below its children's chains
     for one in sorted(trajectories, key=lambda one: one.chain):
         shared: tuple[int, ...] = ()
         if one.branch:

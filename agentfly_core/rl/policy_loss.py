@@ -40,7 +40,7 @@ class _PolicyLoss(Section):
 
 
 class CISPO(_PolicyLoss):
-    """`-clip(rho, 1 - low, 1 + high) A log p`; the clipped ratio has no gradient.
+    """`-clip(rho, 1 - low, 1 + high) A log p`; the clipped ratio carries no gradient.
 
     The defaults are those of the paper: `high` 4 limits the weight to 5, and `low` 1 sets no lower
     limit.
@@ -127,7 +127,7 @@ class GSPO(_PolicyLoss):
 
 
 class Reinforce(_PolicyLoss):
-    """`-A log p`. This loss has no settings."""
+    """`-A log p`. This loss takes no settings."""
 
     needs_old: ClassVar[bool] = False
     use: Literal["reinforce"] = "reinforce"

@@ -192,7 +192,7 @@ class Episode(Speaker):
         # the sort is stable: the first other error comes before all EpisodeOver
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
-            # this branch joins last, so that the record ends with the branch that ended the episode
+            # this branch joins last, because the record ends with the branch that ended the episode
             branches.append(branches.pop(results.index(errors[0])))
         branch.join(branches)
         if errors:

@@ -45,7 +45,7 @@ class EpisodeState:
     children: list[ForkOrigin] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     fault: Exception | None = None
-    """The last error of an agent's request, which is no error in the agent's code."""
+    """The last error of an agent's request, which is not an error in the agent's code."""
     over: bool = False
     """Whether the agent has ended; later requests of its tasks are refused."""
     _opened: int = 0

@@ -109,7 +109,7 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker whose replies come from a chat service. They have text but no tokens.
+    """A speaker with replies from a chat service. They have text but no tokens.
 
     Of the limits, only `max_turns` and the reply's `max_tokens` apply. The service counts in its
     own tokens.

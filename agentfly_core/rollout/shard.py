@@ -321,7 +321,7 @@ def _record(
     ending: Ending,
     error: str | None = None,
 ) -> list[Trajectory]:
-    """Return the trajectory with the answer, followed by those of the other speakers."""
+    """Return the trajectory with the answer, followed by the other speakers' trajectories."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
     policies = {role: frozen.name for role, frozen in spec.frozen.items()}

@@ -119,7 +119,7 @@ def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JS
 
 
 def _share(marks: Iterable[bool]) -> float:
-    """Return the share of marks that are true; 0 if there are none."""
+    """Return the share of marks that are true; 0 if none exist."""
     values = [*marks]
     return fmean(values) if values else 0.0
 

@@ -94,7 +94,7 @@ class Sandbox:
 
     @property
     def _warm(self) -> bool:
-        """Whether spare executions are kept; a fork must not use those of its parent."""
+        """Whether spare executions are kept; a fork must not use its parent's."""
         return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> Waiting | None:

@@ -29,7 +29,7 @@ class Target:
     bystander: subprocess.Popen[bytes]
 
     async def harmed(self) -> str:
-        """Describe the harm that an attack did to this machine; empty if there is none."""
+        """Describe the harm that an attack did to this machine; empty if none exists."""
         if self.bystander.poll() is not None:
             return "a process outside was ended"
         try:

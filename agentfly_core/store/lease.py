@@ -36,7 +36,7 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """Return the holder of a run; empty if there is none, or if it has not renewed the lock for two
+    """Return the holder of a run; empty if none exists, or if it has not renewed the lock for two
     minutes.
     """
     lock = Lease(remote, f"{uri}/lock.json").look()
@@ -101,7 +101,7 @@ class Held:
 
     @property
     def sure(self) -> bool:
-        """Whether the owner is a process of this machine, so that its death can be detected."""
+        """Whether the owner is a process of this machine, where a death can be detected."""
         return self.owner is not None and self.owner.here
 
     @property

@@ -92,7 +92,7 @@ def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
 
 
 def _owner_of(folder: Path) -> Owner | None:
-    """Return the last holder of a run folder; None if there is none or the file is damaged."""
+    """Return the last holder of a run folder; None if none exists or the file is damaged."""
     path = folder / "lock.json"
     try:
         written = path.read_bytes()

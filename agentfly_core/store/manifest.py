@@ -42,7 +42,7 @@ def verify(folder: Path) -> Manifest:
 
 
 def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
-    """Return the listed files, without those that were stripped."""
+    """Return the listed files, without stripped ones."""
     stripped = manifest.get("stripped", [])
     return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
 

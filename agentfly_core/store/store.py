@@ -267,7 +267,7 @@ class Store:
     def remove(self, uri: str) -> None:
         """Remove a file or an artifact.
 
-        The manifest goes first, so that a rest never looks complete.
+        The manifest goes first, because a rest must never look complete.
         """
         path = self.path(uri)
         if self.remote:

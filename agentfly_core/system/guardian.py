@@ -36,7 +36,7 @@ def main() -> None:
     ends.register(sys.stdin, 0)  # report only that stdin is closed
     ends.register(os.pidfd_open(child), select.POLLIN)
     ends.poll()
-    # WNOWAIT leaves the child a zombie, so that its process id cannot be given to another process
+    # WNOWAIT leaves the child a zombie: no other process can get its process id
     # before the descendants are killed
     ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     kill_descendants()

@@ -114,7 +114,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
     ChildState(options.log, os.getpid(), starts, code).write(options.address)
-    # the state file must outlive the child, so that the owner can read why it is gone
+    # the state file must outlive the child, because the owner reads from it why the child is gone
     select.select(ends, [], [])
 
 

@@ -49,7 +49,7 @@ class AsyncCheckpointer:
 
         LearnerLost is only logged, because the next update can start from an older state.
         """
-        # cleared first, so that an error is raised only once and the next save can begin
+        # cleared first, to raise an error only once and to allow the next save
         begun, self._begun = self._begun, None
         try:
             if begun:

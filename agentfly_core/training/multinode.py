@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def free_port(node: str) -> int:
-    """Return a free port of this machine, whose name is `node`.
+    """Return a free port of this machine, with the name `node`.
 
     Raises ValueError for a wrong name.
     """

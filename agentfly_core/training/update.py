@@ -257,7 +257,7 @@ def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
     """
     metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
-        if name == SINGLE:  # with one task, the metrics of all trajectories are those of the task
+        if name == SINGLE:  # with one task, the metrics of all trajectories equal the task's
             continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]

@@ -52,7 +52,7 @@ def mlflow_place(site: Site) -> MlflowStore:
 
 
 def serving(place: MlflowStore) -> str:
-    """Return the address of the running server of a store; empty if there is none."""
+    """Return the address of the running server of a store; empty if none exists."""
     if place.served:
         return place.uri
     ports = own("mlflow", place.state, place.uri)

@@ -70,7 +70,7 @@ def only_one(state: Path) -> Iterator[None]:
 
 
 def keeper(state: Path) -> int:
-    """Return the id of the other process that holds the project's lock; 0 if there is none.
+    """Return the id of the other process that holds the project's lock; 0 if none exists.
 
     Raises ValueError unless the lock contains the identity of that process. It may be another
     program, or a process on another machine that shares the folder.
@@ -240,7 +240,7 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
 
 
 def end(state: Path) -> bool:
-    """End the process that serves a project, and wait for it; return False if there is none."""
+    """End the process that serves a project, and wait for it; return False if none exists."""
     if not (pid := keeper(state)):
         return False
     with suppress(ProcessLookupError):

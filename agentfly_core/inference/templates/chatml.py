@@ -146,7 +146,7 @@ class Hermes:
                     yield from self._block(message.role, message.content)
 
     def _block(self, role: str, text: str) -> tuple[int, ...]:
-        """Encode a message whose added tokens are marked."""
+        """Encode a message with marked added tokens."""
         encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
         return (*encoded, *self._after)
 

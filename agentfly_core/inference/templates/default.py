@@ -18,7 +18,7 @@ def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
 
     Hermes is used for models without one, for nano models and for exports of Hermes.
 
-    The choice depends only on the tokenizer, so that equal models get the same template. Settings
+    The choice depends only on the tokenizer: equal models get the same template. Settings
     can choose another template, see `TemplatePart`. Raises ValueError for a template that cannot be
     used.
     """

@@ -77,7 +77,7 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """Compare a prompt with the one that a chat server renders.
+        """Compare a prompt with a chat server's prompt.
 
         Return the first different token, or "".
 

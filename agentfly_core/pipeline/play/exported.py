@@ -15,7 +15,7 @@ CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 
 
 def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
-    """Write the policy's episodes, or those of one speaker, into a new folder.
+    """Write the policy's episodes, or one speaker's part of them, into a new folder.
 
     The file CHATS can be read by a warm start. The file TRACES has OpenEnv's `TrainingTrace`, with
     our record in its metadata.

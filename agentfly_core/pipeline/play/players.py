@@ -58,7 +58,7 @@ def oracle(
 ) -> Script:
     """Return the policy of an experiment's warm start, with the setting `spoilt` at 0.
 
-    Raises ValueError if there is none.
+    Raises ValueError if none exists.
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(

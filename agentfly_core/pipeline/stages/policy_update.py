@@ -26,7 +26,7 @@ def update(
 ) -> Artifact:
     """Publish policy number `step`, which plays with the `memory` of the step.
 
-    Earlier updates whose learner state is not stored are repeated first.
+    Earlier updates without a stored learner state are repeated first.
 
     The learner state of a step is written while the next step is played.
     """

@@ -35,7 +35,7 @@ def choose(
 ) -> Artifact:
     """Publish another run's successes on the training problems of `data` as demonstrations.
 
-    They are chosen once: later changes of that run have no effect. The manifest names the
+    They are chosen once: later changes of that run are ignored. The manifest names the
     episodes by digest.
     """
     if chosen := find(store, target):

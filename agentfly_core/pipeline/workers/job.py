@@ -99,7 +99,7 @@ class Blame:
 
     @classmethod
     def stored(cls, store: Store, target: ArtifactKey) -> Blame:
-        """Read the blame that earlier attempts stored, also those of other processes."""
+        """Read the blame that earlier attempts stored, including other processes."""
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
 
@@ -110,7 +110,7 @@ class Blame:
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
         """Store that an episode killed a worker."""
-        # stored, so that a resumed run fails the same episodes without losing another worker
+        # stored, because a resumed run must fail the same episodes without losing another worker
         failed = {**self.failed, episode: cause}
         store.write_json(_uri(target), {"failed": failed})
         return Blame(failed, [one for one in self.suspects if one != episode])

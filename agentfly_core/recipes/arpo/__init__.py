@@ -1,1 +1,1 @@
-"""A vault whose lamp precedes an uncertain choice, for forks by entropy (ARPO)."""
+"""A vault with a lamp before an uncertain choice, for forks by entropy (ARPO)."""

@@ -33,7 +33,7 @@ _ASKED = {
 
 
 class Family(NamedTuple):
-    """What the encyclopaedia says about a person; each fact is on two or three pages."""
+    """The encyclopaedia's facts about a person; each fact is on two or three pages."""
 
     split: str
     person: str

@@ -92,7 +92,7 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
     """Return the fields of a question about an order, and the answers for all kinds.
 
-    The company is drawn before the person, so that all companies have the same probability.
+    The company is drawn before the person, to give all companies the same probability.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

@@ -12,7 +12,7 @@ from agentfly_core.recipes.office.dataset import CITIES, KINDS, QUESTIONS
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
-"""Guesses that are no numbers."""
+"""Guesses that are not numbers."""
 UNKNOWN = "unknown"
 
 
@@ -20,7 +20,7 @@ UNKNOWN = "unknown"
 class Lookup:
     """A call, and the column to read from the row that it finds.
 
-    If an answer is no row, the whole answer is read.
+    If an answer is not a row, the whole answer is read.
     """
 
     tool: str

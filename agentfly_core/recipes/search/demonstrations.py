@@ -10,7 +10,7 @@ from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS, QUESTIO
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
-"""Guesses that are no numbers."""
+"""Guesses that are not numbers."""
 STATED: Mapping[str, str] = {
     "founder": r"founded by (\w+ \w+)",
     "author": r"written by (\w+ \w+)",

@@ -72,7 +72,7 @@ def listed(page: str) -> list[Line]:
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
-    """Yield the products whose page was read, and their options by kind."""
+    """Yield the products with a read page, and their options by kind."""
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:

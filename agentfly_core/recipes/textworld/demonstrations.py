@@ -38,7 +38,7 @@ class Map:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
 
     def way(self) -> str:
-        """Return the first step to the nearest unknown exit; empty if there is none."""
+        """Return the first step to the nearest unknown exit; empty if none exists."""
         first = {self.here: ""}
         waiting = deque([self.here])
         while waiting:

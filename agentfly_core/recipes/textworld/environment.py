@@ -81,7 +81,7 @@ class World:
         if path.exists():
             return path
         GAMES.mkdir(parents=True, exist_ok=True)
-        # in the same file system, so that the rename is atomic: other processes may compile this
+        # in the same file system, which keeps the rename atomic: other processes may compile this
         # game, too
         with tempfile.TemporaryDirectory(dir=GAMES) as folder:
             options = textworld.GameOptions()

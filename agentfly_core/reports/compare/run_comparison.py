@@ -216,7 +216,7 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
-    """Group policies by settings, and compare each group with that of the first policy.
+    """Group policies by settings, and compare each group with the first policy's group.
 
     Raises ValueError for different problems or goals, equal policies, and fewer than two common
     problems.

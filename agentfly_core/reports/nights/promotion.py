@@ -147,7 +147,7 @@ def judge(
         compare_goal(*datasets[name], f"dataset/{name}", margin=dataset.margin)
         for name, dataset in settings.datasets.items()
     ]
-    # without counting unscored episodes as failed, because an outage of a service is no evidence
+    # without counting unscored episodes as failed, because an outage of a service is not evidence
     # that a policy is worse
     worse = compared(reversed_pairs, GOAL, 0.0).held
     return Verdict((compared(both, GOAL, 0.0), *guards, *elsewhere), worse)

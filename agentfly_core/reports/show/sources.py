@@ -69,7 +69,7 @@ def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
     """Read the episodes of a step, play, evaluation or warm start.
 
-    Raises ValueError if there are none.
+    Raises ValueError if none exist.
     """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
@@ -91,7 +91,7 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
     """Read the episodes of all steps of RUN, of RUN@STEP or of play:NAME.
 
-    Raises ValueError if there are none.
+    Raises ValueError if none exist.
     """
     named = reference(text)
     steps: Sequence[EpisodeSource] = [named]
@@ -198,7 +198,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 
 def read_play(store: Store, name: str) -> Episodes:
-    """Read played episodes. Raises ValueError if there are none."""
+    """Read played episodes. Raises ValueError if none exist."""
     layout = PlayLayout(name)
     try:
         record = store.read_json(layout.record)

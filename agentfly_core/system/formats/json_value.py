@@ -40,7 +40,7 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 
 
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
-    """Raise ValueError for a value of more than `most` levels, also one that contains itself."""
+    """Raise ValueError for a value of more than `most` levels, or with itself inside."""
     if isinstance(value, dict | list):
         if around == most:
             raise ValueError(f"it is more than {most} levels deep")
