@@ -76,6 +76,8 @@ def calls_until(held_out: Mapping[int, float], calls: Mapping[int, float]) -> fl
     """Executed calls until GOAL, interpolated between evaluations; infinite if never reached."""
     spent = {step: sum(calls[one] for one in range(1, step + 1)) for step in held_out}
     for before, after in pairwise(sorted(held_out)):
+        if held_out[before] >= GOAL:
+            return spent[before]
         if held_out[after] >= GOAL:
             share = (GOAL - held_out[before]) / (held_out[after] - held_out[before])
             return spent[before] + max(0.0, share) * (spent[after] - spent[before])

@@ -156,7 +156,12 @@ def report_rows(
         mlflow.tags({"agentfly.stage": flow, FLOW_RUN: page})
         mlflow.table(flow, 0, frame)
         for number, row in enumerate(frame.to_dict("records"), 1):
-            numbers = {name: value for name, value in row.items() if isinstance(value, float | int)}
+            # rows may lack a column, which is NaN in the frame
+            numbers = {
+                name: value
+                for name, value in row.items()
+                if isinstance(value, float | int) and value == value
+            }
             mlflow.points({f"{flow}/{name}": float(v) for name, v in numbers.items()}, number, now)
         mlflow.finish("FINISHED", _now())
 

@@ -53,6 +53,14 @@ class Branching(Section):
             )
         return self
 
+    def check_service(self, name: str) -> None:
+        """Raise ValueError if the mode needs entropies, which a chat service does not give."""
+        if self.mode in ("entropy", "threshold"):
+            raise ValueError(
+                f"rollout.branching.mode is {self.mode}, but the chat service {name!r} gives no "
+                "entropies: set it to random or never."
+            )
+
 
 class Rollout(Section):
     """The episodes of a step: `problems` x `group_size`.

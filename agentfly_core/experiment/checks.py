@@ -197,6 +197,8 @@ def check_place(settings: Settings, place: Site) -> None:
         if isinstance(who, EndpointPolicy):
             with at(key):
                 place.endpoint(who.name)
+    if isinstance(model, EndpointPolicy) and settings.rollout.branching:
+        settings.rollout.branching.check_service(model.name)
     if settings.rollout.max_staleness and place.shares_gpus:
         raise ValueError(
             f"rollout.max_staleness is {settings.rollout.max_staleness}, but vLLM on the GPUs "

@@ -79,10 +79,9 @@ class WarmInterpreter:
                 start_new_session=True,
             )
         self._link.settimeout(START_SECONDS)
-        if not (answer := self._link.recv(fork_server.LARGEST)):
-            raise self._died()
+        answer = self._link.recv(fork_server.LARGEST)
         if answer != b"ready":
-            fault = answer.decode(errors="replace")
+            fault = answer.decode(errors="replace") or f"{self._died()}"
             raise OSError(f"preload={[*warmed.modules]} failed in {warmed.python}: {fault}")
 
     @property
@@ -138,7 +137,7 @@ async def forked(
         # a thread cannot be cancelled, and its program would run without an owner
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        with suppress(OSError):
+        with suppress(OSError, StartAgain):
             (await work).kill()
         raise
 

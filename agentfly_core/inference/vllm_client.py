@@ -191,7 +191,10 @@ class _Shard(SamplerSession):
             )
         if response.status != 200:
             raise self._lost(f"{response.status} {text}")
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise self._lost(f"{error} in {text[:80]!r}") from error
 
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))

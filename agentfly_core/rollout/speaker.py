@@ -283,7 +283,8 @@ class Speaker:
             and len(stage.children) < len(stage.spec.spares)
             and branch is stage.trunk
             and self.role not in self.rules.frozen
-            and bool(branch.unread_by(self.name))
+            # an agent may call tools itself before the first reply
+            and bool(self._replies and branch.unread_by(self.name))
         )
 
     async def _fork_before(self, reply: Reply) -> None:

@@ -43,12 +43,12 @@ class Member:
 class Evolve:
     """EvoAgent: an agent answers, then `generations` of agents that evolve from it.
 
-    `initial` is the import path of an agent with the episode's main speaker. Further agents run the
-    same code as speakers `expert`, with the system messages of their specs; `skills` belong to
-    the first one. The speaker `evolver` replies for the operators. With `pool` these are sets of
-    skills. `Evolution` describes `children`, `proposals`, `quality_check` and `mutation`. A
-    generation begins only if its replies fit into `budget`, with at most `expert_turns` of each
-    expert.
+    `initial` is the import path of an agent with the episode's main speaker; list its file in
+    `code_files`. Further agents run the same code as speakers `expert`, with the system messages of
+    their specs; `skills` belong to the first one. The speaker `evolver` replies for the operators.
+    With `pool` these are sets of skills. `Evolution` describes `children`, `proposals`,
+    `quality_check` and `mutation`. A generation begins only if its replies fit into `budget`, with
+    at most `expert_turns` of each expert.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Evolve:
 
     async def evolved(self, episode: Episode, result: str) -> str:
         """The merged result of all generations."""
-        evolution = Evolution(self.operators(episode), self.player(episode), *self.sizes)
+        evolution = Evolution(self.operators(episode, result), self.player(episode), *self.sizes)
         parents: Sequence[AgentSpec] = [self.first]
         results: Sequence[str] = [result]
         for _ in range(evolution.generations):
@@ -91,14 +91,14 @@ class Evolve:
                 break
         return result
 
-    def operators(self, episode: Episode) -> PromptOperators:
+    def operators(self, episode: Episode, result: str) -> PromptOperators:
         """Operators of the speaker `evolver`."""
         evolver, question = (
             episode.speaker("evolver", max_turns=self.budget),
             episode.problem.prompt,
         )
         if self.pool:
-            return SymbolicOperators(evolver, question, self.pool, len(question))
+            return SymbolicOperators(evolver, question, self.pool, f"{question} {result}")
         return PromptOperators(evolver, question)
 
     def player(self, episode: Episode) -> Callable[[AgentSpec], Awaitable[str]]:
@@ -132,7 +132,7 @@ class SelfRefine(Evolve):
         self.inherit = inherit
 
     async def evolved(self, episode: Episode, result: str) -> str:
-        operators, play = self.operators(episode), self.player(episode)
+        operators, play = self.operators(episode, result), self.player(episode)
         agent = self.first
         for number in range(1, (self.budget - len(episode.turns)) // 2 + 1):
             if spec := await operators.mutation([agent], result, number):

@@ -75,7 +75,7 @@ class SymbolicOperators(PromptOperators):
     the team and has other skills than each agent.
     """
 
-    def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: int) -> None:
+    def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: str) -> None:
         super().__init__(speaker, question)
         self.pool, self.draw = pool, random.Random(seed)
 

@@ -116,7 +116,9 @@ def _proposed(state: State, trajectories: Sequence[Trajectory]) -> State:
         for one in trajectories
         if one.problem.facts["role"] == "optimize" and one.answered
     ]
-    if not answers or answers[0] == TERMINATE:
+    if not answers:  # the episode failed: the next step proposes again
+        return state
+    if answers[0] == TERMINATE:
         return state.model_copy(update={"finished": True})
     return state.model_copy(update={"trying": FUNCTIONS.validate_json(answers[0])})
 

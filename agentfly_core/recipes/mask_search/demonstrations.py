@@ -17,6 +17,7 @@ MISTAKES = ("plan", "rewrite", "observe")
 UNKNOWN = "unknown"
 MOST_QUERIES = 3
 PageSearch = Callable[[str, int, Problem], str]
+ATTEMPTS = 50
 """A search: query, page and problem."""
 _QUERY = re.compile(r'"query": "(.*?)"')
 _NAME = r"[^\W\d_a-z]\w*(?: [^\W\d_a-z]\w*)*|\d[\d.,]*"
@@ -93,8 +94,8 @@ def team(
     """Search until each gap is filled, then answer.
 
     In a share `spoilt` of the attempts the planner takes another subject, the rewriter loses words
-    or the observer takes another fact. The first attempt with right fills is shown; attempts search
-    the file `corpus`.
+    or the observer takes another fact. An attempt with a mistake is shown only if its fills are
+    right. Attempts search the file `corpus`.
     """
     search = _search(corpus, results) if spoilt else None
 
@@ -110,15 +111,18 @@ def team(
 
 
 def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageSearch) -> str:
-    """The mistake, or "", of the first attempt whose fills are right."""
+    """The mistake of the first attempt with right fills; "" for one without a mistake, and after
+    ATTEMPTS.
+    """
     right = call_text("answer", answer=written(problem.facts["answers"]))
-    while True:
+    for _ in range(ATTEMPTS):
         mistake = draw.choice(MISTAKES) if draw.random() < spoilt else ""
         seen = list[str]()
         while query := _QUERY.search(reply(problem.prompt, seen, mistake)):
             seen.append(search(query[1], len(seen) + 1, problem))
         if not mistake or reply(problem.prompt, seen, mistake) == right:
             return mistake
+    return ""
 
 
 def _search(corpus: str, results: int) -> PageSearch:

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.inference import vllm_client
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.inference.vllm_client import NO_LOGPROB, VLLM
 from agentfly_core.records.trajectory import Problem, Sampled
@@ -78,6 +79,11 @@ async def test_a_reply_has_the_version_of_the_policy_and_its_finish() -> None:
     assert await sampled(reply(), LOADED) == Sampled((41, 2), (-0.5, -0.25), 7, "stop")
     at_string = await sampled(reply(stop_reason="Observation:"), LOADED)
     assert at_string.finish == "stop_string"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_client, "PAUSES", (0.0,) * 7)
 
 
 async def test_a_request_that_a_busy_server_refused_is_repeated() -> None:

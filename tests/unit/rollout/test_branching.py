@@ -153,8 +153,26 @@ async def test_a_fork_is_at_the_turn_of_the_entropy_spike(turn: int) -> None:
 
 
 async def test_replies_before_any_tool_answer_do_not_fork() -> None:
-    played = await leaves(Uncertain(spike(0)), rules(rule(alpha=0.0, beta=-10.0), max_turns=1))
+    played = await leaves(Uncertain(spike(0)), rules(rule("random", alpha=1.0), max_turns=1))
+    assert [one.ending for one in played] == [Ending.MAX_TURNS] * 2
     assert fork_turns(played) == []
+
+
+async def test_an_agent_may_call_a_tool_before_its_first_reply() -> None:
+    async def counts_first(episode: Episode) -> Ending:
+        answers = await episode.call(ToolCall("add", {"number": 1}))
+        await episode.reply(*episode.opening, *answers)
+        return Ending.NO_TOOL_CALLS
+
+    spec = replace(rules(rule("random", alpha=1.0)), agent=counts_first)
+    played = await leaves(Uncertain(spike(0)), spec)
+    assert [one.ending for one in played] == [Ending.NO_TOOL_CALLS] * 2
+    assert fork_turns(played) == []
+
+
+def test_the_mean_of_the_first_k_entropies_decides() -> None:
+    by = replace(rule(alpha=0.0, beta=math.log(VOCABULARY)), k=2)
+    assert by.probability([1.0, 1.0, 9.0], [1.25, 1.75, 9.0]) == pytest.approx(0.5)
 
 
 async def test_a_second_batch_is_like_that_of_a_fresh_sampler() -> None:

@@ -77,6 +77,15 @@ def test_a_chat_service_is_not_trained(
         train(load_experiment("atlas.yaml", *words), "mine")
 
 
+def test_a_chat_service_gives_no_entropies_for_forks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site("http://127.0.0.1:1", monkeypatch)
+    branching = "rollout.branching={total: 4, init: 2}"
+    with pytest.raises(ValueError, match=r"mode is entropy, .*'sage'"):
+        load_experiment("atlas.yaml", *WITHOUT_WEIGHTS, branching)
+
+
 def test_a_chat_service_that_the_site_lacks_is_named(folder: Path) -> None:
     with pytest.raises(ValueError, match="model: The site 'local' has no endpoint 'sage'"):
         load_experiment("atlas.yaml", *WITHOUT_WEIGHTS)
