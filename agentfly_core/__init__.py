@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.tool import ToolError as ToolError
     from agentfly_core.authoring.tool import tool as tool
     from agentfly_core.experiment.experiment import Experiment as Experiment
+    from agentfly_core.inference.sampler import HiddenStates as HiddenStates
     from agentfly_core.pipeline.loop.library import evaluate as evaluate
     from agentfly_core.pipeline.loop.library import load_experiment as load_experiment
     from agentfly_core.pipeline.loop.library import play as play
@@ -60,6 +61,7 @@ _HOMES = {
         "authoring.reward": "reward",
         "authoring.tool": "StepResult ToolError tool",
         "experiment.experiment": "Experiment",
+        "inference.sampler": "HiddenStates",
         "pipeline.loop.library": "evaluate load_experiment play prepare train",
         "pipeline.produce": "produce",
         "records.dataset": "BadRow",

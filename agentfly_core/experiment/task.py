@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
@@ -15,6 +16,7 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at, check_settings, construct, load, parameters_of
 from agentfly_core.config.parts import AgentPart, Part, PoolSettings, RewardPart, ToolPart
+from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import GOAL, SINGLE
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.trajectory import Scored, Trajectory
@@ -231,3 +233,13 @@ def _named(path: str, kind: type[P]) -> P:
             advice = f"name it in `{given.lower()}s`"
         raise ValueError(f"{path} is a {given}, expected a {wanted}: {advice}.")
     return part
+
+
+def check_hidden_states(tasks: Mapping[str, Task], place: Site) -> None:
+    """Raise ValueError for an agent that reads hidden states where the sampler has none."""
+    readers = [task for task in tasks.values() if getattr(task.agent, "reads_hidden_states", False)]
+    if readers and place.sampler == "vllm":
+        raise ValueError(
+            f"The agent {injection.name(readers[0].agent)!r} reads hidden states, and vLLM returns "
+            "none. Set AGENTFLY_SAMPLER=transformers."
+        )

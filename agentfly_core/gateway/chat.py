@@ -15,7 +15,7 @@ from agentfly_core.records.messages import arguments_of, client_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.rollout.history import timeline
 from agentfly_core.rollout.history.timeline import Reply
-from agentfly_core.rollout.speaker import Sampling
+from agentfly_core.rollout.rules import Sampling
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean, shown, warn_once
 

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel
 
-from agentfly_core.inference.sampler import Request, SamplerSession
+from agentfly_core.inference.sampler import HiddenStates, Request, SamplerSession
 from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
 from agentfly_core.models import lora
 from agentfly_core.models.probe import Probe, of_model
@@ -36,7 +36,7 @@ class TransformersSampler:
         self._worker = ThreadPoolExecutor(1, "sampler", _have_threads, (threads,))
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None
-        self._tokenized_in = Path()
+        self._tokenized_in, self._digest = Path(), ""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Load a policy and compare it with its probe. Raises ValueError and WrongWeights."""
@@ -66,6 +66,16 @@ class TransformersSampler:
         )
         return [row.sampled(version) for row in rows]
 
+    async def hidden(self, prompt: Sequence[int], layers: Sequence[int] | None) -> HiddenStates:
+        """Hidden states at the last token of a prompt, by default of all layers.
+
+        Raises ValueError for an unknown layer.
+        """
+        assert self._model, "load a policy before a shard is played"
+        model, digest, loop = self._model, self._digest, asyncio.get_running_loop()
+        # a pass of its own: in a batch the last bits would depend on the other prompts
+        return await loop.run_in_executor(self._worker, _hidden, model, digest, prompt, layers)
+
     def _row(self, request: Request) -> _Row:
         draw = torch.Generator().manual_seed(request.conversation.seed)
         if not (stop := request.params.stop):
@@ -79,6 +89,7 @@ class TransformersSampler:
         model.eval()
         probe = Probe.of(policy, base)
         probe.require(of_model(model, probe.tokens), self._dtype, "transformers", policy)
+        self._digest = probe.digest
         return model
 
 
@@ -99,6 +110,11 @@ class _Shard(SamplerSession):
         self._waiting.append((request, future))
         self._decode_when_all_wait()
         return await future
+
+    async def hidden(
+        self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
+    ) -> HiddenStates:
+        return await self._sampler.hidden(prompt, layers)
 
     def open(self) -> None:
         self._branches += 1
@@ -199,6 +215,20 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
             # length
             cache.reorder_cache(chosen)  # type: ignore[arg-type] # any integer tensor works
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
+
+
+@torch.inference_mode()
+def _hidden(
+    model: PreTrainedModel, digest: str, prompt: Sequence[int], layers: Sequence[int] | None
+) -> HiddenStates:
+    row = torch.tensor([list(prompt)], device=model.device)
+    out = model(row, output_hidden_states=True, use_cache=False, logits_to_keep=1)
+    every = out.hidden_states
+    chosen = tuple(range(len(every)) if layers is None else layers)
+    if strange := [layer for layer in chosen if layer not in range(len(every))]:
+        raise ValueError(f"Got layer {strange[0]}, and the model has 0 to {len(every) - 1}.")
+    values = torch.stack([every[layer][0, -1].float() for layer in chosen])
+    return HiddenStates(chosen, values.cpu().numpy(), digest)
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:

@@ -1,15 +1,21 @@
 """The sampler interface."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.system.service import ServiceLost
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,19 @@ class Request:
     conversation: Conversation
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HiddenStates:
+    """Hidden states of a policy at the last token of a prompt.
+
+    `values` [layers, width] are in the order of `layers`. Layer 0 is the embedding, layer i the
+    output of block i. The last output is normalised. `policy` is a digest of its weights.
+    """
+
+    layers: tuple[int, ...]
+    values: NDArray[float32]
+    policy: str
+
+
 class SamplerLost(ServiceLost):
     """The sampler's service died or stopped answering; the shard must be replayed."""
 
@@ -60,6 +79,15 @@ class SamplerSession(ABC):
         `finish` is "stop" if the last token is a stop token, and "stop_string" if it completes a
         stop string.
         """
+
+    async def hidden(
+        self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
+    ) -> HiddenStates:
+        """Hidden states of a speaker's policy after a prompt; by default raises NoReply."""
+        raise NoReply(
+            f"Hidden states of the speaker {speaker!r} cannot be read: its replies come from a "
+            "script, a chat service or vLLM. Play a policy with AGENTFLY_SAMPLER=transformers."
+        )
 
     def open(self) -> None:  # noqa: B027
         """Count one more branch of an episode."""

@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentfly_core.inference.endpoints.chat import ChatRequest
-from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
+from agentfly_core.inference.sampler import HiddenStates, Request, Sampler, SamplerSession
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.history import timeline
+from agentfly_core.rollout.history.prompts import SampledReply
 from agentfly_core.rollout.history.timeline import EpisodeBranch, Reply
 from agentfly_core.rollout.rules import (
     EpisodeRules,
@@ -21,7 +22,7 @@ from agentfly_core.rollout.rules import (
     FrozenSelf,
     ReplySettings,
 )
-from agentfly_core.rollout.speaker import MakesSpeaker, SampledReply, Speaker
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker
 from agentfly_core.system.formats import hashing
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ class Cast(SamplerSession):
         finally:
             for session in self.sessions[:place]:
                 session.open()
+
+    async def hidden(
+        self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
+    ) -> HiddenStates:
+        """Hidden states of the speaker's own policy; raises NoReply for a chat service."""
+        role = speaker.partition("/")[0]
+        if role in self.speakers:
+            return await super().hidden(prompt, layers, speaker)
+        return await self.sessions[self.places.get(role, 0)].hidden(prompt, layers, speaker)
 
     def open(self) -> None:
         """Count one more branch of an episode in all sessions."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.environment import ServiceFailure
@@ -196,6 +196,24 @@ class Form:
         return hashing.short(json.dumps([[tool.listed for tool in self.tools], self.thinking]))
 
 
+class Sampling(TypedDict, total=False):
+    """Sampling settings of a reply, by default the experiment's.
+
+    `stop` lists some of the strings in agent.stop; the message ends before them. Replies at
+    `temperature` 0 are greedy and not trained. `max_tokens` limits the reply. `thinking` switches
+    reasoning if the template `model` can. `tools` are the schemas in the prompt, by default the
+    speaker's. Other schemas open another conversation, whose calls the agent itself answers.
+    `entropies` records the entropy of each sampled token's distribution: `Reply.entropies`.
+    """
+
+    stop: Sequence[str] | None
+    temperature: float | None
+    max_tokens: int | None
+    thinking: bool | None
+    tools: Sequence[ToolSchema] | None
+    entropies: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ReplySettings:
     """Settings of one reply; a `temperature` of None is the experiment's."""
@@ -304,6 +322,15 @@ class EpisodeRules:
         text = tuple(tokens[:-1] if foreign else tokens)
         message = self.template_of(form or self.form).parse(text, *ended_by)
         return replace(message, cut=finish == "length")
+
+    def limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
+        """Return the limit that a reply to a prompt has reached, or None."""
+        tokens = sum(len(span.tokens) for span in sampled)
+        if sampled[-1].finish != "length":
+            return None
+        if prompt + tokens >= self.max_model_len:
+            return Ending.MAX_MODEL_LEN
+        return Ending.MAX_SAMPLED_TOKENS if tokens == left else None
 
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return PromptTooLong for the experiment's opening, and EpisodeOver for other prompts."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypedDict, Unpack
+from typing import Unpack
 
-from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
-from agentfly_core.inference.sampler import Request
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
+from agentfly_core.inference.sampler import HiddenStates, Request
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -19,39 +19,12 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.history import timeline
+from agentfly_core.rollout.history.prompts import SampledReply, prompt_after
 from agentfly_core.rollout.history.timeline import EpisodeBranch, EpisodePlace, Reply
-from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, Form, ReplySettings
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, Form, ReplySettings, Sampling
 from agentfly_core.rollout.thinking import sample_spans
 from agentfly_core.rollout.tool_use import ToolUse
 from agentfly_core.system.formats import hashing
-
-
-class SampledReply(NamedTuple):
-    """The content of a new reply, with the fields of `Reply`; a chat service gives no tokens."""
-
-    message: Message
-    given: tuple[int, ...] = ()
-    sampled: tuple[Sampled, ...] = ()
-    opens: bool = False
-    limit: Ending | None = None
-
-
-class Sampling(TypedDict, total=False):
-    """Sampling settings of a reply, by default the experiment's.
-
-    `stop` lists some of the strings in agent.stop; the message ends before them. Replies at
-    `temperature` 0 are greedy and not trained. `max_tokens` limits the reply. `thinking` switches
-    reasoning if the template `model` can. `tools` are the schemas in the prompt, by default the
-    speaker's. Other schemas open another conversation, whose calls the agent itself answers.
-    `entropies` records the entropy of each sampled token's distribution: `Reply.entropies`.
-    """
-
-    stop: Sequence[str] | None
-    temperature: float | None
-    max_tokens: int | None
-    thinking: bool | None
-    tools: Sequence[ToolSchema] | None
-    entropies: bool
 
 
 class Context:
@@ -70,6 +43,18 @@ class Context:
         new = (*self._begin, *read) if before is None else read
         settings = self._speaker.settings(sampling)
         return _within_limits(await self._speaker.turn_behind(before, new, settings, self))
+
+    async def hidden(
+        self, layers: Sequence[int] | None, *read: Message | Observation
+    ) -> HiddenStates:
+        """Hidden states at the last token of the prompt that `reply(*read)` would continue.
+
+        Nothing is appended or recorded. None gives all layers. Raises NoReply unless the policy is
+        sampled in process, ValueError for an unknown layer, and as `reply` for a long prompt.
+        """
+        before = self._last
+        new = (*self._begin, *read) if before is None else read
+        return await self._speaker.hidden_behind(before, new, layers)
 
     @property
     def messages(self) -> tuple[Message | Observation, ...]:
@@ -116,6 +101,12 @@ class Speaker:
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
         """Sample a reply in the speaker's first context; see `Context.reply`."""
         return await self._first.reply(*read, **sampling)
+
+    async def hidden(
+        self, layers: Sequence[int] | None, *read: Message | Observation
+    ) -> HiddenStates:
+        """Hidden states in the speaker's first context; see `Context.hidden`."""
+        return await self._first.hidden(layers, *read)
 
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
@@ -190,6 +181,20 @@ class Speaker:
             branch.last[context] = reply
         return reply
 
+    async def hidden_behind(
+        self,
+        before: Reply | None,
+        read: tuple[Message | Observation, ...],
+        layers: Sequence[int] | None,
+    ) -> HiddenStates:
+        """Hidden states of the prompt after the reply `before`, or of a full prompt."""
+        form, messages = self.rules.form, (*timeline.messages_of(before), *read)
+        prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
+        self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
+        work = self._stage.session.hidden(prompt, layers, self.name)
+        with self._stage.timed("generating"):
+            return await self._stage.do(work)
+
     @property
     def history(self) -> EpisodeBranch:
         """The branch of the calling agent."""
@@ -216,23 +221,20 @@ class Speaker:
         self._require_turn(branch)
         if not (left := self._tokens_left(branch)):
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
-        history, added = timeline.messages_of(before), None
-        messages = (*history, *read)
-        if before is not None and before.form == form.key:
-            added = template.extend(before.tokens, read, history)
-        given = template.open(messages, form.tools) if added is None else added
-        prompt = given if added is None else (*timeline.tokens_of(before), *given)
+        messages = (*timeline.messages_of(before), *read)
+        prompt = prompt_after(before, read, form, template)
 
         async def sample(seed: int) -> SampledReply:
             conversation = self._conversation(branch, messages, form, seed)
             sampled = await self._sample(
-                Request(prompt, settings.params, conversation), left, template
+                Request(prompt.tokens, settings.params, conversation), left, template
             )
             message = self.rules.parse(sampled, settings.params.stop, form)
-            limit = self._limit(sampled, len(prompt), left)
-            return SampledReply(message, given, sampled, added is None, limit)
+            limit = self.rules.limit(sampled, len(prompt.tokens), left)
+            return SampledReply(message, prompt.given, sampled, prompt.opens, limit)
 
-        return await self._placed(branch, before, read, settings, timeline.digest(prompt), sample)
+        digest = timeline.digest(prompt.tokens)
+        return await self._placed(branch, before, read, settings, digest, sample)
 
     async def _placed(
         self,
@@ -295,15 +297,6 @@ class Speaker:
         if forks:
             await self._stage.fork(1, before_reply=True)
 
-    def _limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that a reply to a prompt has reached, or None."""
-        tokens = sum(len(span.tokens) for span in sampled)
-        if sampled[-1].finish != "length":
-            return None
-        if prompt + tokens >= self.rules.max_model_len:
-            return Ending.MAX_MODEL_LEN
-        return Ending.MAX_SAMPLED_TOKENS if tokens == left else None
-
     def _require_turn(self, branch: EpisodeBranch) -> None:
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
@@ -334,12 +327,14 @@ class Speaker:
         self, request: Request, left: int, template: ChatTemplate
     ) -> tuple[Sampled, ...]:
         tokens, most = len(request.prompt), self.rules.max_model_len
-        if tokens >= most:
-            is_main = self.name == self._stage.main
-            raise self.rules.too_long(request.conversation, tokens, is_main)
+        self._require_room(request.conversation, tokens)
         length = min(request.params.max_tokens, most - tokens, left)
         params = replace(request.params, max_tokens=length)
         return await sample_spans(self._stage.session, replace(request, params=params), template)
+
+    def _require_room(self, prompt: Conversation, tokens: int) -> None:
+        if tokens >= self.rules.max_model_len:
+            raise self.rules.too_long(prompt, tokens, self.name == self._stage.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
         """Return how many tokens this speaker and the episode may still sample."""

@@ -8,6 +8,7 @@ from agentfly_core.experiment import checks
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.run_policies import inherited_template
+from agentfly_core.experiment.task import check_hidden_states
 from agentfly_core.experiment.user_code import code_of, continued
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import flat
@@ -34,6 +35,7 @@ def load(
         place = place.model_copy(update={"workers": workers})
     checks.check_place(read.settings, place)
     checks.check_workers(read.settings.agent.speakers.values(), tasks, place)
+    check_hidden_states(tasks, place)
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)

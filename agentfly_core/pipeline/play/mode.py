@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from agentfly_core.authoring.author_call import in_thread
-from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
+from agentfly_core.inference.sampler import HiddenStates, Request, Sampler, SamplerSession
 from agentfly_core.records.run_record import ModeName
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -64,6 +64,12 @@ class WrappedSession(SamplerSession):
     async def sample(self, request: Request) -> Sampled:
         """Sample a reply."""
         return await self.inner.sample(request)
+
+    async def hidden(
+        self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
+    ) -> HiddenStates:
+        """Hidden states of the inner session."""
+        return await self.inner.hidden(prompt, layers, speaker)
 
     def open(self) -> None:
         """Count one more branch in the session."""

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from agentfly_core import tool
+import pytest
+
+from agentfly_core import Ending, Episode, tool
 from agentfly_core.pipeline.loop import loading
 from agentfly_core.store.store import Store
 from tests.support.experiments import TINY
@@ -21,6 +23,16 @@ class Counted:
         return word
 
 
+class Reader:
+    """An agent that needs hidden states."""
+
+    reads_hidden_states = True
+
+    async def __call__(self, episode: Episode) -> Ending:
+        await episode.hidden(None, *episode.opening)
+        return Ending.NO_TOOL_CALLS
+
+
 def test_tasks_are_imported_once_with_the_digests_of_the_code(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     store = Store.at(str(tmp_path), tmp_path)
@@ -31,3 +43,16 @@ def test_tasks_are_imported_once_with_the_digests_of_the_code(tmp_path: Path) ->
     assert experiment.whole.settings == experiment.settings
     assert experiment.tasks["single"].settings == experiment.settings
     assert experiment.mixture == {}
+
+
+def test_vllm_refuses_an_agent_that_reads_hidden_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    store = Store.at(str(tmp_path), tmp_path)
+    there = (str(tmp_path / "tiny.yaml"), [f"agent.use='{__name__}:Reader'"], "local", "")
+    monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
+    loading.load(*there, lambda _: store)
+    monkeypatch.setenv("AGENTFLY_SAMPLER", "vllm")
+    with pytest.raises(ValueError, match="reads hidden states"):
+        loading.load(*there, lambda _: store)
