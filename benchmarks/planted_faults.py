@@ -110,7 +110,7 @@ FAULTS = (
     Fault(
         "a prompt that leaves no room is played",
         "rollout/speaker.py",
-        "raise self.rules.too_long(request.conversation, tokens, is_main)",
+        "raise self.rules.too_long(prompt, tokens, self.name == self._stage.main)",
         "raise EpisodeOver(Ending.MAX_TURNS)",
         "unit/rollout",
     ),
