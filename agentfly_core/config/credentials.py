@@ -20,7 +20,7 @@ class SecretGiven(ValueError):
 
 
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
-    """Raise SecretGiven for a setting whose name is that of a secret, or whose value is a secret
+    """Raise SecretGiven for a setting with a secret's name, or whose value is a secret
     environment variable's.
     """
     for key, value in _leaves(settings):

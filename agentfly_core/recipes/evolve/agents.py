@@ -93,10 +93,8 @@ class Evolve:
 
     def operators(self, episode: Episode, result: str) -> PromptOperators:
         """Operators of the speaker `evolver`."""
-        evolver, question = (
-            episode.speaker("evolver", max_turns=self.budget),
-            episode.problem.prompt,
-        )
+        evolver = episode.speaker("evolver", max_turns=self.budget)
+        question = episode.problem.prompt
         if self.pool:
             return SymbolicOperators(evolver, question, self.pool, f"{question} {result}")
         return PromptOperators(evolver, question)
