@@ -45,12 +45,12 @@ async def echo(conversation: Conversation) -> str:
     return f"{conversation.messages[-1].content}!"
 
 
-async def beside_others(folder: Path, lines: str, deadline: float = 60.0) -> Trajectory:
+async def beside_others(folder: Path, lines: str) -> Trajectory:
     """The episode of a program of these lines; four others beside it play as they do alone."""
     program = folder / "program.py"
     program.write_text(f"BAD = {dedent(lines)!r}\n{dedent(PROGRAM)}")
     agent = ProgramAgent((sys.executable, str(program)))
-    spec = rollout_spec(agent=agent, max_turns=8, deadline=deadline)
+    spec = rollout_spec(agent=agent, max_turns=8, deadline=60.0)
     trajectories, *_ = await play_all(episode_specs(BAD, *GOOD), spec, scripted(echo))
     for one in trajectories[1:]:
         prompt = one.problem.prompt
@@ -80,8 +80,12 @@ async def beside_others(folder: Path, lines: str, deadline: float = 60.0) -> Tra
         ("sys.stdin.close(); os.abort()", Ending.FAILED, "was killed by SIGABRT"),
     ],
 )
-async def test_a_program_without_an_answer_has_a_clear_error(tmp_path, lines, ending, error):
-    bad = await beside_others(tmp_path, lines, deadline=20.0 if "sleep" in lines else 60.0)
+async def test_a_program_without_an_answer_has_a_clear_error(
+    tmp_path, monkeypatch, lines, ending, error
+):
+    if "sleep" in lines:
+        monkeypatch.setattr("agentfly_core.agents.program.SHARE", 0.4)
+    bad = await beside_others(tmp_path, lines)
     assert (bad.ending, bad.answer) == (ending, None)
     assert error in (bad.error or "")
 

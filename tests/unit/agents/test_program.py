@@ -91,14 +91,15 @@ async def test_a_program_inherits_named_variables_only(tmp_path, monkeypatch):
     [
         ("ask('x'); sys.exit('no idea')", Ending.AGENT_ERROR, "exit code 1: no idea"),
         ("sys.exit(3)", Ending.FAILED, "exit code 3"),
-        ("time.sleep(600)", Ending.FAILED, "did not end within 0.95 s"),
+        ("time.sleep(600)", Ending.FAILED, "did not end within 0.6 s"),
     ],
 )
 async def test_a_failing_program_is_scored_after_its_first_reply_only(
-    tmp_path, lines, ending, error
+    tmp_path, monkeypatch, lines, ending, error
 ):
-    deadline = 1.0 if "sleep" in lines else 60.0
-    trajectory = await played(tmp_path, lines, deadline=deadline)
+    if "sleep" in lines:
+        monkeypatch.setattr("agentfly_core.agents.program.SHARE", 0.01)
+    trajectory = await played(tmp_path, lines, deadline=60.0)
     assert trajectory.ending is ending
     assert error in (trajectory.error or "")
 

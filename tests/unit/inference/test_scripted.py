@@ -127,7 +127,7 @@ async def test_an_endless_wait_of_a_policy_fails_one_episode() -> None:
             await asyncio.Event().wait()
         return "ok"
 
-    rules = rollout_spec(deadline=0.2)
+    rules = rollout_spec(deadline=3.0)
     played, *_ = await play_all(episode_specs(ADD, chains=3), rules, scripted(policy))
     assert [t.ending for t in played] == [
         Ending.NO_TOOL_CALLS,
