@@ -18,6 +18,7 @@ from flows.local.state_dirs import Places
 
 logger = logging.getLogger(__name__)
 PATIENCE = httpx.Timeout(60.0, connect=5.0)  # a busy server answers late
+PREFECT = [sys.executable, "-m", "flows.local.prefect_cli"]
 PORT = 4200
 """The port of the project's Prefect UI, unless another program uses it."""
 POOL, WORKER = "agentfly", "agentfly-up"
@@ -35,7 +36,7 @@ COMMAND_SERVER = {
 def prefect_server(state: Path, port: int) -> Program:
     """Return the program of Prefect's server with its UI, on 127.0.0.1."""
     place = {"PREFECT_SERVER_API_HOST": "127.0.0.1", SERVER_PORT: str(port)}
-    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command = [*PREFECT, "server", "start"]
     return Program("prefect", command, server_env(state) | place)
 
 
@@ -53,7 +54,7 @@ def worker(api: Mapping[str, str]) -> Program:
     """Return the program of the worker, which starts due flow runs within 2 s; `api` comes from
     `own_api`.
     """
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
+    command = [*PREFECT, "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]
     return Program("worker", command, {"PREFECT_WORKER_QUERY_SECONDS": "2", **api})
 
@@ -149,7 +150,7 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
     elif words[:1] != ["server"] and not places.api:
         # the server of another program must not get the command's data
         env["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port(PORT)}/api"
-    Program("prefect", [sys.executable, "-m", "prefect", *words], env).become()
+    Program("prefect", [*PREFECT, *words], env).become()
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:

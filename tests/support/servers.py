@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from agentfly_core.system.service import supervised
-from flows.local.prefect_server import answers
+from flows.local.prefect_server import PREFECT, answers
 from tests.support.waiting import LIMIT
 
 CREDENTIALS = ("tests", "a-password-of-tests")
@@ -38,8 +38,8 @@ def prefect_server(home: Path, address: Path) -> Iterator[str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_API_AUTH_STRING": AUTH,
     }
-    command = [sys.executable, "-m", "prefect", "server", "start"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
+    command = [*PREFECT, "server", "start", "--host", "127.0.0.1"]
+    command += ["--port", str(port)]
     with supervised("prefect", command, env, address, home / "log", "tests") as service:
         service.wait(lambda: answers(url), LIMIT)
         os.environ["PREFECT_API_AUTH_STRING"] = AUTH
