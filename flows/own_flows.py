@@ -36,9 +36,9 @@ def own_flow(
         part = flows[flow]
         made = construct(load(part.use), part.settings, {"experiment": loaded})
     frame: Any = pd.DataFrame(made)
+    rows: list[dict[str, Any]] = frame.to_dict("records")
     page = flow_run_page(settle().api, str(flow_run.id))
     settings = loaded.settings.model_dump(mode="json")
-    report_rows(loaded.name, settings, loaded.site, flow, page, frame)
-    rows: list[dict[str, Any]] = frame.to_dict("records")
+    report_rows(loaded.name, settings, loaded.site, flow, page, rows)
     show_rows(flow, experiment, rows)
     return rows

@@ -4,14 +4,14 @@ It does not import Prefect, because the command line uses it before Prefect's en
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from time import time
+from typing import Any
 
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.models.type_names import DataFrame
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import NONE_BEFORE, Run, StagesBefore, links_of, opened
@@ -140,7 +140,7 @@ def report_rows(
     site: Site,
     flow: str,
     page: str,
-    frame: DataFrame,
+    rows: Sequence[Mapping[str, Any]],
 ) -> None:
     """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
     number of its row, from 1.
@@ -148,21 +148,23 @@ def report_rows(
     The flow run with this `page` has one MLflow run, also when it is retried. Prints what MLflow
     lacks.
     """
+    import pandas as pd  # takes half a second
+
     place, now = mlflow_place(site), _now()
 
     def send() -> None:
         mlflow = MlflowRun(place, experiment, flow, hashing.digest([flow, page]), now)
         mlflow.settings(settings, site.model_dump(mode="json"))
         mlflow.tags({"agentfly.stage": flow, FLOW_RUN: page})
-        mlflow.table(flow, 0, frame)
-        for number, row in enumerate(frame.to_dict("records"), 1):
-            # rows may lack a column, which is NaN in the frame
+        mlflow.table(flow, 0, pd.DataFrame(rows))
+        for number, row in enumerate(rows, 1):
+            # what a row lacks is NaN
             numbers = {
-                name: value
+                f"{flow}/{name}": float(value)
                 for name, value in row.items()
                 if isinstance(value, float | int) and value == value
             }
-            mlflow.points({f"{flow}/{name}": float(v) for name, v in numbers.items()}, number, now)
+            mlflow.points(numbers, number, now)
         mlflow.finish("FINISHED", _now())
 
     Background(place, send, "another run of the flow").finish()

@@ -12,7 +12,6 @@ from prefect.utilities.annotations import quote
 
 from agentfly_core.pipeline.loop.stages import SERVICE_LOST, Stages
 from agentfly_core.pipeline.produce import Reused
-from agentfly_core.system.formats.text import keeping_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,7 +24,7 @@ def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, 
     """
     made: Any = task(
         task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost
-    )(_stateful(keeping_secrets()(function)))
+    )(_stateful(function))
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.config.section import Positive
-from agentfly_core.records.speakers import reaches
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -25,9 +24,9 @@ class RFT(SFT):
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Return 1 for the tokens of selected trajectories, else 0."""
-        kept = torch.zeros_like(outcomes.rewards)
+        kept, reached = torch.zeros_like(outcomes.rewards), outcomes.reaching(self.threshold)
         for group in outcomes.groups:
-            good = [i for i in group if reaches(float(outcomes.rewards[i]), self.threshold)]
+            good = [i for i in group if i in reached]
             # a stable sort: of episodes with equal rewards, the first are selected
             good.sort(key=lambda i: -float(outcomes.rewards[i]))
             episodes = outcomes.episodes[good]

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly_core.records.speakers import episode_numbers, group_of, own_reward
+from agentfly_core.records.speakers import episode_numbers, group_of, own_reward, reaches
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
 from agentfly_core.rl.batch import RolloutBatch
@@ -44,6 +44,10 @@ class Outcomes:
     leaves: tuple[tuple[int, ...], ...]
     baselines: Tensor
     tasks: Mapping[str, tuple[int, ...]]
+
+    def reaching(self, bound: float) -> set[int]:
+        """Numbers of the trajectories whose reward is at least `bound`, up to rounding."""
+        return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
         """Apply `how(own, *means)` to each group.

@@ -18,6 +18,7 @@ from agentfly_core.pipeline.stages import (
     warm_start,
 )
 from agentfly_core.runs.versioning import dataset_version
+from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.training.job import LearnerLost
 
 P = ParamSpec("P")
@@ -44,21 +45,26 @@ class Stages:
     """The functions of all stages: plain functions with `Stages()`, or wrapped as Prefect tasks."""
 
     def __init__(self, wrap: Wrap = _plain) -> None:
-        self.version = wrap("version the dataset with DVC", dataset_version)
-        self.prepare = wrap("prepare the dataset", solvable.prepare)
-        self.base_model = wrap("make the base model", inputs.base_model)
-        self.require_room = wrap("look whether prompts fit", room.require_room)
-        self.demonstrate = wrap("play demonstrations", warm_start.demonstrate)
-        self.read_chats = wrap("read chats", chats.read_chats)
-        self.choose = wrap("choose demonstrations", warm_start.choose)
-        self.warm_start = wrap("warm start round {number}", warm_start.warm_start, 2)
-        self.rollout = wrap(
+        def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:
+            return wrap(name, keeping_secrets()(function), retries)
+
+        self.version = stage("version the dataset with DVC", dataset_version)
+        self.prepare = stage("prepare the dataset", solvable.prepare)
+        self.base_model = stage("make the base model", inputs.base_model)
+        self.require_room = stage("look whether prompts fit", room.require_room)
+        self.demonstrate = stage("play demonstrations", warm_start.demonstrate)
+        self.read_chats = stage("read chats", chats.read_chats)
+        self.choose = stage("choose demonstrations", warm_start.choose)
+        self.warm_start = stage("warm start round {number}", warm_start.warm_start, 2)
+        self.rollout = stage(
             "rollout step {episodes.sampling_round.step} shard {shard}", rollout.rollout, 3
         )
-        self.held_out = wrap("evaluate {name} step {step} shard {shard}", held_out.held_out, 3)
-        self.score = wrap("score {what}", scoring.score)
-        self.remember = wrap("remember step {step}", memory.remember)
-        self.update = wrap("update step {step}", policy_update.update, 2)
-        self.keep_state = wrap("keep the learner state of step {step}", policy_update.keep_state, 2)
-        self.log_step = wrap("log step {step}", step_metrics.log_step)
-        self.finish = wrap("finish", finish.finish)
+        self.held_out = stage("evaluate {name} step {step} shard {shard}", held_out.held_out, 3)
+        self.score = stage("score {what}", scoring.score)
+        self.remember = stage("remember step {step}", memory.remember)
+        self.update = stage("update step {step}", policy_update.update, 2)
+        self.keep_state = stage(
+            "keep the learner state of step {step}", policy_update.keep_state, 2
+        )
+        self.log_step = stage("log step {step}", step_metrics.log_step)
+        self.finish = stage("finish", finish.finish)
