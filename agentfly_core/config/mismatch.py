@@ -23,7 +23,7 @@ def message_of(fault: ErrorDetails) -> str:
 def with_value(fault: ErrorDetails) -> str:
     """The message with the wrong value: "Input should be a valid integer (got 'x')"."""
     message, value = message_of(fault), fault.get("input")
-    if value is None:
+    if value is None and fault["type"] != "invalid_key":
         return "got null, expected a value; only optional settings accept null"
     return message if repr(value) in message else f"{message} (got {value!r})"
 

@@ -34,27 +34,28 @@ LESS = {"textworld": 0.9}
 
 
 @pytest.fixture
-def mathematics(tmp_path):
+def overrides(tmp_path):
+    """Overrides for experiments that bring too few problems, or none."""
     rows = [
         {"question": f"Problem {n}?", "answer": FORMS[n % len(FORMS)](n + 2)} for n in range(260)
     ]
     path = tmp_path / "math.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     sizes = ["data.train=200", "data.validation=20", "data.test=40"]
-    return [f"data.train_file={path}", *sizes]
+    return {"qwen2.5-3b-math": [f"data.train_file={path}", *sizes], "forge": ["data.test=200"]}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_right_answers_earn_the_maximum_and_wrong_ones_less(
-    name, tmp_path, monkeypatch, mathematics
+    name, tmp_path, monkeypatch, overrides
 ):
     if name in NEEDS and not find_spec(NEEDS[name]):
         pytest.skip(f"{NEEDS[name]} is not installed")
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(solvable, "WRONG", PROBLEMS)
     monkeypatch.setattr(trial, "PLAYED", PROBLEMS)
-    read = loading.read(name, mathematics if name == "qwen2.5-3b-math" else [])
+    read = loading.read(name, overrides.get(name, []))
     store = Store.at(str(tmp_path / "store"), tmp_path / "cache")
     here = Experiment.of(name, read.settings, read.origin, Site(), store)
     report = "\n".join(solvable.check(here, inputs.dataset(here)))

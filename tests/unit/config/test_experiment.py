@@ -78,6 +78,8 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
     with pytest.raises(ValueError, match="  steps: got null, expected a value; only optional"):
         loading.read(tiny, ["steps=null"])
+    with pytest.raises(ValueError, match=r"agent.None: .* strings \(got None\)"):
+        loading.read(tiny, ["agent={null: 3}"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
     with pytest.raises(ValueError, match="Unknown experiment 'quickstat'"):
