@@ -47,9 +47,7 @@ def overrides(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_right_answers_earn_the_maximum_and_wrong_ones_less(
-    name, tmp_path, monkeypatch, overrides
-):
+def test_right_answers_earn_the_maximum_and_wrong_ones_less(name, tmp_path, monkeypatch, overrides):
     if name in NEEDS and not find_spec(NEEDS[name]):
         pytest.skip(f"{NEEDS[name]} is not installed")
     monkeypatch.chdir(ROOT)
