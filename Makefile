@@ -69,13 +69,13 @@ extras:
 	$(BIN)/pip install --quiet --dry-run --no-index --no-build-isolation -c $(REQUIREMENTS) ".[$(EXTRAS)]"
 
 # Five groups of tests, each with the services that it needs. The quick one takes the time that
-# others leave. Beside more, Prefect's server on SQLite keeps its callers
+# others leave, and both cores at the end. Beside more, Prefect's server on SQLite keeps its callers
 # waiting for minutes.
 test-units:
 	$(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 and not slow and not long" tests/unit tests/recipes
 
 test-quick:
-	nice -n 10 $(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/integration/faults
+	nice -n 10 $(PYTEST) -n 2 --dist loadfile -m "not service and not smollm2 $(SHORT)" --ignore=tests/integration/faults
 
 test-faults:
 	$(PYTEST) tests/integration/faults -m "(long or not long) $(SHORT)"

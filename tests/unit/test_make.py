@@ -23,15 +23,15 @@ TIERS = {
     "test": [
         f"-m (service or smollm2) and not prefect and not learner and not long {REST}",
         f"-m learner and not prefect and not long {REST}",
-        f"-m not service and not smollm2 and not long {REST}",
         f"-m prefect and not long {REST}",
+        f"-n 2 --dist loadfile -m not service and not smollm2 and not long {REST}",
         "tests/integration/faults -m (long or not long) and not long",
     ],
     "test-all": [
         f"-m (service or smollm2) and not prefect and not learner  {REST}",
         f"-m learner and not prefect  {REST}",
-        f"-m not service and not smollm2  {REST}",
         f"-m prefect  {REST}",
+        f"-n 2 --dist loadfile -m not service and not smollm2  {REST}",
         "tests/integration/faults -m (long or not long) ",
     ],
 }
