@@ -1,0 +1,1 @@
+"""Message hubs with nesting, pipelines, actors in processes, and faults, after AgentScope."""

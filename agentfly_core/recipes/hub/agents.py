@@ -1,0 +1,32 @@
+"""The team as an agent: all members in this process, with a speaker each."""
+
+from collections.abc import Sequence
+
+from agentfly_core import Ending, Episode, Message, Speaker
+from agentfly_core.recipes.hub.faults import Faults
+from agentfly_core.recipes.hub.model_agents import Model
+from agentfly_core.recipes.hub.team import CHAIR, WITNESSES, conversation, member
+
+
+async def team(episode: Episode) -> Ending:
+    """The conversation of the team; the facts `digits` and `first` belong to the problem."""
+    facts = episode.problem.facts
+    speakers = {name: episode.speaker(name) for name in (*WITNESSES, CHAIR)}
+    faults = Faults(episode.counts)
+    agents = {
+        name: member(name, facts["digits"], faults, model_of(episode, speaker))
+        for name, speaker in speakers.items()
+    }
+    number = await conversation(agents, episode.problem.prompt, facts["first"])
+    speakers[CHAIR].answer(number)
+    return Ending.NO_TOOL_CALLS
+
+
+def model_of(episode: Episode, speaker: Speaker) -> Model:
+    """A speaker as a model that several agents call at the same time."""
+
+    async def model(messages: Sequence[Message]) -> Message:
+        async with episode.branch():
+            return await speaker.reply_to(messages)
+
+    return model

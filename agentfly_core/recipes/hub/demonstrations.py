@@ -1,0 +1,37 @@
+"""Demonstrations of the team, of which a share has a wrong digit."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+
+from agentfly_core import Conversation, Problem
+from agentfly_core.datasets.players import Demonstrator, another, mistake
+from agentfly_core.recipes.hub.team import CHAIR, WITNESSES
+
+MISTAKES = (*WITNESSES, CHAIR)
+
+
+def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Replies with the digits of earlier messages and the own digit; no facts are read.
+
+    In a share `spoilt` of the episodes one member replies with other digits.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        digits = digits_of([message.content for message in conversation.messages])
+        if mistake(conversation, seed, spoilt, MISTAKES) == conversation.speaker:
+            draw = random.Random(f"{seed} {conversation.problem.id} {conversation.chain}")
+            digits = another(draw, digits, ())
+        return json.dumps({"say": digits})
+
+    return policy
+
+
+def digits_of(texts: Sequence[str]) -> str:
+    """The digits of a member's next reply, from the texts of its conversation."""
+    text = "\n".join(texts[1:])
+    if before := re.findall(r'"say": "(\d+)"', text):
+        return str(before[-1])
+    own = re.findall(r"Your digit is (\d)", texts[0])
+    return "".join(re.findall(r"^\w+: (\d+)$", text, re.M) + own)

@@ -1,0 +1,60 @@
+"""Message hubs: blocks that deliver each reply of a member to the other members."""
+
+from collections.abc import Iterable
+
+from agentfly_core.recipes.hub.participants import HubMessage, Participant, finished
+
+
+class MessageHub:
+    """A block that delivers each reply of a member to the other members.
+
+        async with MessageHub([north, east], announcement) as hub:
+            await north()
+            hub.add(south)
+
+    Hubs can be nested: in the inner block replies go to the inner hub only, and after it to the
+    outer one again, also after an exception. The end of a hub waits for all work of its members,
+    and raises the first error of a placeholder that was never awaited.
+    """
+
+    def __init__(
+        self, participants: Iterable[Participant], announcement: HubMessage | None = None
+    ) -> None:
+        self.members = list[Participant]()
+        self._first, self._announcement = participants, announcement
+        self._everybody = dict[Participant, None]()
+
+    async def __aenter__(self) -> "MessageHub":
+        for one in self._first:
+            self.add(one)
+        if self._announcement is not None:
+            self.broadcast(self._announcement)
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        for one in [*self.members]:
+            self.remove(one)
+        try:
+            await finished(one.settled() for one in self._everybody)
+        except Exception:
+            # the block's own error comes first
+            if error is None:
+                raise
+
+    def add(self, participant: Participant) -> None:
+        """Add a participant, unless it is a member."""
+        if participant not in self.members:
+            self.members.append(participant)
+            self._everybody[participant] = None
+            participant.joined.append(self.members)
+
+    def remove(self, participant: Participant) -> None:
+        """Remove a member; raises ValueError for others."""
+        self.members.remove(participant)
+        # lists of two hubs may be equal
+        participant.joined[:] = [one for one in participant.joined if one is not self.members]
+
+    def broadcast(self, message: HubMessage) -> None:
+        """Send a message to all members."""
+        for one in self.members:
+            one.observe(message)

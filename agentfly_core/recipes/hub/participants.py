@@ -1,0 +1,124 @@
+"""Participants of message hubs: ordered messages, and replies to await later."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class HubMessage:
+    """A message: `HubMessage("north/1", "north", "4")`; the id is unique in a conversation."""
+
+    id: str
+    sender: str
+    content: str
+
+
+async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
+    """The results of concurrent work; the first error is raised after the end of all work."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for one in results:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in results if not isinstance(one, BaseException)]
+
+
+class HubAgent(Protocol):
+    """An agent that takes part in hubs."""
+
+    async def observe(self, message: HubMessage) -> None:
+        """Read a message; called once for each."""
+
+    async def reply(self) -> str:
+        """Return the content of its next message."""
+
+
+class Placeholder(Generic[R]):
+    """A result that is being made: `await placeholder` waits for it, and raises its error."""
+
+    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
+        self._task, self.awaited = asyncio.create_task(work), False
+
+    def __await__(self) -> Generator[Any, None, R]:
+        self.awaited = True
+        return self._task.__await__()
+
+    async def error(self) -> BaseException | None:
+        """Wait for the end of the work, and return its error."""
+        await asyncio.wait([self._task])
+        return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+
+
+Delivery = HubMessage | Placeholder[HubMessage]
+
+
+class Participant:
+    """An agent with a name and an audience.
+
+        draft = writer()             # begins to work
+        review = critic(draft)       # works after the draft
+        print((await review).content)
+
+    A participant observes messages and replies in the order of calls. A reply goes to the audience
+    at the time of the call: the other members of the group that the participant joined last and has
+    not left. It observes a message of others once, even if it also gets it as an argument. Failed
+    replies are not delivered.
+    """
+
+    def __init__(self, name: str, agent: HubAgent) -> None:
+        self.name, self.joined = name, list[list["Participant"]]()
+        self._agent = agent
+        self._last: Placeholder[Any] | None = None
+        self._work, self._observed, self._count = list[Placeholder[Any]](), set[str](), 0
+
+    @property
+    def audience(self) -> Sequence["Participant"]:
+        """The participants that observe its next reply."""
+        return [one for group in self.joined[-1:] for one in group if one is not self]
+
+    def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:
+        """Reply, after observing a message."""
+        if message is not None:
+            self.observe(message)
+        self._count += 1
+        reply = self._begin(self._reply(f"{self.name}/{self._count}"))
+        for one in self.audience:
+            one.observe(reply)
+        return reply
+
+    def observe(self, message: Delivery) -> None:
+        """Observe a message after all earlier ones."""
+        self._begin(self._observe(message))
+
+    async def settled(self) -> None:
+        """Wait for all work, and raise the first error of a placeholder that was never awaited."""
+        work, self._work = self._work, []
+        for error in [e for one in work if (e := await one.error()) and not one.awaited]:
+            raise error
+
+    def _begin(self, work: Coroutine[Any, Any, R]) -> Placeholder[R]:
+        before = self._last
+
+        async def after() -> R:
+            if before is not None:
+                await before.error()
+            return await work
+
+        self._last = begun = Placeholder(after())
+        self._work.append(begun)
+        return begun
+
+    async def _reply(self, id: str) -> HubMessage:
+        return HubMessage(id, self.name, await self._agent.reply())
+
+    async def _observe(self, message: Delivery) -> None:
+        if isinstance(message, Placeholder):
+            if await message.error():
+                return
+            message = await message
+        if message.sender != self.name and message.id not in self._observed:
+            self._observed.add(message.id)
+            await self._agent.observe(message)

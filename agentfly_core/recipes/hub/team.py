@@ -1,0 +1,45 @@
+"""A conversation in nested hubs: two pairs combine two digits each, a chair all four."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from agentfly_core.recipes.hub.faults import Faults
+from agentfly_core.recipes.hub.hubs import MessageHub
+from agentfly_core.recipes.hub.model_agents import Model, ModelAgent
+from agentfly_core.recipes.hub.parsers import JsonReply
+from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Participant
+from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential, switch
+
+WITNESSES = ("north", "east", "south", "west")
+"""Each has a digit; the first two and the last two are pairs."""
+CHAIR = "chair"
+FORM = JsonReply({"say": str})
+
+
+def member(name: str, digits: str, faults: Faults, model: Model) -> ModelAgent:
+    """A member of the team: `member("north", "4731", ...)` has the digit 4."""
+    own = dict(zip(WITNESSES, digits, strict=True)).get(name)
+    task = f"Your digit is {own}. Say all digits of your pair" if own else "Say all digits"
+    return ModelAgent(f'You are {name}. {task} as {{"say": "..."}}.', model, FORM, faults)
+
+
+async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) -> str:
+    """The number in the chair's reply.
+
+    Pairs combine their digits in inner hubs at the same time. Then their second members report to
+    all, beginning with the pair of `first`, and the chair replies with the number. It is asked
+    again if there are not four digits.
+    """
+    cast = {name: Participant(name, agent) for name, agent in agents.items()}
+    north, east, south, west = (cast[name] for name in WITNESSES)
+    async with MessageHub(cast.values(), HubMessage("problem", "problem", prompt)):
+        await fan_out([partial(_pair, [north, east]), partial(_pair, [south, west])])
+        reports = {"south": partial(sequential, [west, east])}
+        await switch(lambda _: first, reports, partial(sequential, [east, west]))
+        number = await loop(cast[CHAIR], lambda reply: bool(reply and len(reply.content) == 4), 2)
+    return number.content
+
+
+async def _pair(pair: list[Participant], message: HubMessage | None) -> HubMessage:
+    async with MessageHub(pair):
+        return await sequential(pair, message)
