@@ -22,7 +22,7 @@ from typing import Any
 
 from agentfly_core import Message
 from agentfly_core.recipes.hub.faults import AccessFault, HubFault, RequestFault
-from agentfly_core.recipes.hub.model_agents import Model
+from agentfly_core.recipes.hub.model_agents import AgentModel
 from agentfly_core.recipes.hub.participants import HubAgent, HubMessage
 
 RESTARTS = 5
@@ -46,7 +46,7 @@ class JournalEntry:
 class Actor:
     """An agent in a process, made by `make` with its model at `{base_url}/{name}`."""
 
-    def __init__(self, name: str, make: Callable[[Model], HubAgent], base_url: str) -> None:
+    def __init__(self, name: str, make: Callable[[AgentModel], HubAgent], base_url: str) -> None:
         self._name, self._make, self._url = name, make, f"{base_url}/{name}"
         self._journal, self._at = list[JournalEntry](), (0, 0)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None

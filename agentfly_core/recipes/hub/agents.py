@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agentfly_core import Ending, Episode, Message, Speaker
 from agentfly_core.recipes.hub.faults import Faults
-from agentfly_core.recipes.hub.model_agents import Model
+from agentfly_core.recipes.hub.model_agents import AgentModel
 from agentfly_core.recipes.hub.team import CHAIR, WITNESSES, conversation, member
 
 
@@ -22,7 +22,7 @@ async def team(episode: Episode) -> Ending:
     return Ending.NO_TOOL_CALLS
 
 
-def model_of(episode: Episode, speaker: Speaker) -> Model:
+def model_of(episode: Episode, speaker: Speaker) -> AgentModel:
     """A speaker as a model that several agents call at the same time."""
 
     async def model(messages: Sequence[Message]) -> Message:

@@ -6,7 +6,7 @@ from agentfly_core import Message
 from agentfly_core.recipes.hub.faults import Faults, ReplyParser
 from agentfly_core.recipes.hub.participants import HubMessage
 
-Model = Callable[[Sequence[Message]], Awaitable[Message]]
+AgentModel = Callable[[Sequence[Message]], Awaitable[Message]]
 """Replies to a conversation; raises AccessFault and RequestFault."""
 
 
@@ -17,7 +17,7 @@ class ModelAgent:
     field `say` of a reply.
     """
 
-    def __init__(self, system: str, model: Model, parser: ReplyParser, faults: Faults) -> None:
+    def __init__(self, system: str, model: AgentModel, parser: ReplyParser, faults: Faults) -> None:
         self._model, self._parser, self._faults = model, parser, faults
         self._memory, self._lines = [Message("system", system)], list[str]()
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from agentfly_core.recipes.hub.faults import Faults
 from agentfly_core.recipes.hub.hubs import MessageHub
-from agentfly_core.recipes.hub.model_agents import Model, ModelAgent
+from agentfly_core.recipes.hub.model_agents import AgentModel, ModelAgent
 from agentfly_core.recipes.hub.parsers import JsonReply
 from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Participant
 from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential, switch
@@ -16,7 +16,7 @@ CHAIR = "chair"
 FORM = JsonReply({"say": str})
 
 
-def member(name: str, digits: str, faults: Faults, model: Model) -> ModelAgent:
+def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAgent:
     """A member of the team: `member("north", "4731", ...)` has the digit 4."""
     own = dict(zip(WITNESSES, digits, strict=True)).get(name)
     task = f"Your digit is {own}. Say all digits of your pair" if own else "Say all digits"
