@@ -102,8 +102,13 @@ MORTAL = """
         sent(link, value)
         dies(f"after-{moment}")
 
-    member, sent = program.member, actors._send
-    program.member, actors._send = begun, send
+    def request(url, number, messages):
+        with (folder / "requests").open("a") as numbers:
+            print(number, file=numbers)
+        return completion(url, number, messages)
+
+    member, sent, completion = program.member, actors._send, actors._completion
+    program.member, actors._send, actors._completion = begun, send, request
     problem = json.loads(sys.stdin.readline())
     url = os.environ["OPENAI_BASE_URL"]
     print(json.dumps({"answer": program.asyncio.run(program.play(problem, url))}))
@@ -150,6 +155,9 @@ async def test_killed_actors_lose_and_double_nothing(tmp_path: Path) -> None:
     killed = await played(agent, Killing(policy, tmp_path), *drawn)
     assert not [mark for mark in marks if mark.exists()]
     assert tokens(killed) == tokens(await played(agents.team, policy, *drawn))
+    numbers = (tmp_path / "requests").read_text().split()
+    unanswered = [mark for mark in marks if mark.name.startswith(("before-reply", "amid-call"))]
+    assert len(numbers) == len({*numbers}) + len(unanswered)  # others are in the journal
     pids = pids_of(tmp_path)
     assert len(pids) == len(MEMBERS) + len(marks)
     until(lambda: not any(map(alive, pids)))
