@@ -13,7 +13,14 @@ from agentfly_core.reports.compare.seed_intervals import difference
 from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness, learning
 
-EXPERIMENTS = ["react-calculator", "code-block", "folding", "planner-executor", "last-digit"]
+EXPERIMENTS = [
+    "react-calculator",
+    "code-block",
+    "folding",
+    "planner-executor",
+    "last-digit",
+    "debate",
+]
 ABLATIONS = {
     "folding": {
         "no folding": "agent.budget=1000000",

@@ -1,0 +1,1 @@
+"""A debate about sums, whose debaters have rewards of their own."""

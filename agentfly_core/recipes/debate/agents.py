@@ -1,0 +1,46 @@
+"""Debaters who answer at the same time and read each other's answers (2305.14325)."""
+
+from collections.abc import Sequence
+
+from agentfly_core import Ending, Episode, Message, Observation, Speaker
+
+
+class Debate:
+    """The most frequent last answer of `debaters` speakers after `rounds` rounds.
+
+    In the first round each debater reads the problem, in later ones the others' answers. Before an
+    answer it may call the experiment's tools once. All are trained.
+    """
+
+    def __init__(self, debaters: int = 3, rounds: int = 2) -> None:
+        self.debaters, self.rounds = debaters, rounds
+
+    async def __call__(self, episode: Episode) -> Ending:
+        tools, answers = episode.rules.tools, list[str]()
+        debaters = [episode.speaker("debater", tools=tools) for _ in range(self.debaters)]
+        for number in range(self.rounds):
+            read = [
+                others(answers, own) if number else episode.opening for own in range(len(debaters))
+            ]
+            answers = await episode.gather(*map(answered, debaters, read))
+        episode.answer(majority(answers))
+        return Ending.NO_TOOL_CALLS
+
+
+async def answered(debater: Speaker, read: Sequence[Message | Observation]) -> str:
+    """A debater's answer, or "" for a reply without one."""
+    reply = await debater.reply(*read)
+    if reply.calls:
+        reply = await debater.reply(*await debater.call(*reply.calls))
+    return "" if reply.cut else reply.content.strip()
+
+
+def others(answers: Sequence[str], own: int) -> list[Message]:
+    """The message with the answers of the other debaters, such as `17, 99`."""
+    return [Message("user", ", ".join([*answers[:own], *answers[own + 1 :]]))]
+
+
+def majority(answers: Sequence[str]) -> str:
+    """The most frequent answer, the first of equally frequent ones; "" if there is none."""
+    given = [answer for answer in answers if answer]
+    return max(given, key=given.count, default="")
