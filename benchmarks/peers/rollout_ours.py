@@ -5,12 +5,14 @@
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from agentfly_core.agents.program import ProgramAgent
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.tool import tool
@@ -40,6 +42,7 @@ async def add(first: int, second: int) -> str:
     return str(first + second)
 
 
+PROGRAM = sys.executable, str(Path(__file__).with_name("rollout_program.py"))
 TOOLS = {"add": add, "python": python_session, "shell": shell}
 
 
@@ -52,6 +55,8 @@ def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: in
     template, kind = Hermes(tokenizer), TOOLS[given["tool"]]
     spec = harness.tool_loop_spec(template, [kind], max_turns=8, limits=limits)
     spec = replace(spec, max_model_len=2048, deadline=3600.0)
+    if given["gateway"]:
+        spec = replace(spec, agent=ProgramAgent(PROGRAM, preload=("openai",)), tools=())
     sampler = VLLM(Service("vllm", given["socket"]), "float32", episodes)
     problem = Problem("sum", given["question"])
     episode_specs = [
@@ -71,7 +76,7 @@ def main() -> None:
     """Play a small shard that does not count, then those that do."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "settings", help="JSON: model, socket, tool, question, answer, calls, sizes"
+        "settings", help="JSON: model, socket, tool, gateway, question, answer, calls, sizes"
     )
     given = json.loads(parser.parse_args().settings)
     tokenizer = harness.tokenizer_of(Path(given["model"]))

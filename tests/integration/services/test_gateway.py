@@ -20,12 +20,12 @@ from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
 from agentfly_core.models.model_config import tokenizer
-from agentfly_core.records.trajectory import Problem, Trajectory
-from agentfly_core.rollout.episode import Agent
+from agentfly_core.records.trajectory import Ending, Problem, Trajectory
+from agentfly_core.rollout.episode import Agent, Episode
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
-from tests.support.recorded_rows import rows
+from tests.support.recorded_rows import Generated, rows
 from tests.support.recording_proxy import recording
 
 EXPERIMENT = Settings.model_validate(
@@ -62,9 +62,9 @@ def server(nano: Path, service_address: Callable[[str], Path], tmp_path: Path) -
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> ProgramAgent:
+def command(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "program.py").write_text(PROGRAM)
-    return ProgramAgent((sys.executable, str(tmp_path / "program.py")))
+    return sys.executable, str(tmp_path / "program.py")
 
 
 def two_threads(problem: Problem, base_url: str) -> str:
@@ -107,24 +107,27 @@ def played(agent: Agent, problems: Sequence[Problem], sampler: VLLM) -> list[Tra
     return trajectories
 
 
+def assert_no_cross_talk(trajectories: Sequence[Trajectory]) -> None:
+    text = tokenizer("nano:calculator")
+    for one in trajectories:
+        assert all(one.problem.prompt in text.decode(prompt) for prompt, *_ in rows(one))
+
+
 def test_rows_are_what_vllm_generated(
-    server: VLLM, nano: Path, program: ProgramAgent, service_address: Callable[[str], Path]
+    server: VLLM, nano: Path, command: tuple[str, str], service_address: Callable[[str], Path]
 ) -> None:
     problems = [Problem(f"p{n}", f"nonce {n * 7919 % 10007}?") for n in range(200)]
     server.load(nano, 1)
     address = service_address("proxy")
     with recording(address, server.service.address) as proxy:
         sampler = VLLM(Service("vllm", str(address)), "float32", SITE.concurrency)
-        trajectories = played(program, problems[:48], sampler)
+        trajectories = played(ProgramAgent(command), problems[:48], sampler)
         trajectories += played(FunctionProgram(two_threads), problems[48:], sampler)
     assert [one.error for one in trajectories if one.error] == []
     assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated
     assert proxy.generated.total() == 48 * 3 + 152 * 8
-
-    text = tokenizer("nano:calculator")
     assert all(span.trained for one in trajectories for t in one.turns for span in t.sampled)
-    for one in trajectories:
-        assert all(one.problem.prompt in text.decode(prompt) for prompt, *_ in rows(one))
+    assert_no_cross_talk(trajectories)
 
 
 def test_injected_faults_lose_and_double_nothing(
@@ -166,3 +169,38 @@ def test_a_restarted_sampler_loses_and_doubles_nothing(
     assert [one.error for one in trajectories if one.error] == []
     assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated - before
     assert (proxy.generated - before).total() == 16 * 8
+
+
+@pytest.mark.long
+def test_faults_and_a_restart_cost_200_processes_nothing(
+    server: VLLM, nano: Path, command: tuple[str, str], service_address: Callable[[str], Path]
+) -> None:
+    problems = [Problem(f"p{n}", f"nonce {n * 7919 % 10007}?") for n in range(200)]
+    program, deadly = ProgramAgent(command, preload=("openai",)), {problems[100].id}
+
+    async def agent(episode: Episode) -> Ending:
+        if episode.problem.id in deadly:
+            deadly.remove(episode.problem.id)
+            kill_child(server.service.address)
+        return await program(episode)
+
+    server.load(nano, 1)
+    address, trajectories = service_address("proxy"), list[Trajectory]()
+    discarded = Counter[Generated]()
+    with recording(address, server.service.address, faults=0.2) as proxy:
+        sampler = VLLM(Service("vllm", str(address)), "float32", SITE.concurrency)
+        for first in range(0, len(problems), AT_ONCE):
+            shard, before = problems[first : first + AT_ONCE], Counter(proxy.generated)
+            try:
+                trajectories += played(agent, shard, sampler)
+            except SamplerLost:
+                server.load(nano, 1)
+                discarded += proxy.generated - before
+                trajectories += played(agent, shard, sampler)
+    assert not deadly
+    assert proxy.injected[429] > 20 and proxy.injected[500] > 20
+    assert [one.error for one in trajectories if one.error] == []
+    assert [one.problem for one in trajectories] == problems
+    assert Counter(row for one in trajectories for row in rows(one)) == proxy.generated - discarded
+    assert (proxy.generated - discarded).total() == 200 * 3
+    assert_no_cross_talk(trajectories)
