@@ -22,6 +22,7 @@ EXPERIMENTS = [
     "debate",
 ]
 ABLATIONS = {
+    "debate": {"one round": "agent.rounds=1"},
     "folding": {
         "no folding": "agent.budget=1000000",
         "another ledger's summary": "agent.use=benchmarks.ablations:ForeignSummary",
