@@ -1,0 +1,1 @@
+"""Buildings from blueprints in a world of blocks, after APT."""

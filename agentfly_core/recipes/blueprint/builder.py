@@ -1,0 +1,160 @@
+"""The builder: it finds an order of blocks, and scaffolding where nobody can stand in reach."""
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentfly_core.recipes.blueprint.world import (
+    BLOCKS,
+    REACH,
+    SCAFFOLDING,
+    SIZE,
+    Cell,
+    Grid,
+    Mask,
+    Refusal,
+    RefusedAction,
+    VoxelWorld,
+    around,
+    standable,
+    touching,
+)
+
+Step = tuple[Cell, bool]
+"""A cell of scaffolding, and whether somebody beside it can place a block above it."""
+
+
+@dataclass(frozen=True)
+class Construction:
+    """Cells of the target that were refused, and cells with scaffolding at first and in the end."""
+
+    missing: dict[Cell, Refusal]
+    scaffolding: list[Cell]
+    residue: list[Cell]
+
+
+def build(world: VoxelWorld, target: Grid) -> Construction:
+    """Build a target in an empty world as far as the rules allow, and remove all scaffolding."""
+    builder = _Builder(world, target)
+    missing = builder.raised()
+    return Construction(missing, builder.scaffolding, builder.cleared())
+
+
+class _Builder:
+    def __init__(self, world: VoxelWorld, target: Grid) -> None:
+        self.world, self.target = world, target
+        self.scaffolding: list[Cell] = []
+
+    def raised(self) -> dict[Cell, Refusal]:
+        """Place all blocks that can be placed; returns the others."""
+        waiting = {(int(x), int(y), int(z)) for x, y, z in np.argwhere(self.target)}
+        while True:
+            before = len(waiting)
+            refused = self._pass(waiting)
+            blocked = [cell for cell, why in refused.items() if why is Refusal.OUT_OF_REACH]
+            if len(waiting) == before and not (blocked and self._scaffold(blocked)):
+                return refused
+
+    def cleared(self) -> list[Cell]:
+        """Remove scaffolding; returns what stays."""
+        left, before = self.scaffolding[::-1], -1
+        while len(left) != before:
+            before = len(left)
+            left = [cell for cell in left if not self._removed(cell)]
+        return left
+
+    def _pass(self, waiting: set[Cell]) -> dict[Cell, Refusal]:
+        """Place cells from the ground upwards, take them from `waiting`, return the others."""
+        heap = [(cell[2], cell) for cell in waiting]
+        heapq.heapify(heap)
+        refused = dict[Cell, Refusal]()
+        while heap:
+            _, cell = heapq.heappop(heap)
+            if cell not in waiting:
+                continue
+            try:
+                self.world.place(BLOCKS[self.target[cell]], cell)
+            except RefusedAction as error:
+                refused[cell] = error.refusal
+                continue
+            waiting.discard(cell)
+            refused.pop(cell, None)
+            for one in around(cell):
+                if refused.get(one) is Refusal.UNSUPPORTED:
+                    heapq.heappush(heap, (one[2], one))
+        return refused
+
+    def _scaffold(self, blocked: Collection[Cell]) -> bool:
+        """Build towards a place from which one of the cells is in reach; False without progress."""
+        before = len(self.scaffolding)
+        with suppress(RefusedAction):
+            for cell in self._stairs(blocked):
+                self.world.place(SCAFFOLDING, cell)
+                self.scaffolding.append(cell)
+        return len(self.scaffolding) > before
+
+    def _stairs(self, blocked: Collection[Cell]) -> list[Cell]:
+        """The shortest row of scaffolding, each cell placed from the top of an earlier one.
+
+        It never covers a cell of the target. Breadth-first search.
+        """
+        grid = self.world.grid
+        free = (grid == 0) & (self.target == 0)
+        free[..., :-1] &= grid[..., 1:] == 0
+        free[..., -1] = False
+        near, goals = in_reach(standable(grid)), in_reach(mask(blocked))
+        supported = touching(grid > 0) | (np.arange(SIZE) == 0)
+        starts = np.argwhere(free & near & supported)
+        first: list[Step] = [((x, y, z), bool(near[x, y, z + 1])) for x, y, z in starts.tolist()]
+        origins, queue = dict[Step, Step | None](dict.fromkeys(first)), deque(first)
+        while queue:
+            step = queue.popleft()
+            (x, y, z), _ = step
+            if goals[x, y, z + 1]:
+                return list(_path(step, origins))[::-1]
+            for further in _further(step, free):
+                if further not in origins:
+                    origins[further] = step
+                    queue.append(further)
+        return []
+
+    def _removed(self, cell: Cell) -> bool:
+        with suppress(RefusedAction):
+            self.world.remove(cell)
+            return True
+        return False
+
+
+def _further(step: Step, free: Mask) -> Iterator[Step]:
+    """The steps after a step: beside it, or above it if somebody stands beside it."""
+    cell, rises = step
+    for one in around(cell):
+        level = one[2] == cell[2]
+        if free[one] and (level or (rises and one[2] > cell[2])):
+            yield one, level
+
+
+def _path(step: Step | None, origins: dict[Step, Step | None]) -> Iterator[Cell]:
+    while step:
+        yield step[0]
+        step = origins[step]
+
+
+def mask(cells: Collection[Cell]) -> Mask:
+    """The cells as a grid."""
+    made = np.zeros((SIZE, SIZE, SIZE), bool)
+    made[tuple(np.array([*cells]).T)] = True
+    return made
+
+
+def in_reach(cells: Mask) -> Mask:
+    """The cells within REACH of another one of `cells`."""
+    counts = cells.astype(np.int32)
+    for axis in range(3):
+        sums = np.cumsum(np.pad(np.moveaxis(counts, axis, 0), ((REACH + 1, REACH), (0, 0), (0, 0))), 0)
+        counts = np.moveaxis(sums[2 * REACH + 1 :] - sums[: -2 * REACH - 1], 0, axis)
+    return counts > cells

@@ -1,0 +1,173 @@
+"""A world of 24 x 24 x 24 cells with blocks, and the rules for placing and removing them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from agentfly_core import ToolError
+
+SIZE, REACH = 24, 4
+AIR, SCAFFOLDING = "air", "scaffolding"
+BLOCKS = (
+    *(AIR, SCAFFOLDING, "stone", "brick", "planks", "log", "glass", "marble", "slate"),
+    *("granite", "sandstone", "copper", "iron", "gold", "quartz", "wool", "clay", "sand"),
+    *("dirt", "ice", "lamp", "door", "fence", "tile", "cobble"),
+)
+"""Block types by their numbers in a grid; 0 is air."""
+RECIPES: Mapping[str, tuple[str, int]] = {
+    "planks": ("log", 4),
+    "scaffolding": ("planks", 8),
+    "fence": ("planks", 1),
+    "door": ("planks", 1),
+    "glass": ("sand", 1),
+    "brick": ("clay", 1),
+    "tile": ("clay", 2),
+    "stone": ("cobble", 1),
+}
+"""Crafted blocks: `{"planks": ("log", 4)}` makes four planks of one log."""
+Cell = tuple[int, int, int]
+"""East, north and up, each from 0 to SIZE - 1."""
+Grid = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+
+class Refusal(StrEnum):
+    """Why the world refuses an action."""
+
+    OUTSIDE = "is outside of the world"
+    OCCUPIED = "has a block already"
+    EMPTY = "has no block"
+    UNSUPPORTED = "is next to no block and not on the ground"
+    OUT_OF_REACH = "is out of reach"
+    OUT_OF_STOCK = "needs a block that is not in stock"
+    FLOATS = "cannot lose its block, because others would float"
+
+
+class RefusedAction(ToolError):
+    """An action that breaks a rule; the world is unchanged."""
+
+    def __init__(self, refusal: Refusal, cell: Cell) -> None:
+        super().__init__(f"The cell {cell} {refusal}.")
+        self.refusal = refusal
+
+
+class VoxelWorld:
+    """Blocks in a grid above solid ground, and a stock of further ones; None is unlimited.
+
+    A block is placed next to another one or on the ground, within REACH of a cell to stand in: an
+    empty cell above a block or the ground. The distance is the largest of the three differences.
+    Walking is free. A removed block returns to the stock. No block ever floats: blocks connect it
+    with the ground.
+    """
+
+    def __init__(self, stock: Mapping[str, int] | None = None) -> None:
+        self.grid: Grid = np.zeros((SIZE, SIZE, SIZE), np.uint8)
+        self.stock = None if stock is None else Counter(stock)
+
+    def place(self, block: str, cell: Cell) -> None:
+        """Place a block of the stock; it is crafted if the stock has none.
+
+        Raises RefusedAction.
+        """
+        self._require(not self.grid[self._inside(cell)], Refusal.OCCUPIED, cell)
+        self._require(self._supported(cell), Refusal.UNSUPPORTED, cell)
+        self._require(self._reaches(cell), Refusal.OUT_OF_REACH, cell)
+        if self.stock is not None:
+            self._require(self._has(block), Refusal.OUT_OF_STOCK, cell)
+            self.stock[block] -= 1
+        self.grid[cell] = BLOCKS.index(block)
+
+    def remove(self, cell: Cell) -> None:
+        """Return a block to the stock. Raises RefusedAction."""
+        number = int(self.grid[self._inside(cell)])
+        self._require(number > 0, Refusal.EMPTY, cell)
+        self._require(self._reaches(cell), Refusal.OUT_OF_REACH, cell)
+        self.grid[cell] = 0
+        if not all(self._is_grounded(one) for one in around(cell) if self.grid[one]):
+            self.grid[cell] = number
+            raise RefusedAction(Refusal.FLOATS, cell)
+        if self.stock is not None:
+            self.stock[BLOCKS[number]] += 1
+
+    def _has(self, block: str) -> bool:
+        """Whether the stock has a block, or a recipe makes it of what the stock has."""
+        assert self.stock is not None
+        if self.stock[block] > 0:
+            return True
+        ingredient, products = RECIPES.get(block, ("", 0))
+        if not products or not self._has(ingredient):
+            return False
+        self.stock[ingredient] -= 1
+        self.stock[block] += products
+        return True
+
+    def _inside(self, cell: Cell) -> Cell:
+        self._require(all(0 <= one < SIZE for one in cell), Refusal.OUTSIDE, cell)
+        return cell
+
+    def _supported(self, cell: Cell) -> bool:
+        return cell[2] == 0 or any(self.grid[one] for one in around(cell))
+
+    def _reaches(self, cell: Cell) -> bool:
+        window = tuple(slice(max(0, one - REACH), one + REACH + 1) for one in cell)
+        places = standable(self.grid[window[0], window[1]])[:, :, window[2]]
+        # nobody stands in the cell of the block
+        own = standable(self.grid[cell[:2]])[cell[2]]
+        return bool(np.count_nonzero(places) > own)
+
+    def _is_grounded(self, cell: Cell) -> bool:
+        """Whether blocks connect a block with the ground; the search goes down first."""
+        seen, open_ = {cell}, [cell]
+        while open_:
+            cell = open_.pop()
+            if cell[2] == 0:
+                return True
+            new = [one for one in around(cell) if self.grid[one] and one not in seen]
+            seen.update(new)
+            open_ += new
+        return False
+
+    @staticmethod
+    def _require(holds: bool, refusal: Refusal, cell: Cell) -> None:
+        if not holds:
+            raise RefusedAction(refusal, cell)
+
+
+def around(cell: Cell) -> Iterator[Cell]:
+    """The neighbours of a cell in the world, the lower one last."""
+    x, y, z = cell
+    for one in ((x, y, z + 1), (x + 1, y, z), (x - 1, y, z), (x, y + 1, z), (x, y - 1, z)):
+        if all(0 <= value < SIZE for value in one):
+            yield one
+    if z:
+        yield x, y, z - 1
+
+
+def standable(grid: Grid) -> Mask:
+    """The empty cells above a block or the ground; the last axis of the grid is the height."""
+    above = np.ones(grid.shape, bool)
+    above[..., 1:] = grid[..., :-1] > 0
+    return above & (grid == 0)
+
+
+def floating(grid: Grid) -> Mask:
+    """The blocks that no blocks connect with the ground."""
+    left = grid > 0
+    edge = left & (np.arange(SIZE) == 0)
+    while edge.any():
+        left &= ~edge
+        edge = left & touching(edge)
+    return left
+
+
+def touching(cells: Mask) -> Mask:
+    """The neighbours of cells."""
+    padded = np.pad(cells, 1)
+    near = np.zeros(cells.shape, bool)
+    for axis in range(3):
+        for shift in (-1, 1):
+            near |= np.roll(padded, shift, axis)[1:-1, 1:-1, 1:-1]
+    return near
