@@ -155,6 +155,8 @@ def in_reach(cells: Mask) -> Mask:
     """The cells within REACH of another one of `cells`."""
     counts = cells.astype(np.int32)
     for axis in range(3):
-        sums = np.cumsum(np.pad(np.moveaxis(counts, axis, 0), ((REACH + 1, REACH), (0, 0), (0, 0))), 0)
+        sums = np.cumsum(
+            np.pad(np.moveaxis(counts, axis, 0), ((REACH + 1, REACH), (0, 0), (0, 0))), 0
+        )
         counts = np.moveaxis(sums[2 * REACH + 1 :] - sums[: -2 * REACH - 1], 0, axis)
     return counts > cells

@@ -1,0 +1,83 @@
+"""The architect: it interprets an order, recalls, draws, builds, inspects and reflects."""
+
+from agentfly_core import Ending, Episode, Message, Observation, Speaker, ToolCall, tool
+from agentfly_core.recipes.blueprint.drawing import FORMS, PLOT
+from agentfly_core.recipes.blueprint.environment import COMPLETE
+from agentfly_core.recipes.blueprint.memory import INTERPRETER, NOTHING, Shelf
+from agentfly_core.recipes.blueprint.world import BLOCKS
+
+INTERPRET = """Name the building and its parts, in the order of construction, without numbers.
+Reply with JSON alone: {"building": "house", "parts": ["walls", "roof"]}"""
+DRAW = f"""You draw blueprints of buildings on a plot of {PLOT[0]} x {PLOT[1]} cells, {PLOT[2]}
+high. x is east, y is north and z is up; all begin at 0. Reply with the blueprint alone, of lines:
+{FORMS}
+Later lines cover earlier ones. Blocks: {", ".join(BLOCKS)}."""
+REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
+
+
+class Architect:
+    """Interprets the order, recalls a blueprint, draws, builds, inspects, and reflects.
+
+    The speaker `interpreter` replies once, without `interprets` never. The speaker `architect`
+    draws; it reads the best match of the memory, unless `recalls` is False, and may call all tools
+    before a blueprint. After each inspection that is not complete it draws again, at most
+    `reflections` times. Without `instructions` it reads the order alone.
+    """
+
+    def __init__(
+        self,
+        interprets: bool = True,
+        recalls: bool = True,
+        reflections: int = 3,
+        instructions: bool = True,
+    ) -> None:
+        self.interprets, self.recalls = interprets, recalls
+        self.reflections, self.instructions = reflections, instructions
+
+    async def __call__(self, episode: Episode) -> Ending:
+        query = await self.query(episode)
+        shelf = Shelf(episode.memory)
+        architect = episode.speaker(
+            "architect",
+            system=DRAW if self.instructions else "",
+            tools=[*episode.rules.tools, tool(shelf.recall)],
+        )
+        text = episode.problem.prompt
+        if self.recalls and (earlier := shelf.recall(query)) != NOTHING:
+            text = f"An earlier order and its blueprint:\n{earlier}\n\n{text}"
+        for _ in range(self.reflections + 1):
+            blueprint = await drawing(architect, Message("user", text))
+            architect.answer(blueprint)
+            report = await built(architect, blueprint)
+            if COMPLETE in report:
+                break
+            text = f"{report}\n{REFLECT}"
+        return Ending.NO_TOOL_CALLS
+
+    async def query(self, episode: Episode) -> str:
+        """The words to recall by: the interpretation, or the order."""
+        prompt = episode.problem.prompt
+        if not self.interprets:
+            return prompt
+        interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
+        return (await interpreter.reply(Message("user", prompt))).content
+
+
+async def drawing(architect: Speaker, *read: Message | Observation) -> str:
+    """The architect's next reply without calls."""
+    reply = await architect.reply(*read)
+    while reply.calls:
+        reply = await architect.reply(*await architect.call(*reply.calls))
+    return reply.content
+
+
+async def built(architect: Speaker, blueprint: str) -> str:
+    """Submit a blueprint, build and inspect it; returns what the tools report."""
+    reports = list[str]()
+    submit = ToolCall("submit_blueprint", {"blueprint": blueprint})
+    for call in (submit, ToolCall("build", {}), ToolCall("inspect", {})):
+        (seen,) = await architect.call(call)
+        reports.append(seen.content)
+        if seen.error:
+            break
+    return "\n".join(reports)

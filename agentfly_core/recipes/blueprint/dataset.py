@@ -1,0 +1,69 @@
+"""Orders of buildings with sizes and materials that are drawn."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+
+from agentfly_core import Problem, digest, generated
+from agentfly_core.datasets.names import SHARES
+from agentfly_core.datasets.splitting import shares
+from agentfly_core.recipes.blueprint.families import (
+    FAMILIES,
+    MATERIALS,
+    Parts,
+    order,
+    parts_of,
+)
+from agentfly_core.recipes.blueprint.scoring import assembled
+from agentfly_core.recipes.blueprint.world import BLOCKS, SCAFFOLDING
+
+
+@generated
+def orders(
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    families: Sequence[str] = tuple(FAMILIES),
+    survival: bool = False,
+) -> dict[str, list[Problem]]:
+    """Orders for each split, the families in turn:
+
+        Problem("tower-3f2a90c1d4e5b678",
+                "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
+                {"family": "tower", "parts": {"walls": "hollow_box brick 1 1 0 4 4 6", ...}})
+
+    Under any seed, splits share no sizes of a family. With `survival` the fact `stock` has the
+    needed blocks.
+    """
+    draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
+
+    def drawn_order(split: str, number: int) -> Problem:
+        name = families[number % len(families)]
+        family = FAMILIES[name]
+        chosen = zip(family.sizes, draw.choice(sizes[name][split]), strict=True)
+        blocks = draw.sample(MATERIALS, len(family.materials))
+        text = order(name, dict(chosen), dict(zip(family.materials, blocks, strict=True)))
+        parts = parts_of(text)
+        facts = {"family": name, "parts": parts, **({"stock": _stock(parts)} if survival else {})}
+        return Problem(f"{name}-{digest([text, split, number])[:16]}", text, facts)
+
+    return {
+        split: [drawn_order(split, number) for number in range(size)]
+        for split, size in (("train", train), ("validation", validation), ("test", test))
+    }
+
+
+def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
+    """The sizes of a family by split."""
+    sizes = [*product(*(range(low, high + 1) for low, high in FAMILIES[name].sizes.values()))]
+    random.Random(name).shuffle(sizes)
+    return shares(sizes, SHARES)
+
+
+def _stock(parts: Parts) -> dict[str, int]:
+    """The blocks of a building, and 64 blocks of scaffolding."""
+    target = assembled(parts).target
+    counts = Counter(BLOCKS[number] for number in target[target > 0])
+    return {**dict(sorted(counts.items())), SCAFFOLDING: 64}

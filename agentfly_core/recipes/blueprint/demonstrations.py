@@ -1,0 +1,49 @@
+"""Replies to orders, computed from their text alone."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+
+from agentfly_core import Conversation, Problem
+from agentfly_core.datasets.players import Demonstrator, mistake
+from agentfly_core.recipes.blueprint.families import MATERIALS, parts_of
+from agentfly_core.recipes.blueprint.memory import INTERPRETER
+
+MISTAKES = ("omit", "move", "swap")
+
+
+def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Demonstrate: interpret the order, and draw it.
+
+    In a share `spoilt` of the episodes a part is omitted, a line is moved, or materials change.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        order = conversation.problem.prompt
+        if conversation.speaker == INTERPRETER:
+            return interpreted(order)
+        lines = "\n".join(parts_of(order).values()).splitlines()
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        return "\n".join(spoiled(lines, wrong, random.Random(conversation.seed)))
+
+    return policy
+
+
+def interpreted(order: str) -> str:
+    """The building of an order and its parts as JSON."""
+    (building,) = re.findall(r"Build the (\w+):", order)
+    return json.dumps({"building": building, "parts": [*parts_of(order)]})
+
+
+def spoiled(lines: Sequence[str], wrong: str, draw: random.Random) -> Sequence[str]:
+    """The lines of a blueprint with a mistake of MISTAKES, or none if `wrong` is empty."""
+    place = draw.randrange(len(lines))
+    before, words, after = lines[:place], lines[place].split(), lines[place + 1 :]
+    if wrong == "omit":
+        return [*before, *after]
+    if wrong == "move":
+        words[2:] = [str(int(word) + draw.choice((0, 2, 3))) for word in words[2:]]
+    if wrong == "swap":
+        words[1] = draw.choice([block for block in MATERIALS if block != words[1]])
+    return [*before, " ".join(words), *after]

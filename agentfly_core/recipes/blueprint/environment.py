@@ -1,0 +1,110 @@
+"""The plot of an order: the blueprint, and the world in which it is built."""
+
+import json
+from collections import Counter
+
+import numpy as np
+
+from agentfly_core import Environment, Problem, digest
+from agentfly_core.recipes.blueprint.builder import build
+from agentfly_core.recipes.blueprint.drawing import drawn
+from agentfly_core.recipes.blueprint.scoring import Fit, fit
+from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, VoxelWorld
+
+COMPLETE = "The building is complete."
+MARKS = ".#SBPLGMAEDOINQWCYTXKFHUZ"
+"""The marks of BLOCKS in views."""
+SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
+"""The horizontal axis along which a view looks, and the direction."""
+
+
+class Plot(Environment):
+    """A world of blocks for an order, whose facts have the parts, and the stock if it is limited:
+
+        {"parts": {"floor": "box slate 0 0 0 6 4 0", ...}, "stock": {"slate": 35}}
+
+    Methods raise ToolError for a wrong blueprint.
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Clear the plot. Raises KeyError for wrong facts."""
+        self._parts, self._stock = problem.facts["parts"], problem.facts.get("stock")
+        self.blueprint, self.world = "", VoxelWorld(self._stock)
+
+    def submit(self, blueprint: str) -> str:
+        """Replace the blueprint; returns its blocks."""
+        grid = drawn(blueprint)
+        self.blueprint = blueprint
+        return f"The blueprint has {_counts(grid)}."
+
+    def build(self) -> str:
+        """Clear the plot and build the blueprint; returns what could not be built."""
+        self.world = VoxelWorld(self._stock)
+        done = build(self.world, drawn(self.blueprint))
+        lines = [f"Built: {_counts(self.world.grid)}."]
+        if done.scaffolding:
+            used, kept = len(done.scaffolding), len(done.residue)
+            lines.append(f"{used} cells had scaffolding, {kept} keep it.")
+        reasons = Counter(done.missing.values())
+        for reason, count in reasons.items():
+            first = next(cell for cell, why in done.missing.items() if why is reason)
+            lines.append(f"{count} blocks are missing; the first cell, {first}, {reason}.")
+        return "\n".join(lines)
+
+    def inspect(self) -> str:
+        """The views of the four sides, and which parts of the order are complete."""
+        now = self.fit
+        parts = [
+            f"{name}: {count} cells are wrong" if count else f"{name}: complete"
+            for name, count in now.wrong.items()
+        ]
+        last = COMPLETE if now.value == 1 else f"Blocks beside the building: {now.extra:.0%} of it."
+        return "\n".join([views(self.world.grid), *parts, last])
+
+    def materials(self) -> str:
+        """The block types of the stock, or all of them."""
+        if self.world.stock is None:
+            return f"All without limit: {', '.join(BLOCKS[1:])}."
+        stock = {name: count for name, count in sorted(self.world.stock.items()) if count}
+        return json.dumps(stock)
+
+    @property
+    def fit(self) -> Fit:
+        """How far the world equals the order."""
+        return fit(self.world.grid, self._parts)
+
+    def state_key(self) -> str:
+        return digest([self.blueprint, self.world.grid.tobytes().hex()])
+
+    async def snapshot(self) -> bytes:
+        world = self.world.grid.tobytes().hex(), self.world.stock
+        return json.dumps([self.blueprint, *world]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.blueprint, grid, stock = json.loads(snapshot)
+        self.world = VoxelWorld(stock)
+        self.world.grid[:] = np.frombuffer(bytes.fromhex(grid), np.uint8).reshape((SIZE,) * 3)
+
+
+def views(grid: Grid) -> str:
+    """Orthographic views of the four sides, the top row first, and the marks of their blocks."""
+    if not grid.any():
+        return "The plot is empty."
+    spans = [slice(min(axis), max(axis) + 1) for axis in np.nonzero(grid)]
+    lines = list[str]()
+    for side, (axis, step) in SIDES.items():
+        depth = np.moveaxis(grid[tuple(spans)], axis, 0)[::step]
+        nearest = np.take_along_axis(depth, (depth > 0).argmax(0)[None], 0)[0]
+        # east is on the right for somebody who looks to the north
+        nearest = nearest[:: -step if axis == 0 else step]
+        rows = ["".join(MARKS[block] for block in row) for row in nearest.T[::-1]]
+        lines += [f"{side}:", *rows]
+    legend = [f"{MARKS[block]} {BLOCKS[block]}" for block in np.unique(grid) if block]
+    return "\n".join([*lines, ", ".join(legend)])
+
+
+def _counts(grid: Grid) -> str:
+    """Blocks by type: "35 slate, 2 door"."""
+    numbers, counts = np.unique(grid[grid > 0], return_counts=True)
+    blocks = [f"{count} {BLOCKS[n]}" for n, count in zip(numbers, counts, strict=True)]
+    return ", ".join(blocks) or "no blocks"

@@ -1,0 +1,102 @@
+"""Five families of buildings: the sizes and materials of their orders, and their parts."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Parts = dict[str, str]
+"""Blueprints of a building's parts, later ones on top: `{"walls": "box brick 0 0 0 6 4 3"}`."""
+Sizes = Mapping[str, int]
+Materials = Mapping[str, str]
+MATERIALS = ("stone", "brick", "planks", "marble", "slate", "granite", "copper", "tile")
+
+
+@dataclass(frozen=True)
+class Family:
+    """Ranges of sizes, names of materials, and the parts that follow from their values."""
+
+    sizes: Mapping[str, tuple[int, int]]
+    materials: tuple[str, ...]
+    parts: Callable[[Sizes, Materials], Parts]
+
+
+def _room(size: Sizes, of: Materials) -> Parts:
+    x, y, z = size["length"] - 1, size["width"] - 1, size["height"] - 1
+    return {
+        "walls": f"hollow_box {of['walls']} 0 0 0 {x} {y} {z}",
+        "floor": f"box {of['floor']} 0 0 0 {x} {y} 0",
+        "roof": f"box {of['roof']} 0 0 {z} {x} {y} {z}",
+        "door": "box door 2 0 1 2 0 2",
+        "window": f"box glass {x} 1 2 {x} {y - 1} 2",
+    }
+
+
+def _tower(size: Sizes, of: Materials) -> Parts:
+    side, z, top = size["side"], size["height"], size["height"] + size["mast"]
+    return {
+        "walls": f"hollow_box {of['walls']} 1 1 0 {side} {side} {z - 1}",
+        "roof": f"box {of['roof']} 0 0 {z} {side + 1} {side + 1} {z}",
+        "mast": f"line iron 2 2 {z + 1} 2 2 {top}",
+    }
+
+
+def _stairs(size: Sizes, of: Materials) -> Parts:
+    steps, y = size["steps"], size["width"] - 1
+    end, z = steps + size["landing"] - 1, steps - 1
+    return {
+        "steps": f"stairs {of['steps']} 0 0 0 {z} {y} {z}",
+        "base": f"box {of['base']} 0 0 0 {z} {y} 0",
+        "landing": f"box {of['landing']} {steps} 0 {z} {end} {y} {z}",
+    }
+
+
+def _bridge(size: Sizes, of: Materials) -> Parts:
+    x, y, z = size["length"] - 1, size["width"] - 1, size["height"]
+    piers = [f"box {of['piers']} {end} 0 0 {end} {y} {z - 1}" for end in (0, x)]
+    rails = [f"line fence 0 {side} {z + 1} {x} {side} {z + 1}" for side in (0, y)]
+    return {
+        "piers": "\n".join(piers),
+        "deck": f"box {of['deck']} 0 0 {z} {x} {y} {z}",
+        "rails": "\n".join(rails),
+    }
+
+
+def _pyramid(size: Sizes, of: Materials) -> Parts:
+    top = size["levels"] - 1
+    levels = [f"box {of['body']} {z} {z} {z} {2 * top - z} {2 * top - z} {z}" for z in range(top)]
+    tip = f"line {of['tip']} {top} {top} {top} {top} {top} {top + size['tip'] - 1}"
+    return {"body": "\n".join(levels), "tip": tip}
+
+
+FAMILIES: Mapping[str, Family] = {
+    "room": Family(
+        {"length": (5, 9), "width": (4, 8), "height": (4, 6)}, ("walls", "floor", "roof"), _room
+    ),
+    "tower": Family({"side": (3, 5), "height": (4, 8), "mast": (2, 7)}, ("walls", "roof"), _tower),
+    "stairs": Family(
+        {"steps": (4, 8), "width": (2, 4), "landing": (2, 4)},
+        ("steps", "base", "landing"),
+        _stairs,
+    ),
+    "bridge": Family(
+        {"length": (6, 9), "width": (3, 5), "height": (2, 5)}, ("piers", "deck"), _bridge
+    ),
+    "pyramid": Family({"levels": (3, 5), "tip": (1, 6)}, ("body", "tip"), _pyramid),
+}
+
+
+def order(family: str, sizes: Sizes, materials: Materials) -> str:
+    """The text of an order: "Build the pyramid: levels 4, tip 2; body brick, tip tile."."""
+    numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    blocks = ", ".join(f"{name} {block}" for name, block in materials.items())
+    return f"Build the {family}: {numbers}; {blocks}."
+
+
+def parts_of(text: str) -> Parts:
+    """The parts of an ordered building. Raises ValueError for any other text."""
+    match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
+    if match is None or match[1] not in FAMILIES:
+        raise ValueError(f"Got {text!r}, expected an order of recipes.blueprint.")
+    family = FAMILIES[match[1]]
+    sizes, materials = (dict(re.findall(r"(\w+) (\w+)", match[n])) for n in (2, 3))
+    return family.parts({name: int(size) for name, size in sizes.items()}, materials)

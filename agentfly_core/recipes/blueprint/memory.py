@@ -1,0 +1,49 @@
+"""The memory of a run: blueprints of buildings that were complete."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentfly_core import Scored, Trajectory
+from agentfly_core.tools.search import Index, Row
+
+FILE = "blueprints.jsonl"
+NOTHING = "Nothing is remembered."
+INTERPRETER = "interpreter"
+
+
+class Shelf:
+    """The blueprints in a memory."""
+
+    def __init__(self, folder: Path) -> None:
+        file = folder / FILE
+        text = file.read_text() if file.exists() else ""
+        self.rows: list[Row] = [json.loads(line) for line in text.splitlines()]
+
+    def recall(self, query: str) -> str:
+        """Recall the order and the blueprint of an earlier building that was complete.
+
+        Args:
+            query: words that describe the building
+        """
+        ranked = Index(self.rows).ranked(query) if self.rows else []
+        return "{text}\n{blueprint}".format(**ranked[0]) if ranked else NOTHING
+
+
+def remember(
+    before: Path,
+    trajectories: Sequence[Trajectory],
+    scores: Sequence[Scored],
+    seed: int,
+    folder: Path,
+) -> None:
+    """Add the blueprints of episodes with the reward `building` 1, one of each order."""
+    rows = {row["id"]: row for row in Shelf(before).rows}
+    read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}
+    for one, score in zip(trajectories, scores, strict=True):
+        if one.answered is not None and score.rewards.get("building") == 1:
+            interpreted = read[one.episode].turns[0].reply.content if one.episode in read else ""
+            row = {"title": interpreted, "text": one.problem.prompt, "blueprint": one.answered}
+            rows[one.problem.id] = {"id": one.problem.id, **row}
+    lines = [json.dumps(row) + "\n" for _, row in sorted(rows.items())]
+    (folder / FILE).write_text("".join(lines))

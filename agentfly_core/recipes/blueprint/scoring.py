@@ -1,0 +1,73 @@
+"""How far a world equals an ordered building."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agentfly_core.recipes.blueprint.drawing import drawn
+from agentfly_core.recipes.blueprint.world import Grid
+
+SHIFTS = tuple(product((0, -1, 1), repeat=3))
+"""Shifts of the world that are tried, none first."""
+
+
+class Assembly(NamedTuple):
+    """The blocks of a building, and the number of the part that each belongs to, -1 for none."""
+
+    target: Grid
+    owners: npt.NDArray[np.int16]
+
+
+class Fit(NamedTuple):
+    """A comparison of a world with a building, at the shift of the largest `iou`.
+
+    `iou` is the number of cells with equal blocks divided by the number of cells with a block in
+    either. `wrong` counts the wrong cells of each part, `extra` the blocks beside the building as a
+    share of its blocks.
+    """
+
+    iou: float
+    wrong: Mapping[str, int]
+    extra: float
+
+    @property
+    def complete(self) -> float:
+        """The share of parts without a wrong cell."""
+        return sum(not count for count in self.wrong.values()) / len(self.wrong)
+
+    @property
+    def value(self) -> float:
+        """0.7 iou + 0.3 complete - 0.3 extra, at least 0; 1 only if the two are equal."""
+        return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
+
+
+def assembled(parts: Mapping[str, str]) -> Assembly:
+    """The building that the parts make. Raises ToolError for a wrong blueprint."""
+    target = drawn("")
+    owners = np.full(target.shape, -1, np.int16)
+    for number, blueprint in enumerate(parts.values()):
+        part = drawn(blueprint)
+        target[part > 0], owners[part > 0] = part[part > 0], number
+    return Assembly(target, owners)
+
+
+def fit(grid: Grid, parts: Mapping[str, str]) -> Fit:
+    """Compare a world with the building of these parts."""
+    target, owners = assembled(parts)
+    padded, size = np.pad(grid, 1), len(grid)
+    best, shifted = -1.0, grid
+    for east, north, up in SHIFTS:
+        moved = padded[1 + east :, 1 + north :, 1 + up :][:size, :size, :size]
+        equal = int(np.count_nonzero((moved == target) & (target > 0)))
+        iou = equal / int(np.count_nonzero((moved > 0) | (target > 0)))
+        if iou > best:
+            best, shifted = iou, moved
+    wrong = {
+        name: int(np.count_nonzero(shifted[owners == number] != target[owners == number]))
+        for number, name in enumerate(parts)
+    }
+    extra = np.count_nonzero((shifted > 0) & (target == 0)) / np.count_nonzero(target)
+    return Fit(best, wrong, float(extra))

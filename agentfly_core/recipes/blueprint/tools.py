@@ -1,0 +1,39 @@
+"""Tools of a plot. The tool `recall` is made for each episode, from its memory."""
+
+from agentfly_core import ToolError, tool
+from agentfly_core.recipes.blueprint.environment import Plot
+from agentfly_core.sandbox import run
+
+
+@tool(timeout=60.0)
+async def submit_blueprint(blueprint: str, code: bool = False, *, plot: Plot) -> str:
+    """Submit a blueprint, which replaces the last one.
+
+    Args:
+        blueprint: lines such as: box stone 0 0 0 4 4 0
+        code: whether it is Python that prints these lines
+    """
+    if not code:
+        return plot.submit(blueprint)
+    done = await run(blueprint)
+    if done.stderr:
+        raise ToolError(f"The code failed ({done.status.value}). {done.stderr[-500:]}")
+    return plot.submit(done.stdout)
+
+
+@tool
+async def build(*, plot: Plot) -> str:
+    """Clear the plot and build the submitted blueprint."""
+    return plot.build()
+
+
+@tool
+async def inspect(*, plot: Plot) -> str:
+    """See the plot from four sides, and which parts are complete."""
+    return plot.inspect()
+
+
+@tool
+async def materials(*, plot: Plot) -> str:
+    """See which blocks there are."""
+    return plot.materials()
