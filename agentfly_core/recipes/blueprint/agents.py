@@ -18,7 +18,7 @@ REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
 class Architect:
     """Interprets the order, recalls a blueprint, draws, builds, inspects, and reflects.
 
-    The speaker `interpreter` replies once, without `interprets` never. The speaker `architect`
+    The speaker `interpreter` replies once, without `interprets` never. The speaker `designer`
     draws; it reads the best match of the memory, unless `recalls` is False, and may call all tools
     before a blueprint. After each inspection that is not complete it draws again, at most
     `reflections` times. Without `instructions` it reads the order alone.
@@ -37,8 +37,8 @@ class Architect:
     async def __call__(self, episode: Episode) -> Ending:
         query = await self.query(episode)
         shelf = Shelf(episode.memory)
-        architect = episode.speaker(
-            "architect",
+        designer = episode.speaker(
+            "designer",
             system=DRAW if self.instructions else "",
             tools=[*episode.rules.tools, tool(shelf.recall)],
         )
@@ -46,9 +46,9 @@ class Architect:
         if self.recalls and (earlier := shelf.recall(query)) != NOTHING:
             text = f"An earlier order and its blueprint:\n{earlier}\n\n{text}"
         for _ in range(self.reflections + 1):
-            blueprint = await drawing(architect, Message("user", text))
-            architect.answer(blueprint)
-            report = await built(architect, blueprint)
+            blueprint = await drawing(designer, Message("user", text))
+            designer.answer(blueprint)
+            report = await built(designer, blueprint)
             if COMPLETE in report:
                 break
             text = f"{report}\n{REFLECT}"
@@ -63,20 +63,20 @@ class Architect:
         return (await interpreter.reply(Message("user", prompt))).content
 
 
-async def drawing(architect: Speaker, *read: Message | Observation) -> str:
-    """The architect's next reply without calls."""
-    reply = await architect.reply(*read)
+async def drawing(designer: Speaker, *read: Message | Observation) -> str:
+    """The designer's next reply without calls."""
+    reply = await designer.reply(*read)
     while reply.calls:
-        reply = await architect.reply(*await architect.call(*reply.calls))
+        reply = await designer.reply(*await designer.call(*reply.calls))
     return reply.content
 
 
-async def built(architect: Speaker, blueprint: str) -> str:
+async def built(designer: Speaker, blueprint: str) -> str:
     """Submit a blueprint, build and inspect it; returns what the tools report."""
     reports = list[str]()
     submit = ToolCall("submit_blueprint", {"blueprint": blueprint})
     for call in (submit, ToolCall("build", {}), ToolCall("inspect", {})):
-        (seen,) = await architect.call(call)
+        (seen,) = await designer.call(call)
         reports.append(seen.content)
         if seen.error:
             break

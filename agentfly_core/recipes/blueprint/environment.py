@@ -7,7 +7,7 @@ import numpy as np
 
 from agentfly_core import Environment, Problem, digest
 from agentfly_core.recipes.blueprint.builder import build
-from agentfly_core.recipes.blueprint.drawing import drawn
+from agentfly_core.recipes.blueprint.drawing import MARGIN, drawn
 from agentfly_core.recipes.blueprint.scoring import Fit, fit
 from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, VoxelWorld
 
@@ -47,7 +47,8 @@ class Plot(Environment):
             lines.append(f"{used} cells had scaffolding, {kept} keep it.")
         reasons = Counter(done.missing.values())
         for reason, count in reasons.items():
-            first = next(cell for cell, why in done.missing.items() if why is reason)
+            x, y, z = next(cell for cell, why in done.missing.items() if why is reason)
+            first = (x - MARGIN, y - MARGIN, z)
             lines.append(f"{count} blocks are missing; the first cell, {first}, {reason}.")
         return "\n".join(lines)
 
