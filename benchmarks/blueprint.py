@@ -53,7 +53,7 @@ def expected(orders: str, memory: str) -> float:
     guessed = 1 - (1 - (1 - ERRORS) * GUESS) ** tries
     if (orders, memory) != ("repeated", "own"):
         return guessed
-    # after a mistake of the interpreter nothing is recalled
+    # a mistake of the interpreter recalls no example
     return (1 - ERRORS) * (1 - ERRORS**tries) + ERRORS * guessed
 
 
@@ -128,7 +128,7 @@ def drawing(visible: Visible) -> str:
     *shown, order = re.findall(r"Build the .*", visible.texts[1])
     lines = "\n".join(parts_of(order).values()).splitlines()
     families = {text.partition(":")[0] for text in shown}
-    # one draw for each order and try, so that arms share their guesses
+    # a draw depends on order and try alone: arms have equal guesses
     guess = random.Random(f"{order} {len(visible.texts)}").random() < GUESS
     right = guess or order.partition(":")[0] in families
     return "\n".join(lines if right else spoiled(lines, "omit", visible.draw))

@@ -62,7 +62,7 @@ async def played(
     )
     specs = episode_specs(problem)
     all_, *_ = await play_all(specs, replace(spec, memory=memory), scripted(policy))
-    trajectories = [one for one in all_ if one.turns]  # the agent's own speaker says nothing
+    trajectories = [one for one in all_ if one.turns]  # the main speaker has no replies
     return trajectories, list(await score(trajectories, {building: 1.0})), read
 
 

@@ -1,6 +1,7 @@
 """Buildings of five families: blueprints, scores against formulas by hand, and the plot."""
 
 import random
+import runpy
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from agentfly_core.recipes.blueprint.scoring import assembled, fit
 from agentfly_core.recipes.blueprint.world import BLOCKS, Cell, Grid, VoxelWorld
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.testing import problems_of
+from tests.support.project import ROOT
 
 SEED = 6113
 
@@ -176,3 +178,8 @@ def test_views_show_the_nearest_blocks_of_each_side() -> None:
         *("west:", "GA", "BB", "east:", "AG", "BB"),
         "B brick, G glass, A slate",
     ]
+
+
+def test_the_picture_is_drawn_by_its_script() -> None:
+    drawing = runpy.run_path(str(ROOT / "docs/buildings.py"))["picture"]()
+    assert (ROOT / "docs/images/buildings.svg").read_text() == drawing, "run docs/buildings.py"

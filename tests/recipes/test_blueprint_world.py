@@ -96,7 +96,7 @@ def acted(fast: VoxelWorld, block: str, cell: Cell) -> Refusal | None:
 
 
 def worth(stock: Counter[str], grid: Grid) -> float:
-    """The content of stock and world in blocks from which nothing is crafted."""
+    """The content of stock and world in raw blocks."""
     names = Counter({BLOCKS[n]: int(count) for n, count in enumerate(np.bincount(grid.flat)) if n})
 
     def value(block: str) -> float:
@@ -141,7 +141,7 @@ def arm(draw: random.Random) -> Grid:
 
 
 def growth(draw: random.Random) -> Grid:
-    """Blocks at random, each beside an earlier one."""
+    """Random blocks, each with an earlier neighbour."""
     target = np.zeros((SIZE,) * 3, np.uint8)
     cells = [(draw.randint(4, 19), draw.randint(4, 19), 0)]
     for _ in range(draw.randint(20, 300)):
@@ -185,7 +185,7 @@ def test_blocks_without_a_way_to_the_ground_are_named() -> None:
         assert build(made, target).missing.keys() == apart
 
 
-def test_a_world_without_room_for_the_last_block_stays_incomplete() -> None:
+def test_a_full_world_has_no_room_for_its_last_block() -> None:
     made, full = VoxelWorld(), np.full((SIZE,) * 3, 2, np.uint8)
     assert [*build(made, full).missing.values()] == [Refusal.OUT_OF_REACH]
 

@@ -1,4 +1,4 @@
-"""The builder: it finds an order of blocks, and scaffolding where nobody can stand in reach."""
+"""The builder orders blocks, adds scaffolding to reach high cells, and removes it."""
 
 import heapq
 from collections import deque
@@ -25,7 +25,7 @@ from agentfly_core.recipes.blueprint.world import (
 )
 
 Step = tuple[Cell, bool]
-"""A cell of scaffolding, and whether somebody beside it can place a block above it."""
+"""A cell of scaffolding, and whether the cell above it is in reach."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Builder:
                 return refused
 
     def cleared(self) -> list[Cell]:
-        """Remove scaffolding; returns what stays."""
+        """Remove scaffolding; returns the cells that keep it."""
         left, before = self.scaffolding[::-1], -1
         while len(left) != before:
             before = len(left)
@@ -89,7 +89,7 @@ class _Builder:
         return refused
 
     def _scaffold(self, blocked: Collection[Cell]) -> bool:
-        """Build towards a place from which one of the cells is in reach; False without progress."""
+        """Build towards the nearest standing place that reaches a cell; False without progress."""
         before = len(self.scaffolding)
         with suppress(RefusedAction):
             for cell in self._stairs(blocked):
@@ -130,7 +130,7 @@ class _Builder:
 
 
 def _further(step: Step, free: Mask) -> Iterator[Step]:
-    """The steps after a step: beside it, or above it if somebody stands beside it."""
+    """The next steps: the four sides, and the cell above if it is in reach."""
     cell, rises = step
     for one in around(cell):
         level = one[2] == cell[2]

@@ -29,7 +29,7 @@ _LINE = re.compile(
 
 
 def drawn(blueprint: str) -> Grid:
-    """The grid of a blueprint, such as "box stone 0 0 0 4 4 0", or of one that is empty.
+    """The grid of a blueprint, such as "box stone 0 0 0 4 4 0"; an empty blueprint has no blocks.
 
     Later lines cover earlier ones; the block `air` removes. Raises ToolError with the wrong line.
     """

@@ -19,7 +19,7 @@ SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 
 
 class Plot(Environment):
-    """A world of blocks for an order, whose facts have the parts, and the stock if it is limited:
+    """A world of blocks for an order. The facts are the parts, and the stock if it is limited:
 
         {"parts": {"floor": "box slate 0 0 0 6 4 0", ...}, "stock": {"slate": 35}}
 
@@ -59,7 +59,11 @@ class Plot(Environment):
             f"{name}: {count} cells are wrong" if count else f"{name}: complete"
             for name, count in now.wrong.items()
         ]
-        last = COMPLETE if now.value == 1 else f"Blocks beside the building: {now.extra:.0%} of it."
+        last = (
+            COMPLETE
+            if now.value == 1
+            else f"Blocks outside of the building: {now.extra:.0%} of it."
+        )
         return "\n".join([views(self.world.grid), *parts, last])
 
     def materials(self) -> str:
@@ -96,7 +100,7 @@ def views(grid: Grid) -> str:
     for side, (axis, step) in SIDES.items():
         depth = np.moveaxis(grid[tuple(spans)], axis, 0)[::step]
         nearest = np.take_along_axis(depth, (depth > 0).argmax(0)[None], 0)[0]
-        # east is on the right for somebody who looks to the north
+        # seen from the south, east is on the right
         nearest = nearest[:: -step if axis == 0 else step]
         rows = ["".join(MARKS[block] for block in row) for row in nearest.T[::-1]]
         lines += [f"{side}:", *rows]

@@ -25,8 +25,8 @@ class Fit(NamedTuple):
     """A comparison of a world with a building, at the shift of the largest `iou`.
 
     `iou` is the number of cells with equal blocks divided by the number of cells with a block in
-    either. `wrong` counts the wrong cells of each part, `extra` the blocks beside the building as a
-    share of its blocks.
+    either. `wrong` counts the wrong cells of each part. `extra` is the number of blocks outside of
+    the building, divided by the number of its blocks.
     """
 
     iou: float

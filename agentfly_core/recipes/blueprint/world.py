@@ -57,10 +57,9 @@ class RefusedAction(ToolError):
 class VoxelWorld:
     """Blocks in a grid above solid ground, and a stock of further ones; None is unlimited.
 
-    A block is placed next to another one or on the ground, within REACH of a cell to stand in: an
-    empty cell above a block or the ground. The distance is the largest of the three differences.
-    Walking is free. A removed block returns to the stock. No block ever floats: blocks connect it
-    with the ground.
+    A new block needs a neighbour or the ground, and a standing place within REACH: an empty cell
+    above a block or the ground. The distance is the largest of the three differences. Walking is
+    free. Removed blocks return to the stock. All blocks stay connected with the ground.
     """
 
     def __init__(self, stock: Mapping[str, int] | None = None) -> None:
@@ -93,7 +92,7 @@ class VoxelWorld:
             self.stock[BLOCKS[number]] += 1
 
     def _has(self, block: str) -> bool:
-        """Whether the stock has a block, or a recipe makes it of what the stock has."""
+        """Whether the stock has a block, after crafting if needed."""
         assert self.stock is not None
         if self.stock[block] > 0:
             return True
@@ -114,7 +113,7 @@ class VoxelWorld:
     def _reaches(self, cell: Cell) -> bool:
         window = tuple(slice(max(0, one - REACH), one + REACH + 1) for one in cell)
         places = standable(self.grid[window[0], window[1]])[:, :, window[2]]
-        # nobody stands in the cell of the block
+        # the block fills its own cell
         own = standable(self.grid[cell[:2]])[cell[2]]
         return bool(np.count_nonzero(places) > own)
 

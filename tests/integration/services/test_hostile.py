@@ -21,6 +21,7 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.recipes.arpo.vault import Vault
 from agentfly_core.recipes.babyai.environment import BabyAI
+from agentfly_core.recipes.blueprint.environment import Plot
 from agentfly_core.recipes.office.environment import Office
 from agentfly_core.recipes.shop.environment import Shop
 from agentfly_core.recipes.text_shop.environment import TextShop
@@ -64,13 +65,14 @@ FACTS: dict[str, Any] = {
     "dataset": "chain_sum",
     "config": {},
     "lamp": "red",
+    "parts": {"walls": "box brick 0 0 0 3 3 3"},
     "handle": 3,
     "direction": "up",
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (BabyAI, Database, Interpreter, Office, Shop, TextShop, TextWorld, Vault, Workspace), 1
+    (BabyAI, Database, Interpreter, Office, Plot, Shop, TextShop, TextWorld, Vault, Workspace), 1
 )
 READ = """
 import resource
