@@ -13,7 +13,7 @@ from agentfly_core.recipes.blueprint.builder import build
 from agentfly_core.recipes.blueprint.drawing import drawn
 from agentfly_core.recipes.blueprint.environment import COMPLETE, Plot, views
 from agentfly_core.recipes.blueprint.scoring import assembled, fit
-from agentfly_core.recipes.blueprint.world import BLOCKS, Cell, Grid, VoxelWorld
+from agentfly_core.recipes.blueprint.world import BLOCKS, Grid, Voxel, VoxelWorld
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.testing import problems_of
 from tests.support.project import ROOT
@@ -26,7 +26,7 @@ def problems(size: int, **settings: object) -> list[Problem]:
     return problems_of(use, seed=SEED, train=size, validation=1, test=1, **settings)["train"]
 
 
-def cells(grid: Grid) -> list[Cell]:
+def cells(grid: Grid) -> list[Voxel]:
     return [(int(x), int(y), int(z)) for x, y, z in np.argwhere(grid)]
 
 
@@ -119,7 +119,7 @@ def test_splits_share_no_sizes() -> None:
         ("box stone 0 0 0 1 0 0\nbox air 1 0 0 1 0 0", {(0, 0, 0)}),
     ],
 )
-def test_a_line_draws_its_cells(blueprint: str, expected: set[Cell]) -> None:
+def test_a_line_draws_its_cells(blueprint: str, expected: set[Voxel]) -> None:
     stone = cells(drawn(blueprint) == BLOCKS.index("stone"))
     assert {(x - 2, y - 2, z) for x, y, z in stone} == expected
 

@@ -14,10 +14,10 @@ from agentfly_core.recipes.blueprint.world import (
     BLOCKS,
     RECIPES,
     SIZE,
-    Cell,
     Grid,
     Refusal,
     RefusedAction,
+    Voxel,
     VoxelWorld,
 )
 
@@ -30,16 +30,16 @@ class SlowWorld:
     """The rules again, by a dictionary of blocks and complete searches."""
 
     def __init__(self, stock: dict[str, int]) -> None:
-        self.blocks: dict[Cell, str] = {}
+        self.blocks: dict[Voxel, str] = {}
         self.stock = dict(stock)
 
-    def filled(self, cell: Cell) -> bool:
+    def filled(self, cell: Voxel) -> bool:
         return cell in self.blocks or cell[2] == -1
 
-    def sides(self, cell: Cell) -> list[Cell]:
+    def sides(self, cell: Voxel) -> list[Voxel]:
         return [tuple(a + b for a, b in zip(cell, side, strict=True)) for side in SIDES]
 
-    def in_reach(self, cell: Cell) -> bool:
+    def in_reach(self, cell: Voxel) -> bool:
         spans = [range(max(0, one - 4), min(SIZE, one + 5)) for one in cell]
         return any(
             place != cell and not self.filled(place) and self.filled((*place[:2], place[2] - 1))
@@ -61,7 +61,7 @@ class SlowWorld:
         self.stock[block] -= 1
         return True
 
-    def act(self, block: str, cell: Cell) -> Refusal | None:
+    def act(self, block: str, cell: Voxel) -> Refusal | None:
         """Place a block; air removes one."""
         removes = block == "air"
         if min(cell) < 0 or max(cell) >= SIZE:
@@ -87,7 +87,7 @@ class SlowWorld:
         return None
 
 
-def acted(fast: VoxelWorld, block: str, cell: Cell) -> Refusal | None:
+def acted(fast: VoxelWorld, block: str, cell: Voxel) -> Refusal | None:
     try:
         fast.remove(cell) if block == "air" else fast.place(block, cell)
     except RefusedAction as error:

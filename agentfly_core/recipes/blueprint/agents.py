@@ -18,10 +18,10 @@ REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
 class Architect:
     """Interprets the order, recalls a blueprint, draws, builds, inspects, and reflects.
 
-    The speaker `interpreter` replies once, without `interprets` never. The speaker `designer`
-    draws; it reads the best match of the memory, unless `recalls` is False, and may call all tools
-    before a blueprint. After each inspection that is not complete it draws again, at most
-    `reflections` times. Without `instructions` it reads the order alone.
+    With `interprets` the speaker `interpreter` names the building and its parts. The speaker
+    `designer` draws; with `recalls` it reads the best match of the memory. It may call all tools
+    before a blueprint. It draws again after each inspection without success, at most `reflections`
+    times. Without `instructions` it has no system message.
     """
 
     def __init__(
@@ -35,15 +35,16 @@ class Architect:
         self.reflections, self.instructions = reflections, instructions
 
     async def __call__(self, episode: Episode) -> Ending:
-        query = await self.query(episode)
-        shelf = Shelf(episode.memory)
+        prompt, shelf = episode.problem.prompt, Shelf(episode.memory)
+        interpretation = await interpreted(episode) if self.interprets else ""
         designer = episode.speaker(
             "designer",
             system=DRAW if self.instructions else "",
             tools=[*episode.rules.tools, tool(shelf.recall)],
         )
-        text = episode.problem.prompt
-        if self.recalls and (earlier := shelf.recall(query)) != NOTHING:
+        text = f"{prompt}\n{interpretation}".strip()
+        earlier = shelf.recall(interpretation or prompt) if self.recalls else NOTHING
+        if earlier != NOTHING:
             text = f"An earlier order and its blueprint:\n{earlier}\n\n{text}"
         for _ in range(self.reflections + 1):
             blueprint = await drawing(designer, Message("user", text))
@@ -54,13 +55,11 @@ class Architect:
             text = f"{report}\n{REFLECT}"
         return Ending.NO_TOOL_CALLS
 
-    async def query(self, episode: Episode) -> str:
-        """The words to recall by: the interpretation, or the order."""
-        prompt = episode.problem.prompt
-        if not self.interprets:
-            return prompt
-        interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
-        return (await interpreter.reply(Message("user", prompt))).content
+
+async def interpreted(episode: Episode) -> str:
+    """The building and its parts in the words of the interpreter."""
+    interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
+    return (await interpreter.reply(Message("user", episode.problem.prompt))).content
 
 
 async def drawing(designer: Speaker, *read: Message | Observation) -> str:

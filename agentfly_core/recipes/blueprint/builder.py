@@ -13,18 +13,18 @@ from agentfly_core.recipes.blueprint.world import (
     REACH,
     SCAFFOLDING,
     SIZE,
-    Cell,
     Grid,
     Mask,
     Refusal,
     RefusedAction,
+    Voxel,
     VoxelWorld,
     around,
     standable,
     touching,
 )
 
-Step = tuple[Cell, bool]
+Rung = tuple[Voxel, bool]
 """A cell of scaffolding, and whether the cell above it is in reach."""
 
 
@@ -32,9 +32,9 @@ Step = tuple[Cell, bool]
 class Construction:
     """Cells of the target that were refused, and cells with scaffolding at first and in the end."""
 
-    missing: dict[Cell, Refusal]
-    scaffolding: list[Cell]
-    residue: list[Cell]
+    missing: dict[Voxel, Refusal]
+    scaffolding: list[Voxel]
+    residue: list[Voxel]
 
 
 def build(world: VoxelWorld, target: Grid) -> Construction:
@@ -47,9 +47,9 @@ def build(world: VoxelWorld, target: Grid) -> Construction:
 class _Builder:
     def __init__(self, world: VoxelWorld, target: Grid) -> None:
         self.world, self.target = world, target
-        self.scaffolding: list[Cell] = []
+        self.scaffolding: list[Voxel] = []
 
-    def raised(self) -> dict[Cell, Refusal]:
+    def raised(self) -> dict[Voxel, Refusal]:
         """Place all blocks that can be placed; returns the others."""
         waiting = {(int(x), int(y), int(z)) for x, y, z in np.argwhere(self.target)}
         while True:
@@ -59,7 +59,7 @@ class _Builder:
             if len(waiting) == before and not (blocked and self._scaffold(blocked)):
                 return refused
 
-    def cleared(self) -> list[Cell]:
+    def cleared(self) -> list[Voxel]:
         """Remove scaffolding; returns the cells that keep it."""
         left, before = self.scaffolding[::-1], -1
         while len(left) != before:
@@ -67,11 +67,11 @@ class _Builder:
             left = [cell for cell in left if not self._removed(cell)]
         return left
 
-    def _pass(self, waiting: set[Cell]) -> dict[Cell, Refusal]:
+    def _pass(self, waiting: set[Voxel]) -> dict[Voxel, Refusal]:
         """Place cells from the ground upwards, take them from `waiting`, return the others."""
         heap = [(cell[2], cell) for cell in waiting]
         heapq.heapify(heap)
-        refused = dict[Cell, Refusal]()
+        refused = dict[Voxel, Refusal]()
         while heap:
             _, cell = heapq.heappop(heap)
             if cell not in waiting:
@@ -88,7 +88,7 @@ class _Builder:
                     heapq.heappush(heap, (one[2], one))
         return refused
 
-    def _scaffold(self, blocked: Collection[Cell]) -> bool:
+    def _scaffold(self, blocked: Collection[Voxel]) -> bool:
         """Build towards the nearest standing place that reaches a cell; False without progress."""
         before = len(self.scaffolding)
         with suppress(RefusedAction):
@@ -97,7 +97,7 @@ class _Builder:
                 self.scaffolding.append(cell)
         return len(self.scaffolding) > before
 
-    def _stairs(self, blocked: Collection[Cell]) -> list[Cell]:
+    def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
         """The shortest row of scaffolding, each cell placed from the top of an earlier one.
 
         It never covers a cell of the target. Breadth-first search.
@@ -109,8 +109,8 @@ class _Builder:
         near, goals = in_reach(standable(grid)), in_reach(mask(blocked))
         supported = touching(grid > 0) | (np.arange(SIZE) == 0)
         starts = np.argwhere(free & near & supported)
-        first: list[Step] = [((x, y, z), bool(near[x, y, z + 1])) for x, y, z in starts.tolist()]
-        origins, queue = dict[Step, Step | None](dict.fromkeys(first)), deque(first)
+        first: list[Rung] = [((x, y, z), bool(near[x, y, z + 1])) for x, y, z in starts.tolist()]
+        origins, queue = dict[Rung, Rung | None](dict.fromkeys(first)), deque(first)
         while queue:
             step = queue.popleft()
             (x, y, z), _ = step
@@ -122,14 +122,14 @@ class _Builder:
                     queue.append(further)
         return []
 
-    def _removed(self, cell: Cell) -> bool:
+    def _removed(self, cell: Voxel) -> bool:
         with suppress(RefusedAction):
             self.world.remove(cell)
             return True
         return False
 
 
-def _further(step: Step, free: Mask) -> Iterator[Step]:
+def _further(step: Rung, free: Mask) -> Iterator[Rung]:
     """The next steps: the four sides, and the cell above if it is in reach."""
     cell, rises = step
     for one in around(cell):
@@ -138,13 +138,13 @@ def _further(step: Step, free: Mask) -> Iterator[Step]:
             yield one, level
 
 
-def _path(step: Step | None, origins: dict[Step, Step | None]) -> Iterator[Cell]:
+def _path(step: Rung | None, origins: dict[Rung, Rung | None]) -> Iterator[Voxel]:
     while step:
         yield step[0]
         step = origins[step]
 
 
-def mask(cells: Collection[Cell]) -> Mask:
+def mask(cells: Collection[Voxel]) -> Mask:
     """The cells as a grid."""
     made = np.zeros((SIZE, SIZE, SIZE), bool)
     made[tuple(np.array([*cells]).T)] = True

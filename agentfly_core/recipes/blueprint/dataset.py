@@ -11,7 +11,7 @@ from agentfly_core.datasets.splitting import shares
 from agentfly_core.recipes.blueprint.families import (
     FAMILIES,
     MATERIALS,
-    Parts,
+    PartBlueprints,
     order,
     parts_of,
 )
@@ -62,7 +62,7 @@ def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
     return shares(sizes, SHARES)
 
 
-def _stock(parts: Parts) -> dict[str, int]:
+def _stock(parts: PartBlueprints) -> dict[str, int]:
     """The blocks of a building, and 64 blocks of scaffolding."""
     target = assembled(parts).target
     counts = Counter(BLOCKS[number] for number in target[target > 0])

@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 
 from agentfly_core import ToolError
-from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Cell, Grid
+from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, Voxel
 
 MARGIN = 2
 """The plot begins this far from the edges of the world, which leaves room for scaffolding."""
-PLOT: Cell = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN, SIZE)
+PLOT: Voxel = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN, SIZE)
 MOST_LINES = 200
 FORMS = """\
 box BLOCK x y z x y z: fill all cells between two corners
@@ -65,13 +65,13 @@ def _draw(line: str, grid: Grid) -> None:
         grid[cell] = new if grid[cell] == old else grid[cell]
 
 
-def box(first: Cell, second: Cell) -> Iterator[Cell]:
+def box(first: Voxel, second: Voxel) -> Iterator[Voxel]:
     """All cells between two corners."""
     a, b, c = (range(min(ends), max(ends) + 1) for ends in zip(first, second, strict=True))
     return product(a, b, c)
 
 
-def hollow_box(first: Cell, second: Cell) -> Iterator[Cell]:
+def hollow_box(first: Voxel, second: Voxel) -> Iterator[Voxel]:
     """The cells of the six sides."""
     ends = [*zip(first, second, strict=True)]
     for cell in box(first, second):
@@ -79,13 +79,13 @@ def hollow_box(first: Cell, second: Cell) -> Iterator[Cell]:
             yield cell
 
 
-def line(first: Cell, second: Cell) -> Iterator[Cell]:
+def line(first: Voxel, second: Voxel) -> Iterator[Voxel]:
     """The cells nearest to a straight line."""
     steps = max(abs(a - b) for a, b in zip(first, second, strict=True))
     yield from np.rint(np.linspace(first, second, steps + 1)).astype(int).tolist()
 
 
-def stairs(first: Cell, second: Cell) -> Iterator[Cell]:
+def stairs(first: Voxel, second: Voxel) -> Iterator[Voxel]:
     """Filled steps of height 1 along the longer side, as high as the second corner at most."""
     sides = [abs(a - b) for a, b in zip(first[:2], second[:2], strict=True)]
     along = 0 if sides[0] >= sides[1] else 1
@@ -94,7 +94,7 @@ def stairs(first: Cell, second: Cell) -> Iterator[Cell]:
             yield cell
 
 
-SHAPES: dict[str, Callable[[Cell, Cell], Iterator[Cell]]] = {
+SHAPES: dict[str, Callable[[Voxel, Voxel], Iterator[Voxel]]] = {
     "box": box,
     "hollow_box": hollow_box,
     "line": line,
@@ -110,14 +110,14 @@ def _mirror(axis: int, total: int, grid: Grid) -> None:
             grid[tuple(cell)] = block
 
 
-def _cell(numbers: list[int]) -> Cell:
+def _cell(numbers: list[int]) -> Voxel:
     if any(one >= size for one, size in zip(numbers, PLOT, strict=True)):
         raise ValueError(f"the largest coordinates are {[size - 1 for size in PLOT]}")
     x, y, z = numbers
     return x, y, z
 
 
-def _in_world(cell: Cell) -> Cell:
+def _in_world(cell: Voxel) -> Voxel:
     return cell[0] + MARGIN, cell[1] + MARGIN, cell[2]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-Parts = dict[str, str]
+PartBlueprints = dict[str, str]
 """Blueprints of a building's parts, later ones on top: `{"walls": "box brick 0 0 0 6 4 3"}`."""
 Sizes = Mapping[str, int]
 Materials = Mapping[str, str]
@@ -12,15 +12,15 @@ MATERIALS = ("stone", "brick", "planks", "marble", "slate", "granite", "copper",
 
 
 @dataclass(frozen=True)
-class Family:
+class BuildingFamily:
     """Ranges of sizes, names of materials, and the parts that follow from their values."""
 
     sizes: Mapping[str, tuple[int, int]]
     materials: tuple[str, ...]
-    parts: Callable[[Sizes, Materials], Parts]
+    parts: Callable[[Sizes, Materials], PartBlueprints]
 
 
-def _room(size: Sizes, of: Materials) -> Parts:
+def _room(size: Sizes, of: Materials) -> PartBlueprints:
     x, y, z = size["length"] - 1, size["width"] - 1, size["height"] - 1
     return {
         "walls": f"hollow_box {of['walls']} 0 0 0 {x} {y} {z}",
@@ -31,7 +31,7 @@ def _room(size: Sizes, of: Materials) -> Parts:
     }
 
 
-def _tower(size: Sizes, of: Materials) -> Parts:
+def _tower(size: Sizes, of: Materials) -> PartBlueprints:
     side, z, top = size["side"], size["height"], size["height"] + size["mast"]
     return {
         "walls": f"hollow_box {of['walls']} 1 1 0 {side} {side} {z - 1}",
@@ -40,7 +40,7 @@ def _tower(size: Sizes, of: Materials) -> Parts:
     }
 
 
-def _stairs(size: Sizes, of: Materials) -> Parts:
+def _stairs(size: Sizes, of: Materials) -> PartBlueprints:
     steps, y = size["steps"], size["width"] - 1
     end, z = steps + size["landing"] - 1, steps - 1
     return {
@@ -50,7 +50,7 @@ def _stairs(size: Sizes, of: Materials) -> Parts:
     }
 
 
-def _bridge(size: Sizes, of: Materials) -> Parts:
+def _bridge(size: Sizes, of: Materials) -> PartBlueprints:
     x, y, z = size["length"] - 1, size["width"] - 1, size["height"]
     piers = [f"box {of['piers']} {end} 0 0 {end} {y} {z - 1}" for end in (0, x)]
     rails = [f"line fence 0 {side} {z + 1} {x} {side} {z + 1}" for side in (0, y)]
@@ -61,27 +61,29 @@ def _bridge(size: Sizes, of: Materials) -> Parts:
     }
 
 
-def _pyramid(size: Sizes, of: Materials) -> Parts:
+def _pyramid(size: Sizes, of: Materials) -> PartBlueprints:
     top = size["levels"] - 1
     levels = [f"box {of['body']} {z} {z} {z} {2 * top - z} {2 * top - z} {z}" for z in range(top)]
     tip = f"line {of['tip']} {top} {top} {top} {top} {top} {top + size['tip'] - 1}"
     return {"body": "\n".join(levels), "tip": tip}
 
 
-FAMILIES: Mapping[str, Family] = {
-    "room": Family(
+FAMILIES: Mapping[str, BuildingFamily] = {
+    "room": BuildingFamily(
         {"length": (5, 9), "width": (4, 8), "height": (4, 6)}, ("walls", "floor", "roof"), _room
     ),
-    "tower": Family({"side": (3, 5), "height": (4, 8), "mast": (2, 7)}, ("walls", "roof"), _tower),
-    "stairs": Family(
+    "tower": BuildingFamily(
+        {"side": (3, 5), "height": (4, 8), "mast": (2, 7)}, ("walls", "roof"), _tower
+    ),
+    "stairs": BuildingFamily(
         {"steps": (4, 8), "width": (2, 4), "landing": (2, 4)},
         ("steps", "base", "landing"),
         _stairs,
     ),
-    "bridge": Family(
+    "bridge": BuildingFamily(
         {"length": (6, 9), "width": (3, 5), "height": (2, 5)}, ("piers", "deck"), _bridge
     ),
-    "pyramid": Family({"levels": (3, 5), "tip": (1, 6)}, ("body", "tip"), _pyramid),
+    "pyramid": BuildingFamily({"levels": (3, 5), "tip": (1, 6)}, ("body", "tip"), _pyramid),
 }
 
 
@@ -92,7 +94,7 @@ def order(family: str, sizes: Sizes, materials: Materials) -> str:
     return f"Build the {family}: {numbers}; {blocks}."
 
 
-def parts_of(text: str) -> Parts:
+def parts_of(text: str) -> PartBlueprints:
     """The parts of an ordered building. Raises ValueError for any other text."""
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:

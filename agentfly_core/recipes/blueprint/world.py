@@ -28,7 +28,7 @@ RECIPES: Mapping[str, tuple[str, int]] = {
     "stone": ("cobble", 1),
 }
 """Crafted blocks: `{"planks": ("log", 4)}` makes four planks of one log."""
-Cell = tuple[int, int, int]
+Voxel = tuple[int, int, int]
 """East, north and up, each from 0 to SIZE - 1."""
 Grid = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -49,7 +49,7 @@ class Refusal(StrEnum):
 class RefusedAction(ToolError):
     """An action that breaks a rule; the world is unchanged."""
 
-    def __init__(self, refusal: Refusal, cell: Cell) -> None:
+    def __init__(self, refusal: Refusal, cell: Voxel) -> None:
         super().__init__(f"The cell {cell} {refusal}.")
         self.refusal = refusal
 
@@ -66,7 +66,7 @@ class VoxelWorld:
         self.grid: Grid = np.zeros((SIZE, SIZE, SIZE), np.uint8)
         self.stock = None if stock is None else Counter(stock)
 
-    def place(self, block: str, cell: Cell) -> None:
+    def place(self, block: str, cell: Voxel) -> None:
         """Place a block of the stock; it is crafted if the stock has none.
 
         Raises RefusedAction.
@@ -79,7 +79,7 @@ class VoxelWorld:
             self.stock[block] -= 1
         self.grid[cell] = BLOCKS.index(block)
 
-    def remove(self, cell: Cell) -> None:
+    def remove(self, cell: Voxel) -> None:
         """Return a block to the stock. Raises RefusedAction."""
         number = int(self.grid[self._inside(cell)])
         self._require(number > 0, Refusal.EMPTY, cell)
@@ -103,21 +103,21 @@ class VoxelWorld:
         self.stock[block] += products
         return True
 
-    def _inside(self, cell: Cell) -> Cell:
+    def _inside(self, cell: Voxel) -> Voxel:
         self._require(all(0 <= one < SIZE for one in cell), Refusal.OUTSIDE, cell)
         return cell
 
-    def _supported(self, cell: Cell) -> bool:
+    def _supported(self, cell: Voxel) -> bool:
         return cell[2] == 0 or any(self.grid[one] for one in around(cell))
 
-    def _reaches(self, cell: Cell) -> bool:
+    def _reaches(self, cell: Voxel) -> bool:
         window = tuple(slice(max(0, one - REACH), one + REACH + 1) for one in cell)
         places = standable(self.grid[window[0], window[1]])[:, :, window[2]]
         # the block fills its own cell
         own = standable(self.grid[cell[:2]])[cell[2]]
         return bool(np.count_nonzero(places) > own)
 
-    def _is_grounded(self, cell: Cell) -> bool:
+    def _is_grounded(self, cell: Voxel) -> bool:
         """Whether blocks connect a block with the ground; the search goes down first."""
         seen, open_ = {cell}, [cell]
         while open_:
@@ -130,12 +130,12 @@ class VoxelWorld:
         return False
 
     @staticmethod
-    def _require(holds: bool, refusal: Refusal, cell: Cell) -> None:
+    def _require(holds: bool, refusal: Refusal, cell: Voxel) -> None:
         if not holds:
             raise RefusedAction(refusal, cell)
 
 
-def around(cell: Cell) -> Iterator[Cell]:
+def around(cell: Voxel) -> Iterator[Voxel]:
     """The neighbours of a cell in the world, the lower one last."""
     x, y, z = cell
     for one in ((x, y, z + 1), (x + 1, y, z), (x - 1, y, z), (x, y + 1, z), (x, y - 1, z)):
@@ -147,9 +147,10 @@ def around(cell: Cell) -> Iterator[Cell]:
 
 def standable(grid: Grid) -> Mask:
     """The empty cells above a block or the ground; the last axis of the grid is the height."""
-    above = np.ones(grid.shape, bool)
+    above: Mask = np.ones(grid.shape, bool)
     above[..., 1:] = grid[..., :-1] > 0
-    return above & (grid == 0)
+    above &= grid == 0
+    return above
 
 
 def floating(grid: Grid) -> Mask:
