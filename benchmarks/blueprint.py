@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -103,7 +104,7 @@ async def played(
     problems: Sequence[Problem], memory: Path, seed: int
 ) -> tuple[list[Trajectory], list[Scored]]:
     """Episodes of the simulated model; it reads no facts."""
-    policy = Simulated([drawing], ERRORS, mistaken, seed)
+    policy = Simulated([partial(drawing, seed)], ERRORS, mistaken, seed)
     spec = rollout_spec(
         tools.submit_blueprint,
         tools.build,
@@ -121,15 +122,15 @@ async def played(
     return trajectories, list(await score(trajectories, {building: 1.0}))
 
 
-def drawing(visible: Visible) -> str:
+def drawing(seed: int, visible: Visible) -> str:
     """Interpret an order, or draw it: right after an example of its family, else at times."""
     if visible.speaker == INTERPRETER:
         return interpreted(visible.texts[-1])
     *shown, order = re.findall(r"Build the .*", visible.texts[1])
     lines = "\n".join(parts_of(order).values()).splitlines()
     families = {text.partition(":")[0] for text in shown}
-    # a draw depends on order and try alone: arms have equal guesses
-    guess = random.Random(f"{order} {len(visible.texts)}").random() < GUESS
+    # a draw depends on seed, order and try alone: arms have equal guesses
+    guess = random.Random(f"{seed} {order} {len(visible.texts)}").random() < GUESS
     right = guess or order.partition(":")[0] in families
     return "\n".join(lines if right else spoiled(lines, "omit", visible.draw))
 

@@ -36,7 +36,7 @@ def order(number: int = 0) -> Problem:
 
 
 def gold(problem: Problem) -> str:
-    return "\n".join(problem.facts["parts"].values())
+    return "\n".join(dict(problem.facts["parts"]).values())
 
 
 async def played(

@@ -1,5 +1,6 @@
 """Buildings of five families: blueprints, scores against formulas by hand, and the plot."""
 
+import json
 import random
 import runpy
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def filled(target: Grid, block: int) -> Grid:
 @pytest.mark.slow
 def test_gold_scores_1_nothing_0_and_full_boxes_at_most_half() -> None:
     for problem in problems(500):
-        parts = problem.facts["parts"]
+        parts = dict(problem.facts["parts"])
         target = assembled(parts).target
         assert fit(target, parts).value == 1.0
         assert fit(np.zeros_like(target), parts).value == 0.0
@@ -50,7 +51,7 @@ def test_gold_scores_1_nothing_0_and_full_boxes_at_most_half() -> None:
 
 def test_each_wrong_block_changes_the_score_by_the_formula() -> None:
     for number, problem in enumerate(problems(50)):
-        parts, draw = problem.facts["parts"], random.Random(number)
+        parts, draw = dict(problem.facts["parts"]), random.Random(number)
         target = assembled(parts).target
         total, count = int(np.count_nonzero(target)), draw.randint(1, 4)
         chosen = draw.sample(cells(target), count)
@@ -71,7 +72,7 @@ def test_each_wrong_block_changes_the_score_by_the_formula() -> None:
 
 
 def test_a_building_may_stand_one_cell_aside() -> None:
-    parts = problems(2)[1].facts["parts"]
+    parts = dict(problems(2)[1].facts["parts"])
     target = assembled(parts).target
     assert fit(np.roll(target, (1, -1), (0, 1)), parts).value == 1.0
     assert fit(np.roll(target, 2, 0), parts).value < 0.5
@@ -81,7 +82,10 @@ def test_a_building_may_stand_one_cell_aside() -> None:
 def test_the_builder_completes_all_families_without_residue() -> None:
     scaffolded = set()
     for problem in problems(200, survival=True):
-        target, plot = assembled(problem.facts["parts"]).target, VoxelWorld(problem.facts["stock"])
+        target, plot = (
+            assembled(dict(problem.facts["parts"])).target,
+            VoxelWorld(problem.facts["stock"]),
+        )
         done = build(plot, target)
         assert (done.missing, done.residue) == ({}, []), problem.prompt
         assert np.array_equal(plot.grid, target) and not world.floating(target).any()
@@ -92,7 +96,7 @@ def test_the_builder_completes_all_families_without_residue() -> None:
 
 def test_the_parts_follow_from_the_text_of_an_order() -> None:
     made = problems(100)
-    assert all(families.parts_of(one.prompt) == one.facts["parts"] for one in made)
+    assert all(families.parts_of(one.prompt) == dict(one.facts["parts"]) for one in made)
     assert [one.facts["family"] for one in made[:5]] == [*families.FAMILIES]
     with pytest.raises(ValueError, match="expected an order"):
         families.parts_of("Build the castle: side 4; walls brick.")
@@ -144,6 +148,12 @@ def test_a_wrong_blueprint_is_refused_with_its_line(blueprint: str, message: str
         drawn(blueprint)
 
 
+def test_stored_facts_keep_the_order_of_parts() -> None:
+    for problem in problems(5):
+        stored = json.loads(json.dumps(problem.facts, sort_keys=True))
+        assert [*dict(stored["parts"])] == [*families.parts_of(problem.prompt)]
+
+
 async def played(plot: Plot, problem: Problem, lines: Sequence[str]) -> str:
     await plot.reset(problem)
     plot.submit("\n".join(lines))
@@ -152,7 +162,7 @@ async def played(plot: Plot, problem: Problem, lines: Sequence[str]) -> str:
 
 async def test_the_plot_reports_parts_and_missing_blocks() -> None:
     problem, plot = problems(1)[0], Plot()
-    parts = problem.facts["parts"]
+    parts = dict(problem.facts["parts"])
     await played(plot, problem, [lines for name, lines in parts.items() if name != "door"])
     assert "door: 2 cells are wrong" in plot.inspect() and COMPLETE not in plot.inspect()
     report = await played(plot, problem, [*parts.values(), "box gold 0 0 15 0 0 16"])
@@ -162,7 +172,7 @@ async def test_the_plot_reports_parts_and_missing_blocks() -> None:
 
 async def test_a_snapshot_restores_blueprint_world_and_stock() -> None:
     problem, plot, other = problems(5, survival=True)[4], Plot(), Plot()
-    await played(plot, problem, [*problem.facts["parts"].values()][:1])
+    await played(plot, problem, [*dict(problem.facts["parts"]).values()][:1])
     await other.reset(problem)
     before = other.state_key()
     await other.restore(await plot.snapshot())

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 from agentfly_core import Problem, digest, generated
 from agentfly_core.datasets.names import SHARES
@@ -32,7 +33,7 @@ def orders(
 
         Problem("tower-3f2a90c1d4e5b678",
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
-                {"family": "tower", "parts": {"walls": "hollow_box brick 1 1 0 4 4 6", ...}})
+                {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
     Under any seed, splits share no sizes of a family. With `survival` the fact `stock` has the
     needed blocks.
@@ -46,7 +47,10 @@ def orders(
         blocks = draw.sample(MATERIALS, len(family.materials))
         text = order(name, dict(chosen), dict(zip(family.materials, blocks, strict=True)))
         parts = parts_of(text)
-        facts = {"family": name, "parts": parts, **({"stock": _stock(parts)} if survival else {})}
+        # a list, because stored facts have sorted names
+        facts: dict[str, Any] = {"family": name, "parts": [[*part] for part in parts.items()]}
+        if survival:
+            facts["stock"] = _stock(parts)
         return Problem(f"{name}-{digest([text, split, number])[:16]}", text, facts)
 
     return {

@@ -21,14 +21,14 @@ SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 class Plot(Environment):
     """A world of blocks for an order. The facts are the parts, and the stock if it is limited:
 
-        {"parts": {"floor": "box slate 0 0 0 6 4 0", ...}, "stock": {"slate": 35}}
+        {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 
     Methods raise ToolError for a wrong blueprint.
     """
 
     async def reset(self, problem: Problem) -> None:
         """Clear the plot. Raises KeyError for wrong facts."""
-        self._parts, self._stock = problem.facts["parts"], problem.facts.get("stock")
+        self._parts, self._stock = dict(problem.facts["parts"]), problem.facts.get("stock")
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 
     def submit(self, blueprint: str) -> str:

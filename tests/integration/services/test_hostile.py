@@ -65,7 +65,7 @@ FACTS: dict[str, Any] = {
     "dataset": "chain_sum",
     "config": {},
     "lamp": "red",
-    "parts": {"walls": "box brick 0 0 0 3 3 3"},
+    "parts": [["walls", "box brick 0 0 0 3 3 3"]],
     "handle": 3,
     "direction": "up",
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
