@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import product
-from math import comb
 
 import pytest
 
@@ -22,6 +21,7 @@ from agentfly_core.testing import (
     scores_of_policy,
 )
 from agentfly_core.testing.episodes import episode_specs, play_all, scripted
+from tests.support.paired_outcomes import mcnemar
 
 SKILLS = ["reversal"]
 WORDS = {
@@ -84,14 +84,6 @@ async def solved(agent: Evolve, drawn: Sequence[Problem]) -> list[bool]:
     scores = await scores_of_policy(policy, drawn, spec, [exact])
     assert policy.facts_read == 0
     return [one["exact"] == 1.0 for one in scores.values()]
-
-
-def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> float:
-    """The exact two-sided p of McNemar's test."""
-    won = sum(a > b for a, b in zip(one, other, strict=True))
-    lost = sum(a < b for a, b in zip(one, other, strict=True))
-    tail = sum(comb(won + lost, k) for k in range(min(won, lost) + 1))
-    return min(1.0, 2 * tail / 2 ** (won + lost))
 
 
 @pytest.mark.parametrize(("children", "generations"), product([1, 2, 3], [1, 3]))

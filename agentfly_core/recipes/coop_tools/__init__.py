@@ -1,0 +1,1 @@
+"""Three speakers that use a REST service together, after ConAgents."""

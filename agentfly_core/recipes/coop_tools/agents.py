@@ -1,0 +1,135 @@
+"""Grounding, execution and observing by three speakers, and one agent for all."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from agentfly_core import Ending, Episode, Message, Speaker
+from agentfly_core.recipes.coop_tools.observing import LONG, ExtractionError, extracted, schema
+from agentfly_core.recipes.coop_tools.world import HttpAnswer, RestEndpoint, RestWorld
+
+GROUND = (
+    'Reply with JSON alone: {"endpoint": "...", "task": "..."} for the next request, or '
+    '{"answer": "..."}.'
+)
+EXECUTE = 'Reply with JSON alone: {"url": "..."}.'
+GIVE_BACK = 'If the endpoint does not fit, reply {"back": "the reason"}.'
+READ = "Reply with the value alone."
+CODE = "Reply with Python code alone that defines extract(response), which returns the value."
+ALONE = 'Reply with JSON alone: {"url": "..."} for a request, or {"answer": "..."}.'
+
+
+class CoopTeam:
+    """ConAgents: a grounder selects endpoints, an executor makes requests, an observer reads them.
+
+    Each of `max_steps` steps adds the observer's value to the grounder's notes. Requests and
+    extraction code that fail are repeated with the error, up to `retries` times; without
+    `server_feedback` or `code_feedback` they are not. Without `observer` all read the beginning of
+    an answer. With the protocol `adaptive` the executor may give a task back to the grounder.
+    """
+
+    def __init__(
+        self,
+        protocol: Literal["automatic", "adaptive"] = "automatic",
+        max_steps: int = 5,
+        retries: int = 3,
+        server_feedback: bool = True,
+        code_feedback: bool = True,
+        observer: bool = True,
+        down: Sequence[str] = (),
+    ) -> None:
+        self.protocol, self.max_steps, self.observer = protocol, max_steps, observer
+        self.requests = 1 + retries * server_feedback
+        self.codes = 1 + retries * code_feedback
+        self.down = frozenset(down)
+
+    async def __call__(self, episode: Episode) -> Ending:
+        world = RestWorld(episode.problem.facts["world"], self.down)
+        grounder = episode.speaker("grounder")
+        executor, observer = episode.speaker("executor"), episode.speaker("observer")
+        grounder.answer("")
+        notes = list[str]()
+        for _ in range(self.max_steps):
+            step = await self._grounded(grounder, episode, world, notes)
+            if "answer" in step:
+                grounder.answer(str(step["answer"]))
+                break
+            endpoint, task = world.endpoints.get(str(step.get("endpoint"))), str(step.get("task"))
+            if endpoint is None:
+                notes.append(f"{task} -> there is no endpoint {step.get('endpoint')}")
+                continue
+            answer = await self._executed(executor, world, endpoint, f"{task}\n{_known(notes)}")
+            notes.append(f"{task} -> {await self._observed(observer, task, answer)}")
+        return Ending.NO_TOOL_CALLS
+
+    async def _grounded(
+        self, grounder: Speaker, episode: Episode, world: RestWorld, notes: Sequence[str]
+    ) -> Mapping[str, Any]:
+        endpoints = "\n".join(f"{one.path}: {one.summary}" for one in world.endpoints.values())
+        text = f"{endpoints}\nQuestion: {episode.problem.prompt}\n{_known(notes)}\n{GROUND}"
+        return _object((await grounder.context().reply(Message("user", text))).content)
+
+    async def _executed(
+        self, executor: Speaker, world: RestWorld, endpoint: RestEndpoint, task: str
+    ) -> HttpAnswer:
+        """The answer to the last request, or 0 and a reason without one."""
+        context, answer = executor.context(), HttpAnswer(0, "no request was made")
+        form = f"{EXECUTE} {GIVE_BACK}" if self.protocol == "adaptive" else EXECUTE
+        text = f"{endpoint.document}\nTask: {task}\n{form}"
+        for _ in range(self.requests):
+            reply = _object((await context.reply(Message("user", text))).content)
+            if "back" in reply and self.protocol == "adaptive":
+                return HttpAnswer(0, str(reply["back"]))
+            answer = world.get(str(reply.get("url")))
+            if answer.status == 200:
+                break
+            text = f"{answer.status} {answer.body}\n{EXECUTE}"
+        return answer
+
+    async def _observed(self, observer: Speaker, task: str, answer: HttpAnswer) -> str:
+        """The value of a task, or the error."""
+        if answer.status != 200:
+            return f"failed: {answer.status} {answer.body}"
+        if not self.observer:
+            return answer.body[:LONG]
+        if len(answer.body) > LONG:
+            form = json.dumps(schema(json.loads(answer.body)))
+            text, context = f"Task: {task}\nResponse: {form}\n{CODE}", observer.context()
+            for _ in range(self.codes):
+                code = (await context.reply(Message("user", text))).content
+                try:
+                    return await extracted(code, answer.body)
+                except ExtractionError as error:
+                    text = f"{error}\n{CODE}"
+        text = f"Task: {task}\nResponse: {answer.body[:LONG]}\n{READ}"
+        return (await observer.context().reply(Message("user", text))).content.strip()
+
+
+class OneAgent:
+    """One speaker that makes requests and reads the beginning of each answer, `max_turns` times."""
+
+    async def __call__(self, episode: Episode) -> Ending:
+        world = RestWorld(episode.problem.facts["world"])
+        documents = "\n".join(one.document for one in world.endpoints.values())
+        text = f"{documents}\nQuestion: {episode.problem.prompt}\n{ALONE}"
+        episode.answer("")
+        while True:
+            reply = _object((await episode.reply(Message("user", text))).content)
+            if "answer" in reply:
+                episode.answer(str(reply["answer"]))
+                return Ending.NO_TOOL_CALLS
+            answer = world.get(str(reply.get("url")))
+            text = f"{answer.status} {answer.body[:LONG]}\n{ALONE}"
+
+
+def _known(notes: Sequence[str]) -> str:
+    return "\n".join(["Known:", *(f"- {one}" for one in notes)])
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """The JSON object of a reply, empty for another text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,115 @@
+"""A simulated model for all roles; it computes replies from the texts that it reads."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from urllib.parse import quote_plus
+
+from agentfly_core import Conversation, Message, Problem
+from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.recipes.coop_tools import agents
+from agentfly_core.recipes.coop_tools.world import KINDS
+
+BUGS = 0.25
+"""Share of the extraction code that reads a wrong field."""
+QUESTION = re.compile(
+    r"In the (\w+) of the (\w+) ([\w ]+) \((\w+) (\w+)\), what is the value of (\w+)\?"
+)
+PLURALS = {single: kind for kind, single in KINDS.items()}
+
+
+def grounded(text: str) -> str:
+    """The next endpoint: the search for an id, then the aspect; or the answer."""
+    aspect, single, name, parameter, option, key = _question(text)
+    kind, values = PLURALS[single], re.findall(r"^- .* -> (.*)$", text, re.M)
+    if not values:
+        task = f"Find the id of the {single} {name}."
+        return json.dumps({"endpoint": f"/{kind}/search", "task": task})
+    id = _value(values[0], "id", "")
+    if len(values) == 1 and id.isdigit():
+        task = f"Find the value of {key} for id {id} ({parameter} {option})."
+        return json.dumps({"endpoint": f"/{kind}/{{id}}/{aspect}", "task": task})
+    return json.dumps({"answer": _value(values[-1], "value", key)})
+
+
+def executed(texts: Sequence[str]) -> str:
+    """The request for a task; the parameter has the name of the document or of the last error."""
+    document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
+    assert document
+    if match := re.search(r"^Task: Find the id of the \w+ ([\w ]+)\.", texts[0], re.M):
+        return json.dumps({"url": f"{document[1]}?name={quote_plus(match[1])}"})
+    match = re.search(r"for id (\d+) \(\w+ (\w+)\)", texts[0])
+    assert match
+    fixed = re.findall(r"unknown; use (\w+)", texts[-1])
+    parameter = fixed[0] if fixed else document[2]
+    return json.dumps({"url": f"{document[1].replace('{id}', match[1])}?{parameter}={match[2]}"})
+
+
+def coded(texts: Sequence[str], draw: random.Random) -> str:
+    """Code that extracts a value; a share BUGS has the wrong field."""
+    key = _key(texts[0])
+    field = '["value"]' if draw.random() < BUGS else '["data"]["value"]'
+    return (
+        "def extract(response):\n    for item in response['items']:\n"
+        f"        if item['key'] == {key!r}:\n            return item{field}\n"
+    )
+
+
+def alone(texts: Sequence[str]) -> str:
+    """All of it by one agent."""
+    aspect, single, name, parameter, option, key = _question(texts[0])
+    kind, last = PLURALS[single], texts[-1]
+    answers = [text for text in texts[1:] if text.startswith("200 ")]
+    if not answers:
+        return json.dumps({"url": f"/{kind}/search?name={quote_plus(name)}"})
+    id = _value(answers[0], "id", "")
+    if len(answers) == 1:
+        document = re.search(rf"GET /{kind}/{{id}}/{aspect}:.*\n  (\w+):", texts[0])
+        assert document
+        fixed = re.findall(r"unknown; use (\w+)", last)
+        parameter = fixed[0] if fixed else document[1]
+        return json.dumps({"url": f"/{kind}/{id}/{aspect}?{parameter}={option}"})
+    return json.dumps({"answer": _value(answers[-1], "value", key)})
+
+
+def simulated(texts: Sequence[str], draw: random.Random) -> str:
+    """The reply to the texts of a conversation."""
+    last = texts[-1]
+    if last.endswith(agents.GROUND):
+        return grounded(last)
+    if last.endswith(agents.READ):
+        return _value(last, "id" if "Find the id" in last else "value", _key(last))
+    if last.endswith(agents.CODE):
+        return coded(texts, draw)
+    return alone(texts) if last.endswith(agents.ALONE) else executed(texts)
+
+
+def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
+    """Replies of the simulated model to all speakers; it reads no facts."""
+
+    async def policy(conversation: Conversation) -> str:
+        messages = [one for one in conversation.messages if isinstance(one, Message)]
+        texts = [one.content for one in messages if one.role == "user"]
+        return simulated(texts, random.Random(conversation.seed + seed))
+
+    return policy
+
+
+def _question(text: str) -> tuple[str, ...]:
+    match = QUESTION.search(text)
+    assert match, text
+    return match.groups()
+
+
+def _key(text: str) -> str:
+    match = re.search(r"Find the value of (\w+)", text)
+    return match[1] if match else ""
+
+
+def _value(text: str, field: str, key: str) -> str:
+    """A visible value: of the record with a key, or of a field; else the text itself if short."""
+    before = rf'"key": "{key}", "data": {{' if key and field == "value" else ""
+    if match := re.search(rf'{before}"{field}": (\d+)', text):
+        return match[1]
+    return text if text.isdigit() else "unknown"

@@ -1,0 +1,43 @@
+"""Long answers of a service: their schema, and extraction by code in a sandbox."""
+
+import json
+from typing import Any
+
+from agentfly_core.sandbox import Limits, run
+
+LONG = 6000
+"""Characters, about 1,500 tokens; a longer answer is read by code."""
+LIMITS = Limits(wall=10.0, cpu=8, processes=8)
+_PROGRAM = """
+import json
+with open("given.json") as file:
+    code, body = json.load(file)
+own = {"__name__": "extraction"}
+exec(compile(code, "extraction.py", "exec"), own)
+result = own["extract"](json.loads(body))
+with open("result.json", "w") as file:
+    json.dump(str(result), file)
+"""
+
+
+class ExtractionError(Exception):
+    """Extraction code failed; its text has the last line of the error."""
+
+
+def schema(value: Any) -> Any:
+    """The types of a JSON value: `{"items": [{"key": "str"}]}`; a list has its first element."""
+    if isinstance(value, dict):
+        return {name: schema(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [schema(one) for one in value[:1]]
+    return type(value).__name__
+
+
+async def extracted(code: str, body: str) -> str:
+    """The result of the function `extract` of a code; raises ExtractionError."""
+    given = json.dumps([code, body])
+    done = await run(_PROGRAM, {"given.json": given}, limits=LIMITS, collect=["result.json"])
+    if (result := done.files.get("result.json")) is None:
+        last = (done.stderr.strip().splitlines() or [done.status.value])[-1]
+        raise ExtractionError(last)
+    return str(json.loads(result))
