@@ -1,0 +1,144 @@
+"""Agents: gates before the first reply, and a reader of hidden states."""
+
+import base64
+import json
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Literal
+
+import numpy as np
+
+from agentfly_core import Ending, Episode, Message, Reply
+from agentfly_core.recipes.meco.probe import Array, Decision, MetaCogProbe
+
+Mode = Literal["off", "advise", "force"]
+TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
+ANSWER = "Answer at once, with one word or number."
+CALL = "Use a tool."
+ASK = "Do you know the answer for certain? Reply with Yes or No."
+HIGH = "You know exactly what you know and what you do not know. Judge your knowledge carefully."
+LOW = "You cannot judge what you know. Answer without thinking about your knowledge."
+
+
+class Gate(ABC):
+    """Decides before the first reply whether `agent` answers at once or calls a tool.
+
+    `off` leaves this to the model. `advise` appends the message ANSWER or CALL to the problem.
+    `force` also ends the episode with the answer, whose calls are not executed; without a call, it
+    asks for one once more. `agent` is the import path of an agent with the episode's main speaker.
+    The counts `gate/answer`, `gate/call` and `gate/own` are metrics.
+    """
+
+    def __init__(self, mode: Mode, agent: str) -> None:
+        self.mode = mode
+        self.agent: Callable[[Episode], Awaitable[Ending]] = resolve_name(agent)
+
+    @abstractmethod
+    async def decide(self, episode: Episode) -> Decision:
+        """`answer`, `call`, or `own` if the model decides."""
+
+    async def __call__(self, episode: Episode) -> Ending:
+        decision = "own" if self.mode == "off" else await self.decide(episode)
+        episode.counts[f"gate/{decision}"] += 1
+        if decision == "own":
+            return await self.agent(episode)
+        hint = Message("user", ANSWER if decision == "answer" else CALL)
+        episode.opening += (hint,)
+        if self.mode == "advise":
+            return await self.agent(episode)
+        reply = await episode.reply(*episode.opening)
+        if decision == "answer":
+            episode.answer(reply.content.strip())
+            return Ending.NO_TOOL_CALLS
+        if not reply.calls:
+            reply = await episode.reply(hint)
+        episode.opening = await episode.call(*reply.calls)
+        return await self.agent(episode) if reply.calls else Ending.NO_TOOL_CALLS
+
+
+class Gated(Gate):
+    """A gate by a probe, the file that the flow `fit_gate` has written.
+
+    It reads the states of the probe's layers at the end of the prompt of an answer at once. An
+    episode of another policy than the probe's fails, see StaleProbe.
+    """
+
+    def __init__(self, probe: str = "", mode: Mode = "force", agent: str = TOOL_LOOP) -> None:
+        super().__init__(mode, agent)
+        self.reads_hidden_states = mode != "off"
+        if self.reads_hidden_states:
+            if not probe:
+                raise ValueError("agent.probe is missing: the flow fit_gate writes its file.")
+            self.probe = MetaCogProbe.load(Path(probe))
+
+    async def decide(self, episode: Episode) -> Decision:
+        read = (*episode.opening, Message("user", ANSWER))
+        states = await episode.hidden(self.probe.layers, *read)
+        self.probe.require(states.policy)
+        return self.probe.decide(float(self.probe.score(states.values)))
+
+
+class AtRandom(Gate):
+    """Answers a share `answers` of the problems at once, and forces calls in a share `calls`."""
+
+    def __init__(
+        self, answers: float = 0.6, calls: float = 0.2, seed: int = 0, agent: str = TOOL_LOOP
+    ) -> None:
+        super().__init__("force", agent)
+        self.answers, self.calls, self.seed = answers, calls, seed
+
+    async def decide(self, episode: Episode) -> Decision:
+        share = random.Random(f"{self.seed} {episode.problem.id}").random()
+        if share < self.answers:
+            return "answer"
+        return "call" if share < self.answers + self.calls else "own"
+
+
+class Reading:
+    """Answers with a JSON object of what is read of the model, and calls no tool.
+
+    `states` and `contrast` have the form of `packed`: the states [layers, width] of all layers at
+    the end of the prompt of an answer at once, and their difference between the instructions HIGH
+    and LOW. `p_yes` is the probability that the model replies yes to ASK, `calls` whether its own
+    first reply calls a tool, and `policy` the digest of its weights.
+    """
+
+    reads_hidden_states = True
+
+    async def __call__(self, episode: Episode) -> Ending:
+        prompts = [(*episode.opening, Message("user", text)) for text in (ANSWER, HIGH, LOW)]
+        states, high, low = [await episode.hidden(None, *prompt) for prompt in prompts]
+        asked = (*episode.opening, Message("user", ASK))
+        yes = await episode.turn(asked, temperature=0, max_tokens=1)
+        own = await episode.turn(episode.opening, temperature=0)
+        reading = {
+            "states": packed(states.values),
+            "contrast": packed(high.values - low.values),
+            "p_yes": p_yes(yes),
+            "calls": bool(own.message.calls),
+            "policy": states.policy,
+        }
+        episode.answer(json.dumps(reading))
+        return Ending.NO_TOOL_CALLS
+
+
+def p_yes(reply: Reply) -> float:
+    """P(yes), if yes and no are all that the model considers; 0.5 for another greedy token."""
+    word, chance = reply.message.content.strip().lower(), math.exp(reply.logprobs[0])
+    return {"yes": chance, "no": 1 - chance}.get(word, 0.5)
+
+
+def packed(values: Array) -> str:
+    """Numbers [layers, width] as text, in float16."""
+    return base64.b64encode(values.astype("<f2").tobytes()).decode() + f" {len(values)}"
+
+
+def unpacked(text: str) -> Array:
+    """The inverse of `packed`, in float64."""
+    numbers, _, layers = text.partition(" ")
+    flat = np.frombuffer(base64.b64decode(numbers), "<f2").astype(np.float64)
+    return flat.reshape(int(layers), -1)

@@ -1,0 +1,86 @@
+"""Questions on shelves, half of which keep their contents, and on capitals and sums."""
+
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentfly_core import Problem, generated
+from agentfly_core.datasets.splitting import sampled
+
+BOXES = range(10, 100)
+SHELVES = range(100, 1000)
+CAPITALS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("capitals.toml").read_text())
+"""Capitals by country."""
+SUMMANDS = range(1, 100)
+NEAR = 20
+"""Wrong options of a sum differ from it by at most NEAR."""
+
+
+@generated
+def shelves(
+    seed: int, train: int, validation: int, test: int, shelves: int = 320, fixed: float = 0.5
+) -> dict[str, list[Problem]]:
+    """Make problems for each split, such as
+
+        Problem("shelf-417-train-0", "Boxes on shelf 417?",
+            {"answer": "58", "shelf": 417, "kind": "fixed"})
+
+    A share `fixed` of the `shelves` always has the same number of boxes; all others, of the kind
+    `changing`, have another one in each problem. Training asks about all shelves in turn,
+    validation about one half of them and test about the other half. Raises ValueError for more
+    than 900 shelves.
+    """
+    if not 2 <= shelves <= len(SHELVES):
+        raise ValueError(f"Got {shelves} shelves, expected 2 to {len(SHELVES)}.")
+    draw = random.Random(seed)
+    numbers = draw.sample(SHELVES, shelves)
+    contents = {number: draw.choice(BOXES) for number in numbers[: round(fixed * shelves)]}
+    draw.shuffle(numbers)
+    asked = {"train": numbers, "validation": numbers[::2], "test": numbers[1::2]}
+    sizes = {"train": train, "validation": validation, "test": test}
+
+    def problem(split: str, place: int) -> Problem:
+        number = asked[split][place % len(asked[split])]
+        boxes = contents.get(number) or draw.choice(BOXES)
+        kind = "fixed" if number in contents else "changing"
+        facts = {"answer": str(boxes), "shelf": number, "kind": kind}
+        name = f"shelf-{number}-{split}-{place // len(asked[split])}"
+        return Problem(name, f"Boxes on shelf {number}?", facts)
+
+    return {
+        split: [problem(split, place) for place in range(size)] for split, size in sizes.items()
+    }
+
+
+@generated
+def capitals_and_sums(
+    seed: int, train: int, validation: int, test: int
+) -> dict[str, list[Problem]]:
+    """Make problems for each split, for pretrained models and the reward `choice`, such as
+
+        Problem("capital-Chile", "What is the capital of Chile?",
+            {"answer": "Santiago", "options": [...], "kind": "capital"})
+
+    and as many sums of two numbers. Splits share no country and no sum. Raises ValueError for more
+    problems than there are.
+    """
+    draw = random.Random(seed)
+    kinds: Sequence[Problem] = [_capital(country) for country in CAPITALS]
+    pairs = draw.sample([(x, y) for x in SUMMANDS for y in SUMMANDS], len(kinds))
+    problems = [*kinds, *(_sum(*pair) for pair in pairs)]
+    sizes = {"train": train, "validation": validation, "test": test}
+    return sampled(draw, problems, lambda one: [one], sizes)
+
+
+def _capital(country: str) -> Problem:
+    facts = {"answer": CAPITALS[country], "options": [*CAPITALS.values()], "kind": "capital"}
+    return Problem(f"capital-{country}", f"What is the capital of {country}?", facts)
+
+
+def _sum(x: int, y: int) -> Problem:
+    near = range(x + y - NEAR, x + y + NEAR + 1)
+    # the reply may repeat the question
+    options = [str(number) for number in near if number == x + y or number not in (x, y)]
+    facts = {"answer": str(x + y), "options": options, "kind": "sum"}
+    return Problem(f"sum-{x}-{y}", f"What is {x}+{y}?", facts)

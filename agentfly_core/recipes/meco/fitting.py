@@ -1,0 +1,141 @@
+"""The flow `fit_gate`: read a policy, fit a probe to it, and compare predictors of knowledge."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from agentfly_core import ArtifactKey, Experiment, Trajectory, digest, play, produce
+from agentfly_core.recipes.meco.agents import AtRandom, Reading, unpacked
+from agentfly_core.recipes.meco.probe import Array, MetaCogProbe, Method, auroc, bootstrap
+
+Row = dict[str, str | float]
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """What was read of a policy for n questions.
+
+    `states` and `contrasts` are [n, layers, width], the others [n]: whether an answer at once was
+    right, whether the model would call a tool, the probability of the first token of its answer,
+    and that of Yes. `policy` is the digest of its weights.
+    """
+
+    states: Array
+    contrasts: Array
+    knows: Array
+    calls: Array
+    first_token: Array
+    p_yes: Array
+    policy: str
+
+
+def fit_gate(
+    experiment: Experiment,
+    policy: str = "",
+    method: Method = "logreg",
+    layers: Sequence[int] | Literal["auto"] = "auto",
+    folder: str = "probes",
+    cost_call: float = 0.1,
+    cost_error: float = 1.0,
+) -> list[Row]:
+    """Fit a probe on the validation problems, and write it to the store and to
+    `folder/DIGEST.npz`; returns a row for each predictor with its AUROC on the test problems:
+
+        [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99, "file":
+          "probes/4f53....npz"}, ...]
+
+    `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval. The
+    settings are those of `MetaCogProbe`. Raises ValueError for a missing policy, and if the model
+    knows nearly all or no answers.
+    """
+    fit, test = (readings(experiment, policy, split) for split in ("validation", "test"))
+    fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
+    held_out = fitted[method].held_out
+    assert held_out is not None
+    probe = fitted[method].calibrate(held_out, fit.knows, fit.calls, cost_call, cost_error)
+    file = stored(experiment, probe, Path(folder))
+    rows = list[Row]()
+    for name, one in fitted.items():
+        scores = one.score(test.states[:, list(one.layers)])
+        layer = ", ".join(map(str, one.layers))
+        rows.append(row(name, layer, scores, test.knows, str(file) if name == method else ""))
+    rows.append(row("first_token", "", test.first_token, test.knows))
+    return [*rows, row("p_yes", "", test.p_yes, test.knows)]
+
+
+def readings(experiment: Experiment, policy: str, split: Literal["validation", "test"]) -> Readings:
+    """Play all problems of a split twice: to read states, and for answers at once.
+
+    Episodes that failed are left out. Raises ValueError if all did.
+    """
+    count = getattr(experiment.settings.data, split)
+    read = play(with_agent(experiment, Reading), policy, count, split)
+    direct = play(with_agent(experiment, AtRandom, answers=1.0, calls=0.0), policy, count, split)
+    goal, scores = experiment.whole.goal, {one.trajectory_id: one for one in direct.scores}
+    answered = {one.problem.id: one for one in direct.episodes if one.turns}
+    kept = [one for one in read.episodes if one.answered and one.problem.id in answered]
+    if not kept:
+        reasons = {one.error for one in (*read.episodes, *direct.episodes) if one.error}
+        raise ValueError(f"No episode could be read: {'; '.join(sorted(reasons))}.")
+    answers = [answered[one.problem.id] for one in kept]
+    texts = [json.loads(one.answered or "") for one in kept]
+    return Readings(
+        np.stack([unpacked(one["states"]) for one in texts]),
+        np.stack([unpacked(one["contrast"]) for one in texts]),
+        np.array([scores[one.id].rewards.get(goal, 0.0) >= 0.5 for one in answers]),
+        np.array([one["calls"] for one in texts]),
+        np.array([first_token(one) for one in answers]),
+        np.array([one["p_yes"] for one in texts]),
+        texts[0]["policy"],
+    )
+
+
+def first_token(trajectory: Trajectory) -> float:
+    """The probability of the first token of an answer."""
+    return math.exp(trajectory.turns[0].sampled[0].logprobs[0])
+
+
+def with_agent(experiment: Experiment, agent: type, **settings: float) -> Experiment:
+    """The experiment with another agent and the same limits."""
+    part = experiment.settings.agent
+    limits = part.model_dump(include={*type(part).model_fields})
+    use = f"{agent.__module__}:{agent.__qualname__}"
+    own = type(part).model_validate({**limits, "use": use, **settings})
+    changed = experiment.settings.model_copy(update={"agent": own})
+    made = partial(Experiment.of, experiment.name, changed, experiment.origin)
+    return made(experiment.site, experiment.store)
+
+
+def fitted_to(
+    fit: Readings, method: Method, layers: Sequence[int] | Literal["auto"] = "auto"
+) -> MetaCogProbe:
+    """A probe of what was read."""
+    return MetaCogProbe.fit(fit.states, fit.knows, fit.policy, method, layers, fit.contrasts)
+
+
+def stored(experiment: Experiment, probe: MetaCogProbe, folder: Path) -> Path:
+    """Write a probe to the folder and to the store; returns the file in the folder."""
+    name = digest([probe.facts, probe.directions.tolist(), probe.offsets.tolist()])
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name[:16]}.npz"
+    probe.save(file)
+
+    def make(empty: Path) -> Mapping[str, float]:
+        probe.save(empty / "probe.npz")
+        return {}
+
+    produce(experiment.store, ArtifactKey(f"artifacts/probes/{name[:16]}", "probe", name, {}), make)
+    return file
+
+
+def row(name: str, layers: str, scores: Array, knows: Array, file: str = "") -> Row:
+    """A row of the table."""
+    low, high = bootstrap(scores, knows)
+    shown: Row = {"predictor": name, "layers": layers, "auroc": auroc(scores, knows)}
+    return {**shown, "low": low, "high": high, "file": file}

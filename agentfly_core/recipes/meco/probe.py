@@ -1,0 +1,231 @@
+"""A linear probe of hidden states, its two thresholds, and its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Method = Literal["pca", "mean_diff", "logreg"]
+Decision = Literal["answer", "call", "own"]
+RIDGE = 10.0
+"""Strength of the L2 penalty of `logreg`, on standardised states."""
+FOLDS = 5
+
+
+class StaleProbe(ValueError):
+    """A probe that was fitted to another policy."""
+
+
+@dataclass(frozen=True, eq=False)
+class MetaCogProbe:
+    """A direction for each of its `layers`; a higher score means that the model knows.
+
+    `directions` [layers, width] and `offsets` [layers] give a score for each layer, and their mean
+    is the probe's. `policy` is the digest of `HiddenStates`. From `l_yes` on, a model that would
+    call a tool answers at once; below `l_no`, a model that would answer calls. `held_out` are the
+    scores of the questions of `fit`, each by a probe that was fitted without it.
+    """
+
+    layers: tuple[int, ...]
+    directions: Array
+    offsets: Array
+    policy: str
+    l_yes: float = 0.0
+    l_no: float = 0.0
+    held_out: Array | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        states: Array,
+        knows: Array,
+        policy: str,
+        method: Method = "logreg",
+        layers: Sequence[int] | Literal["auto"] = "auto",
+        contrasts: Array | None = None,
+        seed: int = 0,
+    ) -> MetaCogProbe:
+        """Fit a probe to the states [n, layers, width] of all layers and whether the model knows.
+
+        `pca` finds directions in `contrasts` [m, layers, width], differences of states after
+        opposite instructions, and uses `knows` for the sign and the offset alone. `auto` takes the
+        layer with the best AUROC of cross-validation in FOLDS parts, drawn from `seed`. Raises
+        ValueError for less than 2 questions of a kind in a part, and for `pca` without contrasts.
+        """
+        knows = np.asarray(knows, bool)
+        if min(knows.sum(), (~knows).sum()) < 2 * FOLDS:
+            raise ValueError(
+                f"The model knows {knows.sum()} of {len(knows)} answers; a probe needs at least "
+                f"{2 * FOLDS} questions of either kind."
+            )
+        if method == "pca" and contrasts is None:
+            raise ValueError("The method pca needs contrasts of instructions.")
+        every = range(states.shape[1]) if layers == "auto" else layers
+        numbers = {layer: _Layer.of(layer, states, contrasts, method) for layer in every}
+        parts = _parts(knows, seed)
+        scores = {layer: one.held_out(knows, parts) for layer, one in numbers.items()}
+        best = max(every, key=lambda layer: auroc(scores[layer], knows))
+        chosen = (best,) if layers == "auto" else tuple(layers)
+        fitted = [numbers[layer].fitted(knows, np.full(len(knows), True)) for layer in chosen]
+        directions, offsets = (np.stack(each) for each in zip(*fitted, strict=True))
+        held_out = np.mean([scores[layer] for layer in chosen], axis=0)
+        return cls(chosen, directions, offsets, policy, held_out=held_out)
+
+    def score(self, values: Array) -> Array:
+        """Scores of states [..., layers, width] of the probe's own layers."""
+        scores: Array = ((values * self.directions).sum(-1) + self.offsets).mean(-1)
+        return scores
+
+    def decide(self, score: float) -> Decision:
+        """What to do at this score; `own` is the model's own choice."""
+        if score >= self.l_yes:
+            return "answer"
+        return "call" if score < self.l_no else "own"
+
+    def calibrate(
+        self,
+        scores: Array,
+        knows: Array,
+        calls: Array,
+        cost_call: float = 0.1,
+        cost_error: float = 1.0,
+    ) -> MetaCogProbe:
+        """The probe with the thresholds of least cost on validation questions.
+
+        A wrong answer costs `cost_error`, a call `cost_call`. `l_yes` is chosen on the questions
+        that the model `calls` a tool for, `l_no` on the others. If one kind is missing, or `l_no`
+        would be above `l_yes`, both are chosen on all questions.
+        """
+
+        def threshold(chosen: Array) -> float:
+            return _threshold(scores[chosen], knows[chosen], cost_call / cost_error)
+
+        if calls.any() and not calls.all():
+            l_yes, l_no = threshold(calls), threshold(~calls)
+            if l_no <= l_yes:
+                return replace(self, l_yes=l_yes, l_no=l_no)
+        both = threshold(np.full(len(scores), True))
+        return replace(self, l_yes=both, l_no=both)
+
+    def require(self, policy: str) -> None:
+        """Raise StaleProbe for the digest of another policy."""
+        if policy != self.policy:
+            raise StaleProbe(
+                f"The probe was fitted to the policy {self.policy[:16]}, and this one is "
+                f"{policy[:16]}: fit it again by the flow fit_gate."
+            )
+
+    @property
+    def facts(self) -> str:
+        """Layers, policy and thresholds as JSON."""
+        facts = {"layers": self.layers, "policy": self.policy}
+        return json.dumps({**facts, "l_yes": self.l_yes, "l_no": self.l_no})
+
+    def save(self, file: Path) -> None:
+        """Write an .npz file."""
+        facts = np.array(self.facts)
+        np.savez(file, directions=self.directions, offsets=self.offsets, facts=facts)
+
+    @classmethod
+    def load(cls, file: Path) -> MetaCogProbe:
+        """Read a file of `save`; raises FileNotFoundError."""
+        with np.load(file, allow_pickle=False) as arrays:
+            facts = json.loads(str(arrays["facts"]))
+            layers = tuple(facts.pop("layers"))
+            return cls(layers, arrays["directions"], arrays["offsets"], **facts)
+
+
+def auroc(scores: Array, knows: Array) -> float:
+    """The probability that a known question scores higher than another one; ties count half."""
+    knows = np.asarray(knows, bool)
+    above = scores[knows][:, None] - scores[~knows][None]
+    return float(((above > 0) + 0.5 * (above == 0)).mean()) if above.size else 0.5
+
+
+def bootstrap(scores: Array, knows: Array, seed: int = 0, draws: int = 1000) -> tuple[float, float]:
+    """The 95 % interval of an AUROC over resampled questions."""
+    rows = np.random.default_rng(seed).integers(len(knows), size=(draws, len(knows)))
+    low, high = np.quantile([auroc(scores[row], knows[row]) for row in rows], [0.025, 0.975])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """States [n, width] of a layer, and the direction of its contrasts if the method is `pca`."""
+
+    states: Array
+    method: Method
+    component: Array
+
+    @classmethod
+    def of(cls, layer: int, states: Array, contrasts: Array | None, method: Method) -> _Layer:
+        component = np.zeros(0)
+        if method == "pca" and contrasts is not None:
+            rows = contrasts[:, layer].astype(np.float64)
+            component = np.linalg.svd(rows, full_matrices=False)[2][0]
+        return cls(states[:, layer].astype(np.float64), method, component)
+
+    def held_out(self, knows: Array, parts: Array) -> Array:
+        """The score of each question by a direction that was fitted to the other parts."""
+        scores = np.zeros(len(knows))
+        for part in range(FOLDS):
+            direction, offset = self.fitted(knows, parts != part)
+            scores[parts == part] = self.states[parts == part] @ direction + offset
+        return scores
+
+    def fitted(self, knows: Array, rows: Array) -> tuple[Array, float]:
+        """A direction [width] and an offset."""
+        states, knows = self.states[rows], knows[rows]
+        if self.method == "logreg":
+            return _logistic(states, knows)
+        means = states[knows].mean(0), states[~knows].mean(0)
+        direction = means[0] - means[1]
+        if self.method == "pca":
+            # the component has no sign of its own
+            turned = auroc(states @ self.component, knows) < 0.5
+            direction = -self.component if turned else self.component
+        direction = direction / np.linalg.norm(direction)
+        return direction, -float((means[0] + means[1]) @ direction / 2)
+
+
+def _parts(knows: Array, seed: int) -> Array:
+    """The number of the part of each question; all parts have both kinds."""
+    order = np.random.default_rng(seed).permutation(len(knows))
+    order = order[np.argsort(knows[order], kind="stable")]
+    parts = np.zeros(len(knows), int)
+    parts[order] = np.arange(len(knows)) % FOLDS
+    return parts
+
+
+def _logistic(states: Array, knows: Array) -> tuple[Array, float]:
+    """Logistic regression with a ridge penalty, by Newton's method."""
+    centre, spread = states.mean(0), states.std(0) + 1e-6
+    # in the space of the rows, which has fewer dimensions if the questions are few
+    left, sizes, basis = np.linalg.svd((states - centre) / spread, full_matrices=False)
+    rows = np.column_stack([left * sizes, np.ones(len(states))])
+    penalty = np.full(rows.shape[1], RIDGE)
+    penalty[-1] = 1e-6  # the offset is free
+    weights = np.zeros(rows.shape[1])
+    for _ in range(15):
+        chance = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
+        slope = rows.T @ (chance - knows) + penalty * weights
+        curve = (rows * (chance * (1 - chance))[:, None]).T @ rows + np.diag(penalty)
+        weights -= np.linalg.solve(curve, slope)
+    direction: Array = (weights[:-1] @ basis) / spread
+    return direction, float(weights[-1] - centre @ direction)
+
+
+def _threshold(scores: Array, knows: Array, cost_call: float) -> float:
+    """The threshold of least cost, the highest of several; an error costs 1."""
+    ordered = np.sort(scores)
+    cuts = np.concatenate([[ordered[0] - 1], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1]])
+    answered = scores[None] >= cuts[:, None]
+    costs = (answered & ~knows[None]).sum(1) + (~answered).sum(1) * cost_call
+    return float(cuts[np.flatnonzero(costs == costs.min())[-1]])
