@@ -47,12 +47,12 @@ def fit_gate(
     """Fit a probe on the validation problems, and write it to the store and to
     `folder/DIGEST.npz`; returns a row for each predictor with its AUROC on the test problems:
 
-        [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99, "file":
-          "probes/4f53....npz"}, ...]
+        [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99,
+          "known": 0.49, "file": "probes/4f53....npz"}, ...]
 
-    `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval. The
-    settings are those of `MetaCogProbe`. Raises ValueError for a missing policy, and if the model
-    knows nearly all or no answers.
+    `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval, `known` is
+    the share of the test problems that the model knows. The settings are those of `MetaCogProbe`.
+    Raises ValueError for a missing policy, and if the model knows nearly all or no answers.
     """
     fit, test = (readings(experiment, policy, split) for split in ("validation", "test"))
     fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
@@ -60,13 +60,21 @@ def fit_gate(
     assert held_out is not None
     probe = fitted[method].calibrate(held_out, fit.knows, fit.calls, cost_call, cost_error)
     file = stored(experiment, probe, Path(folder))
+    rows = compared(fitted, test)
+    return [{**one, "file": str(file) if one["predictor"] == method else ""} for one in rows]
+
+
+def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Row]:
+    """The rows of probes, of the first token and of P(yes) on held-out problems."""
+    scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
+    scores |= {"first_token": test.first_token, "p_yes": test.p_yes}
     rows = list[Row]()
-    for name, one in fitted.items():
-        scores = one.score(test.states[:, list(one.layers)])
-        layer = ", ".join(map(str, one.layers))
-        rows.append(row(name, layer, scores, test.knows, str(file) if name == method else ""))
-    rows.append(row("first_token", "", test.first_token, test.knows))
-    return [*rows, row("p_yes", "", test.p_yes, test.knows)]
+    for name, values in scores.items():
+        low, high = bootstrap(values, test.knows)
+        layers = ", ".join(map(str, probes[name].layers)) if name in probes else ""
+        shown: Row = {"predictor": name, "layers": layers, "auroc": auroc(values, test.knows)}
+        rows.append({**shown, "low": low, "high": high, "known": float(test.knows.mean())})
+    return rows
 
 
 def readings(experiment: Experiment, policy: str, split: Literal["validation", "test"]) -> Readings:
@@ -101,7 +109,7 @@ def first_token(trajectory: Trajectory) -> float:
     return math.exp(trajectory.turns[0].sampled[0].logprobs[0])
 
 
-def with_agent(experiment: Experiment, agent: type, **settings: float) -> Experiment:
+def with_agent(experiment: Experiment, agent: type, **settings: float | str) -> Experiment:
     """The experiment with another agent and the same limits."""
     part = experiment.settings.agent
     limits = part.model_dump(include={*type(part).model_fields})
@@ -132,10 +140,3 @@ def stored(experiment: Experiment, probe: MetaCogProbe, folder: Path) -> Path:
 
     produce(experiment.store, ArtifactKey(f"artifacts/probes/{name[:16]}", "probe", name, {}), make)
     return file
-
-
-def row(name: str, layers: str, scores: Array, knows: Array, file: str = "") -> Row:
-    """A row of the table."""
-    low, high = bootstrap(scores, knows)
-    shown: Row = {"predictor": name, "layers": layers, "auroc": auroc(scores, knows)}
-    return {**shown, "low": low, "high": high, "file": file}

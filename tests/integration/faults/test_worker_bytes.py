@@ -1,6 +1,7 @@
 """Shards have the same bytes with one and two workers, and after the death of a session."""
 
 import functools
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tests.support.project import ROOT
 from tests.support.waiting import until
 from tests.support.worker_sessions import AFFECTED, HERE, SHARD, WITH_ENVIRONMENT, session
 
+READING = "agentfly_core.recipes.meco.agents:Reading"
 DEEDS = ("first", "second", "third")
 
 
@@ -40,6 +42,18 @@ def test_one_and_two_workers_with_environments_give_equal_bytes(
     one, two = (with_workers(tmp_path / f"{n}", n, environments=2 * SHARD) for n in (1, 2))
     assert one == two
     assert len({*one}) == len(DEEDS)
+
+
+def test_one_and_two_workers_read_equal_hidden_states(tmp_path: Path) -> None:
+    agent = {"use": READING, "max_turns": 2, "max_tokens": 8, "max_model_len": 512}
+    stored = []
+    for workers in (1, 2):
+        with session(tmp_path / str(workers), workers, agent=agent) as play:
+            side_by_side(workers, functools.partial(play, "no"), DEEDS)
+            answers = [one.answer or "" for one in play("no", DEEDS[0])]
+        assert len({json.loads(answer)["states"] for answer in answers}) == SHARD
+        stored.append(played(tmp_path / str(workers), DEEDS))
+    assert stored[0] == stored[1]
 
 
 @pytest.mark.long

@@ -68,6 +68,7 @@ FACTS: dict[str, Any] = {
     "parts": [["walls", "box brick 0 0 0 3 3 3"]],
     "handle": 3,
     "direction": "up",
+    "shelf": 417,
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)

@@ -103,6 +103,25 @@ async def test_states_do_not_depend_on_other_episodes(
     assert states[1, ADD.id] == states[2, ADD.id]
 
 
+async def test_a_fork_has_the_states_of_its_parent(
+    nano: Path, sampler: TransformersSampler
+) -> None:
+    states = dict[int, tuple[bytes, bytes]]()
+
+    async def agent(episode: Episode) -> Ending:
+        before = await episode.hidden(None, *episode.opening)
+        await episode.reply(*episode.opening)
+        number = await episode.fork(2)
+        after = await episode.hidden(None, MORE)
+        states[number] = before.values.tobytes(), after.values.tobytes()
+        await episode.reply(MORE)
+        return Ending.NO_TOOL_CALLS
+
+    await play_all(episode_specs(ADD), rules_of(nano, agent), sampler)
+    assert states.keys() == {0, 1, 2}
+    assert len({*states.values()}) == 1
+
+
 async def test_a_changed_policy_has_another_digest(
     nano: Path, sampler: TransformersSampler, tmp_path: Path
 ) -> None:
