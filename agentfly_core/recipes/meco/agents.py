@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from agentfly_core import Ending, Episode, Message, Reply
-from agentfly_core.recipes.meco.probe import Array, Decision, MetaCogProbe
+from agentfly_core.recipes.meco.probe import Array, GateDecision, MetaCogProbe
 
-Mode = Literal["off", "advise", "force"]
+GateMode = Literal["off", "advise", "force"]
 TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 ANSWER = "Answer at once, with one word or number."
 CALL = "Use a tool."
@@ -33,12 +33,12 @@ class Gate(ABC):
     The counts `gate/answer`, `gate/call` and `gate/own` are metrics.
     """
 
-    def __init__(self, mode: Mode, agent: str) -> None:
+    def __init__(self, mode: GateMode, agent: str) -> None:
         self.mode = mode
         self.agent: Callable[[Episode], Awaitable[Ending]] = resolve_name(agent)
 
     @abstractmethod
-    async def decide(self, episode: Episode) -> Decision:
+    async def decide(self, episode: Episode) -> GateDecision:
         """`answer`, `call`, or `own` if the model decides."""
 
     async def __call__(self, episode: Episode) -> Ending:
@@ -67,7 +67,7 @@ class Gated(Gate):
     episode of another policy than the probe's fails, see StaleProbe.
     """
 
-    def __init__(self, probe: str = "", mode: Mode = "force", agent: str = TOOL_LOOP) -> None:
+    def __init__(self, probe: str = "", mode: GateMode = "force", agent: str = TOOL_LOOP) -> None:
         super().__init__(mode, agent)
         self.reads_hidden_states = mode != "off"
         if self.reads_hidden_states:
@@ -75,7 +75,7 @@ class Gated(Gate):
                 raise ValueError("agent.probe is missing: the flow fit_gate writes its file.")
             self.probe = MetaCogProbe.load(Path(probe))
 
-    async def decide(self, episode: Episode) -> Decision:
+    async def decide(self, episode: Episode) -> GateDecision:
         read = (*episode.opening, Message("user", ANSWER))
         states = await episode.hidden(self.probe.layers, *read)
         self.probe.require(states.policy)
@@ -91,7 +91,7 @@ class AtRandom(Gate):
         super().__init__("force", agent)
         self.answers, self.calls, self.seed = answers, calls, seed
 
-    async def decide(self, episode: Episode) -> Decision:
+    async def decide(self, episode: Episode) -> GateDecision:
         share = random.Random(f"{self.seed} {episode.problem.id}").random()
         if share < self.answers:
             return "answer"

@@ -14,7 +14,7 @@ from agentfly_core import ArtifactKey, Experiment, Trajectory, digest, play, pro
 from agentfly_core.recipes.meco.agents import AtRandom, Reading, unpacked
 from agentfly_core.recipes.meco.probe import Array, MetaCogProbe, Method, auroc, bootstrap
 
-Row = dict[str, str | float]
+PredictorRow = dict[str, str | float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ def fit_gate(
     folder: str = "probes",
     cost_call: float = 0.1,
     cost_error: float = 1.0,
-) -> list[Row]:
+) -> list[PredictorRow]:
     """Fit a probe on the validation problems, and write it to the store and to
     `folder/DIGEST.npz`; returns a row for each predictor with its AUROC on the test problems:
 
@@ -64,16 +64,16 @@ def fit_gate(
     return [{**one, "file": str(file) if one["predictor"] == method else ""} for one in rows]
 
 
-def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Row]:
+def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[PredictorRow]:
     """The rows of probes, of the first token and of P(yes) on held-out problems."""
     scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
     scores |= {"first_token": test.first_token, "p_yes": test.p_yes}
-    rows = list[Row]()
+    known, rows = float(test.knows.mean()), list[PredictorRow]()
     for name, values in scores.items():
         low, high = bootstrap(values, test.knows)
         layers = ", ".join(map(str, probes[name].layers)) if name in probes else ""
-        shown: Row = {"predictor": name, "layers": layers, "auroc": auroc(values, test.knows)}
-        rows.append({**shown, "low": low, "high": high, "known": float(test.knows.mean())})
+        shown: PredictorRow = {"predictor": name, "layers": layers, "known": known}
+        rows.append({**shown, "auroc": auroc(values, test.knows), "low": low, "high": high})
     return rows
 
 

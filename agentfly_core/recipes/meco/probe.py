@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Method = Literal["pca", "mean_diff", "logreg"]
-Decision = Literal["answer", "call", "own"]
+GateDecision = Literal["answer", "call", "own"]
 RIDGE = 10.0
 """Strength of the L2 penalty of `logreg`, on standardised states."""
 FOLDS = 5
@@ -83,7 +83,7 @@ class MetaCogProbe:
         scores: Array = ((values * self.directions).sum(-1) + self.offsets).mean(-1)
         return scores
 
-    def decide(self, score: float) -> Decision:
+    def decide(self, score: float) -> GateDecision:
         """What to do at this score; `own` is the model's own choice."""
         if score >= self.l_yes:
             return "answer"
