@@ -4,7 +4,8 @@
 
 The first table compares gates on one policy by seed, which is trained if it is missing
 (`runs/meco-SEED`): the answers and calls of each arm on the test problems. The second one compares
-predictors of knowledge. `--smollm2 1` has only the second one, for SmolLM2, with shuffled labels.
+predictors of correct answers without tools. `--smollm2 1` prints only the
+second one, for SmolLM2 and with shuffled labels.
 """
 
 import asyncio
@@ -77,7 +78,7 @@ class Arm:
 
 
 def main() -> None:
-    """Train what is missing and print the tables."""
+    """Train missing runs and print the tables."""
     options = harness.parser(__doc__, seeds=[1], smollm2=0, store="").parse_args()
     for seed in options.seeds:
         if options.smollm2:
@@ -131,9 +132,9 @@ def arm(experiment: Experiment, policy: str) -> Arm:
 
 
 def predictors(experiment: Experiment) -> list[PredictorRow]:
-    """Predictors of what a base model knows, and a probe of shuffled labels."""
+    """Predictors of a base model's correct answers, and a probe of shuffled labels."""
     fit, test = (readings(experiment, "base", split) for split in ("validation", "test"))
-    mixed = replace(fit, knows=np.random.default_rng(0).permutation(fit.knows))
+    mixed = replace(fit, correct=np.random.default_rng(0).permutation(fit.correct))
     probes = {method: fitted_to(fit, method) for method in get_args(Method)}
     probes["shuffled labels"] = fitted_to(mixed, "logreg")
     return compared(probes, test)
@@ -150,7 +151,7 @@ def table(rows: Sequence[PredictorRow], title: str) -> None:
         )
         for one in rows
     ]
-    known = f"the model knows {rows[0]['known']:.1%}"
+    known = f"correct without tools {rows[0]['known']:.1%}"
     harness.show(("predictor", "layer", "AUROC", "95 % interval"), lines, f"{title}: {known}")
 
 

@@ -1,4 +1,4 @@
-"""Shelves and gates: what the model reads and what is executed after each decision."""
+"""Shelves and gates: prompts and executed calls after each decision."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ async def played(agent: Gated | AtRandom | Reading, policy: ScriptedPolicy) -> T
     return trajectory
 
 
-async def knowing(conversation: Conversation) -> str:
+async def obedient(conversation: Conversation) -> str:
     """Count the boxes, or say 50 if asked to answer at once."""
     last = conversation.messages[-1].content
     return last if last.isdigit() else "50" if last == ANSWER else COUNT
@@ -84,7 +84,7 @@ def texts(trajectory: Trajectory) -> list[str]:
 async def test_a_decision_chooses_between_answer_and_call(
     tmp_path: Path, decision: GateDecision, mode: GateMode, read: Sequence[str], answer: str
 ) -> None:
-    trajectory = await played(gated(tmp_path, decision, mode), knowing)
+    trajectory = await played(gated(tmp_path, decision, mode), obedient)
     assert texts(trajectory) == read
     assert trajectory.answer == answer
 
@@ -118,7 +118,7 @@ async def test_a_forced_call_is_asked_for_twice(tmp_path: Path) -> None:
 async def test_a_probe_of_another_policy_fails_the_episode(tmp_path: Path) -> None:
     agent = gated(tmp_path, "answer", "force")
     agent.probe.__dict__["policy"] = "an earlier one"
-    trajectory = await played(agent, knowing)
+    trajectory = await played(agent, obedient)
     assert trajectory.ending is Ending.FAILED
     assert "fit it again" in (trajectory.error or "")
 
@@ -161,7 +161,7 @@ async def test_the_random_gate_has_its_shares() -> None:
     ]
     agent = AtRandom(0.25, 0.5)
     rules = rollout_spec(count_boxes, agent=agent)
-    sampler = Readable(encode, STOP, knowing)
+    sampler = Readable(encode, STOP, obedient)
     _, _, counts = await play_all(episode_specs(*problems), rules, sampler)
     assert counts["gate/answer"] == pytest.approx(100, abs=30)
     assert counts["gate/call"] == pytest.approx(200, abs=35)

@@ -1,4 +1,4 @@
-"""A gate saves calls of a model that knows half of its answers; states show what SmolLM2 knows."""
+"""A gate saves calls of a nano model, and states of SmolLM2 predict its correct answers."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_a_gate_saves_calls_and_keeps_the_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.smollm2
-def test_states_of_smollm2_show_what_it_knows(tmp_path: Path) -> None:
+def test_states_of_smollm2_predict_correct_answers(tmp_path: Path) -> None:
     rows = predictors(load_experiment("meco", *SMOLLM2, "seed=1", store=str(tmp_path)))
     aurocs = {str(one["predictor"]): float(one["auroc"]) for one in rows}
     assert aurocs["logreg"] >= 0.75

@@ -28,8 +28,8 @@ class Gate(ABC):
     """Decides before the first reply whether `agent` answers at once or calls a tool.
 
     `off` leaves this to the model. `advise` appends the message ANSWER or CALL to the problem.
-    `force` also ends the episode with the answer, whose calls are not executed; without a call, it
-    asks for one once more. `agent` is the import path of an agent with the episode's main speaker.
+    `force` also ends the episode with the answer, without executing calls, and repeats CALL once if
+    the reply has no call. `agent` is the import path of an agent with the episode's main speaker.
     The counts `gate/answer`, `gate/call` and `gate/own` are metrics.
     """
 
@@ -99,7 +99,7 @@ class AtRandom(Gate):
 
 
 class Reading:
-    """Answers with a JSON object of what is read of the model, and calls no tool.
+    """Answers with a JSON object for `fitting.readings`; no tool is called.
 
     `states` and `contrast` have the form of `packed`: the states [layers, width] of all layers at
     the end of the prompt of an answer at once, and their difference between the instructions HIGH
@@ -127,7 +127,7 @@ class Reading:
 
 
 def p_yes(reply: Reply) -> float:
-    """P(yes), if yes and no are all that the model considers; 0.5 for another greedy token."""
+    """P(yes), assuming P(yes) + P(no) = 1; 0.5 for another greedy token."""
     word, chance = reply.message.content.strip().lower(), math.exp(reply.logprobs[0])
     return {"yes": chance, "no": 1 - chance}.get(word, 0.5)
 

@@ -1,4 +1,4 @@
-"""Demonstrations of both ways: an answer at once, and a count."""
+"""Demonstrations of both ways: answers without a tool, and counts."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from agentfly_core.recipes.meco.agents import ANSWER
 def both_ways(problems: Sequence[Problem], seed: int) -> Demonstrator:
     """Answer at once after the message ANSWER, else count the boxes.
 
-    The answers about changing shelves are those of the episode, which no model can know.
+    Answers about changing shelves cannot be learned, because they differ by episode.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -1,4 +1,4 @@
-"""The flow `fit_gate`: read a policy, fit a probe to it, and compare predictors of knowledge."""
+"""The flow `fit_gate`: fit a probe to a policy, and compare it with other predictors."""
 
 import json
 import math
@@ -19,16 +19,16 @@ PredictorRow = dict[str, str | float]
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What was read of a policy for n questions.
+    """Hidden states and replies of a policy for n questions.
 
-    `states` and `contrasts` are [n, layers, width], the others [n]: whether an answer at once was
-    right, whether the model would call a tool, the probability of the first token of its answer,
-    and that of Yes. `policy` is the digest of its weights.
+    `states` and `contrasts` are [n, layers, width], the others [n]. `correct` refers to answers
+    without tools, `first_token` is the probability of their first token, and `calls` refers to
+    free first replies. `policy` is the digest of the weights.
     """
 
     states: Array
     contrasts: Array
-    knows: Array
+    correct: Array
     calls: Array
     first_token: Array
     p_yes: Array
@@ -51,14 +51,14 @@ def fit_gate(
           "known": 0.49, "file": "probes/4f53....npz"}, ...]
 
     `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval, `known` is
-    the share of the test problems that the model knows. The settings are those of `MetaCogProbe`.
-    Raises ValueError for a missing policy, and if the model knows nearly all or no answers.
+    the share of correct answers without tools. The settings are those of `MetaCogProbe`.
+    Raises ValueError for a missing policy, and if nearly all or no answers are correct.
     """
     fit, test = (readings(experiment, policy, split) for split in ("validation", "test"))
     fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
     held_out = fitted[method].held_out
     assert held_out is not None
-    probe = fitted[method].calibrate(held_out, fit.knows, fit.calls, cost_call, cost_error)
+    probe = fitted[method].calibrate(held_out, fit.correct, fit.calls, cost_call, cost_error)
     file = stored(experiment, probe, Path(folder))
     rows = compared(fitted, test)
     return [{**one, "file": str(file) if one["predictor"] == method else ""} for one in rows]
@@ -68,17 +68,17 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
     """The rows of probes, of the first token and of P(yes) on held-out problems."""
     scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
     scores |= {"first_token": test.first_token, "p_yes": test.p_yes}
-    known, rows = float(test.knows.mean()), list[PredictorRow]()
+    known, rows = float(test.correct.mean()), list[PredictorRow]()
     for name, values in scores.items():
-        low, high = bootstrap(values, test.knows)
+        low, high = bootstrap(values, test.correct)
         layers = ", ".join(map(str, probes[name].layers)) if name in probes else ""
         shown: PredictorRow = {"predictor": name, "layers": layers, "known": known}
-        rows.append({**shown, "auroc": auroc(values, test.knows), "low": low, "high": high})
+        rows.append({**shown, "auroc": auroc(values, test.correct), "low": low, "high": high})
     return rows
 
 
 def readings(experiment: Experiment, policy: str, split: Literal["validation", "test"]) -> Readings:
-    """Play all problems of a split twice: to read states, and for answers at once.
+    """Play all problems of a split twice: with `Reading`, and without tools.
 
     Episodes that failed are left out. Raises ValueError if all did.
     """
@@ -123,8 +123,8 @@ def with_agent(experiment: Experiment, agent: type, **settings: float | str) -> 
 def fitted_to(
     fit: Readings, method: Method, layers: Sequence[int] | Literal["auto"] = "auto"
 ) -> MetaCogProbe:
-    """A probe of what was read."""
-    return MetaCogProbe.fit(fit.states, fit.knows, fit.policy, method, layers, fit.contrasts)
+    """Fit a probe to readings."""
+    return MetaCogProbe.fit(fit.states, fit.correct, fit.policy, method, layers, fit.contrasts)
 
 
 def stored(experiment: Experiment, probe: MetaCogProbe, folder: Path) -> Path:

@@ -25,7 +25,7 @@ class StaleProbe(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class MetaCogProbe:
-    """A direction for each of its `layers`; a higher score means that the model knows.
+    """A direction for each of its `layers`. High scores predict a correct answer without tools.
 
     `directions` [layers, width] and `offsets` [layers] give a score for each layer, and their mean
     is the probe's. `policy` is the digest of `HiddenStates`. From `l_yes` on, a model that would
@@ -45,35 +45,36 @@ class MetaCogProbe:
     def fit(
         cls,
         states: Array,
-        knows: Array,
+        correct: Array,
         policy: str,
         method: Method = "logreg",
         layers: Sequence[int] | Literal["auto"] = "auto",
         contrasts: Array | None = None,
         seed: int = 0,
     ) -> MetaCogProbe:
-        """Fit a probe to the states [n, layers, width] of all layers and whether the model knows.
+        """Fit a probe to the states [n, layers, width] of all layers and to whether the answers
+        [n] without tools are correct.
 
         `pca` finds directions in `contrasts` [m, layers, width], differences of states after
-        opposite instructions, and uses `knows` for the sign and the offset alone. `auto` takes the
+        opposite instructions, and uses `correct` only for sign and offset. `auto` takes the
         layer with the best AUROC of cross-validation in FOLDS parts, drawn from `seed`. Raises
         ValueError for less than 2 questions of a kind in a part, and for `pca` without contrasts.
         """
-        knows = np.asarray(knows, bool)
-        if min(knows.sum(), (~knows).sum()) < 2 * FOLDS:
+        correct = np.asarray(correct, bool)
+        if min(correct.sum(), (~correct).sum()) < 2 * FOLDS:
             raise ValueError(
-                f"The model knows {knows.sum()} of {len(knows)} answers; a probe needs at least "
-                f"{2 * FOLDS} questions of either kind."
+                f"{correct.sum()} of {len(correct)} answers without tools are correct; a probe "
+                f"needs at least {2 * FOLDS} correct and {2 * FOLDS} wrong ones."
             )
         if method == "pca" and contrasts is None:
             raise ValueError("The method pca needs contrasts of instructions.")
         every = range(states.shape[1]) if layers == "auto" else layers
         numbers = {layer: _Layer.of(layer, states, contrasts, method) for layer in every}
-        parts = _parts(knows, seed)
-        scores = {layer: one.held_out(knows, parts) for layer, one in numbers.items()}
-        best = max(every, key=lambda layer: auroc(scores[layer], knows))
+        parts = _parts(correct, seed)
+        scores = {layer: one.held_out(correct, parts) for layer, one in numbers.items()}
+        best = max(every, key=lambda layer: auroc(scores[layer], correct))
         chosen = (best,) if layers == "auto" else tuple(layers)
-        fitted = [numbers[layer].fitted(knows, np.full(len(knows), True)) for layer in chosen]
+        fitted = [numbers[layer].fitted(correct, np.full(len(correct), True)) for layer in chosen]
         directions, offsets = (np.stack(each) for each in zip(*fitted, strict=True))
         held_out = np.mean([scores[layer] for layer in chosen], axis=0)
         return cls(chosen, directions, offsets, policy, held_out=held_out)
@@ -84,7 +85,7 @@ class MetaCogProbe:
         return scores
 
     def decide(self, score: float) -> GateDecision:
-        """What to do at this score; `own` is the model's own choice."""
+        """The decision at this score; `own` leaves it to the model."""
         if score >= self.l_yes:
             return "answer"
         return "call" if score < self.l_no else "own"
@@ -92,7 +93,7 @@ class MetaCogProbe:
     def calibrate(
         self,
         scores: Array,
-        knows: Array,
+        correct: Array,
         calls: Array,
         cost_call: float = 0.1,
         cost_error: float = 1.0,
@@ -105,7 +106,7 @@ class MetaCogProbe:
         """
 
         def threshold(chosen: Array) -> float:
-            return _threshold(scores[chosen], knows[chosen], cost_call / cost_error)
+            return _threshold(scores[chosen], correct[chosen], cost_call / cost_error)
 
         if calls.any() and not calls.all():
             l_yes, l_no = threshold(calls), threshold(~calls)
@@ -142,17 +143,19 @@ class MetaCogProbe:
             return cls(layers, arrays["directions"], arrays["offsets"], **facts)
 
 
-def auroc(scores: Array, knows: Array) -> float:
-    """The probability that a known question scores higher than another one; ties count half."""
-    knows = np.asarray(knows, bool)
-    above = scores[knows][:, None] - scores[~knows][None]
+def auroc(scores: Array, correct: Array) -> float:
+    """The share of pairs of a correct and a wrong answer in this order; ties count half."""
+    correct = np.asarray(correct, bool)
+    above = scores[correct][:, None] - scores[~correct][None]
     return float(((above > 0) + 0.5 * (above == 0)).mean()) if above.size else 0.5
 
 
-def bootstrap(scores: Array, knows: Array, seed: int = 0, draws: int = 1000) -> tuple[float, float]:
+def bootstrap(
+    scores: Array, correct: Array, seed: int = 0, draws: int = 1000
+) -> tuple[float, float]:
     """The 95 % interval of an AUROC over resampled questions."""
-    rows = np.random.default_rng(seed).integers(len(knows), size=(draws, len(knows)))
-    low, high = np.quantile([auroc(scores[row], knows[row]) for row in rows], [0.025, 0.975])
+    rows = np.random.default_rng(seed).integers(len(correct), size=(draws, len(correct)))
+    low, high = np.quantile([auroc(scores[row], correct[row]) for row in rows], [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -172,39 +175,39 @@ class _Layer:
             component = np.linalg.svd(rows, full_matrices=False)[2][0]
         return cls(states[:, layer].astype(np.float64), method, component)
 
-    def held_out(self, knows: Array, parts: Array) -> Array:
+    def held_out(self, correct: Array, parts: Array) -> Array:
         """The score of each question by a direction that was fitted to the other parts."""
-        scores = np.zeros(len(knows))
+        scores = np.zeros(len(correct))
         for part in range(FOLDS):
-            direction, offset = self.fitted(knows, parts != part)
+            direction, offset = self.fitted(correct, parts != part)
             scores[parts == part] = self.states[parts == part] @ direction + offset
         return scores
 
-    def fitted(self, knows: Array, rows: Array) -> tuple[Array, float]:
+    def fitted(self, correct: Array, rows: Array) -> tuple[Array, float]:
         """A direction [width] and an offset."""
-        states, knows = self.states[rows], knows[rows]
+        states, correct = self.states[rows], correct[rows]
         if self.method == "logreg":
-            return _logistic(states, knows)
-        means = states[knows].mean(0), states[~knows].mean(0)
+            return _logistic(states, correct)
+        means = states[correct].mean(0), states[~correct].mean(0)
         direction = means[0] - means[1]
         if self.method == "pca":
-            # the component has no sign of its own
-            turned = auroc(states @ self.component, knows) < 0.5
+            # the sign of a component is arbitrary
+            turned = auroc(states @ self.component, correct) < 0.5
             direction = -self.component if turned else self.component
         direction = direction / np.linalg.norm(direction)
         return direction, -float((means[0] + means[1]) @ direction / 2)
 
 
-def _parts(knows: Array, seed: int) -> Array:
+def _parts(correct: Array, seed: int) -> Array:
     """The number of the part of each question; all parts have both kinds."""
-    order = np.random.default_rng(seed).permutation(len(knows))
-    order = order[np.argsort(knows[order], kind="stable")]
-    parts = np.zeros(len(knows), int)
-    parts[order] = np.arange(len(knows)) % FOLDS
+    order = np.random.default_rng(seed).permutation(len(correct))
+    order = order[np.argsort(correct[order], kind="stable")]
+    parts = np.zeros(len(correct), int)
+    parts[order] = np.arange(len(correct)) % FOLDS
     return parts
 
 
-def _logistic(states: Array, knows: Array) -> tuple[Array, float]:
+def _logistic(states: Array, correct: Array) -> tuple[Array, float]:
     """Logistic regression with a ridge penalty, by Newton's method."""
     centre, spread = states.mean(0), states.std(0) + 1e-6
     # in the space of the rows, which has fewer dimensions if the questions are few
@@ -215,17 +218,17 @@ def _logistic(states: Array, knows: Array) -> tuple[Array, float]:
     weights = np.zeros(rows.shape[1])
     for _ in range(15):
         chance = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
-        slope = rows.T @ (chance - knows) + penalty * weights
+        slope = rows.T @ (chance - correct) + penalty * weights
         curve = (rows * (chance * (1 - chance))[:, None]).T @ rows + np.diag(penalty)
         weights -= np.linalg.solve(curve, slope)
     direction: Array = (weights[:-1] @ basis) / spread
     return direction, float(weights[-1] - centre @ direction)
 
 
-def _threshold(scores: Array, knows: Array, cost_call: float) -> float:
+def _threshold(scores: Array, correct: Array, cost_call: float) -> float:
     """The threshold of least cost, the highest of several; an error costs 1."""
     ordered = np.sort(scores)
     cuts = np.concatenate([[ordered[0] - 1], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1]])
     answered = scores[None] >= cuts[:, None]
-    costs = (answered & ~knows[None]).sum(1) + (~answered).sum(1) * cost_call
+    costs = (answered & ~correct[None]).sum(1) + (~answered).sum(1) * cost_call
     return float(cuts[np.flatnonzero(costs == costs.min())[-1]])

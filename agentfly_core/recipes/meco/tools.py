@@ -1,4 +1,4 @@
-"""The tool of the recipe, which knows what is on a shelf now."""
+"""A tool that counts the boxes on a shelf."""
 
 from agentfly_core import Problem, ToolError, tool
 
@@ -11,5 +11,5 @@ async def count_boxes(shelf: int, *, problem: Problem) -> str:
         shelf: the shelf's number
     """
     if shelf != problem.facts["shelf"]:
-        raise ToolError(f"There is no way to shelf {shelf} now.")
+        raise ToolError(f"Shelf {shelf} is closed; ask for shelf {problem.facts['shelf']}.")
     return str(problem.facts["answer"])
