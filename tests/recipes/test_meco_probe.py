@@ -83,6 +83,15 @@ def test_several_layers_give_their_mean_score() -> None:
     np.testing.assert_allclose(scores_of(both, states), expected)
 
 
+@pytest.mark.parametrize("method", ["mean_diff", "logreg"])
+def test_a_layer_with_equal_states_is_not_chosen(method: Method) -> None:
+    states, correct, _ = planted(1, 2.0)
+    states[:, 0] = 1.0
+    probe = MetaCogProbe.fit(states, correct, "p", method, layers=[0])
+    assert np.ptp(scores_of(probe, states)) == 0
+    assert MetaCogProbe.fit(states, correct, "p", method).layers == (1,)
+
+
 def test_auroc_is_the_share_of_ordered_pairs() -> None:
     scores, correct = np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
     assert auroc(scores, correct) == 3.5 / 4
