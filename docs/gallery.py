@@ -41,7 +41,8 @@ have three seeds, and seed 1 once more with permuted rewards: `python -m benchma
 
 All problems are generated. Under any seed, splits share nothing that identifies an answer, such as
 persons, file names or worlds. The oracle acts only on text that it reads. Tests check that it
-solves fresh problems, and that policies without reading do not. Solved of 100 held-out problems:
+solves fresh problems, and that policies without reading do not. `meco` is an exception: it is about
+memorised answers, so its test asks for them. Solved of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|

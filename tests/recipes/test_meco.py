@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentfly_core import Conversation, Ending, HiddenStates, Problem, ToolCall, Trajectory
+from agentfly_core import (
+    Conversation,
+    Ending,
+    HiddenStates,
+    Problem,
+    ToolCall,
+    Trajectory,
+    load_experiment,
+)
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.recipes.meco.agents import (
     ANSWER,
@@ -23,11 +31,13 @@ from agentfly_core.recipes.meco.agents import (
 )
 from agentfly_core.recipes.meco.dataset import CAPITALS, capitals_and_sums, shelves
 from agentfly_core.recipes.meco.demonstrations import both_ways
+from agentfly_core.recipes.meco.fitting import fit_gate, readings
 from agentfly_core.recipes.meco.probe import GateDecision, MetaCogProbe
 from agentfly_core.recipes.meco.tools import count_boxes
 from agentfly_core.testing import rollout_spec
 from agentfly_core.testing.episodes import episode_specs, play_all
 from agentfly_core.testing.letters import STOP, call_text, encode
+from tests.support.project import ROOT
 
 PROBLEM = Problem("shelf-417", "Boxes on shelf 417?", {"answer": "58", "shelf": 417})
 COUNT = call_text(ToolCall("count_boxes", {"shelf": 417}))
@@ -166,6 +176,22 @@ async def test_the_random_gate_has_its_shares() -> None:
     assert counts["gate/answer"] == pytest.approx(100, abs=30)
     assert counts["gate/call"] == pytest.approx(200, abs=35)
     assert sum(counts[f"gate/{one}"] for one in ("answer", "call", "own")) == 400
+
+
+@pytest.mark.slow
+def test_a_policy_without_correct_answers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
+    changes = ["model=nano:calculator", "data.train=16", "data.validation=12", "data.test=3"]
+    experiment = load_experiment("meco", *changes, store=str(tmp_path / "store"))
+    with pytest.raises(ValueError, match="0 of 12 answers without tools"):
+        fit_gate(experiment, "base", folder=str(tmp_path))
+    read = readings(experiment, "base", "test")
+    assert read.states.shape == read.contrasts.shape == (3, 4, 128)
+    assert np.isfinite(read.states).all()
+    assert ((read.first_token > 0) & (read.first_token < 1)).all()
 
 
 def test_fixed_shelves_keep_their_boxes_and_others_do_not() -> None:
