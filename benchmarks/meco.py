@@ -151,8 +151,8 @@ def table(rows: Sequence[PredictorRow], title: str) -> None:
         )
         for one in rows
     ]
-    known = f"correct without tools {rows[0]['known']:.1%}"
-    harness.show(("predictor", "layer", "AUROC", "95 % interval"), lines, f"{title}: {known}")
+    share = f"correct without tools {rows[0]['correct']:.1%}"
+    harness.show(("predictor", "layer", "AUROC", "95 % interval"), lines, f"{title}: {share}")
 
 
 async def cost(policy: Path, probe: MetaCogProbe) -> tuple[float, float]:

@@ -203,9 +203,9 @@ def test_fixed_shelves_keep_their_boxes_and_others_do_not() -> None:
     assert {len(each) for each in boxes["fixed"].values()} == {1}
     assert min(len(each) for each in boxes["changing"].values()) > 5
     assert len(boxes["fixed"]) == len(boxes["changing"]) == 20
-    asked = {name: {one.facts["shelf"] for one in split} for name, split in splits.items()}
-    assert not asked["validation"] & asked["test"]
-    assert asked["validation"] | asked["test"] == asked["train"]
+    numbers = {name: {one.facts["shelf"] for one in split} for name, split in splits.items()}
+    assert not numbers["validation"] & numbers["test"]
+    assert numbers["validation"] | numbers["test"] == numbers["train"]
     assert len({one.id for split in splits.values() for one in split}) == 960
     with pytest.raises(ValueError, match="Got 901 shelves"):
         shelves(seed=1, train=1, validation=0, test=0, shelves=901)

@@ -41,9 +41,9 @@ def test_a_planted_direction_is_recovered(method: Method, seed: int) -> None:
     contrasts = draw.normal(size=(COUNT, LAYERS, WIDTH)) / 4
     contrasts[:, 1] -= draw.random((COUNT, 1)) * 2 * direction
     probe = MetaCogProbe.fit(states[:300], correct[:300], "p", method, contrasts=contrasts)
-    (found,) = probe.directions
+    (direct,) = probe.directions
     assert probe.layers == (1,)
-    assert found @ direction / np.linalg.norm(found) >= 0.95
+    assert direct @ direction / np.linalg.norm(direct) >= 0.95
     assert auroc(scores_of(probe, states[300:]), correct[300:]) > 0.95
 
 

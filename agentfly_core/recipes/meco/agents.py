@@ -86,7 +86,7 @@ class AtRandom(Gate):
     """Answers a share `answers` of the problems at once, and forces calls in a share `calls`."""
 
     def __init__(
-        self, answers: float = 0.6, calls: float = 0.2, seed: int = 0, agent: str = TOOL_LOOP
+        self, answers: float = 0.7, calls: float = 0.1, seed: int = 0, agent: str = TOOL_LOOP
     ) -> None:
         super().__init__("force", agent)
         self.answers, self.calls, self.seed = answers, calls, seed
@@ -112,8 +112,8 @@ class Reading:
     async def __call__(self, episode: Episode) -> Ending:
         prompts = [(*episode.opening, Message("user", text)) for text in (ANSWER, HIGH, LOW)]
         states, high, low = [await episode.hidden(None, *prompt) for prompt in prompts]
-        asked = (*episode.opening, Message("user", ASK))
-        yes = await episode.turn(asked, temperature=0, max_tokens=1)
+        question = (*episode.opening, Message("user", ASK))
+        yes = await episode.turn(question, temperature=0, max_tokens=1)
         own = await episode.turn(episode.opening, temperature=0)
         reading = {
             "states": packed(states.values),

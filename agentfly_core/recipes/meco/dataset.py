@@ -19,7 +19,7 @@ NEAR = 20
 
 @generated
 def shelves(
-    seed: int, train: int, validation: int, test: int, shelves: int = 320, fixed: float = 0.5
+    seed: int, train: int, validation: int, test: int, shelves: int = 96, fixed: float = 0.5
 ) -> dict[str, list[Problem]]:
     """Make problems for each split, such as
 
@@ -37,15 +37,15 @@ def shelves(
     numbers = draw.sample(SHELVES, shelves)
     contents = {number: draw.choice(BOXES) for number in numbers[: round(fixed * shelves)]}
     draw.shuffle(numbers)
-    asked = {"train": numbers, "validation": numbers[::2], "test": numbers[1::2]}
+    chosen = {"train": numbers, "validation": numbers[::2], "test": numbers[1::2]}
     sizes = {"train": train, "validation": validation, "test": test}
 
     def problem(split: str, place: int) -> Problem:
-        number = asked[split][place % len(asked[split])]
+        number = chosen[split][place % len(chosen[split])]
         boxes = contents.get(number) or draw.choice(BOXES)
         kind = "fixed" if number in contents else "changing"
         facts = {"answer": str(boxes), "shelf": number, "kind": kind}
-        name = f"shelf-{number}-{split}-{place // len(asked[split])}"
+        name = f"shelf-{number}-{split}-{place // len(chosen[split])}"
         return Problem(name, f"Boxes on shelf {number}?", facts)
 
     return {

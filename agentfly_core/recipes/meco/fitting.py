@@ -48,9 +48,9 @@ def fit_gate(
     `folder/DIGEST.npz`; returns a row for each predictor with its AUROC on the test problems:
 
         [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99,
-          "known": 0.49, "file": "probes/4f53....npz"}, ...]
+          "correct": 0.49, "file": "probes/4f53....npz"}, ...]
 
-    `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval, `known` is
+    `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval, `correct`
     the share of correct answers without tools. The settings are those of `MetaCogProbe`.
     Raises ValueError for a missing policy, and if nearly all or no answers are correct.
     """
@@ -68,11 +68,11 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
     """The rows of probes, of the first token and of P(yes) on held-out problems."""
     scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
     scores |= {"first_token": test.first_token, "p_yes": test.p_yes}
-    known, rows = float(test.correct.mean()), list[PredictorRow]()
+    share, rows = float(test.correct.mean()), list[PredictorRow]()
     for name, values in scores.items():
         low, high = bootstrap(values, test.correct)
         layers = ", ".join(map(str, probes[name].layers)) if name in probes else ""
-        shown: PredictorRow = {"predictor": name, "layers": layers, "known": known}
+        shown: PredictorRow = {"predictor": name, "layers": layers, "correct": share}
         rows.append({**shown, "auroc": auroc(values, test.correct), "low": low, "high": high})
     return rows
 
