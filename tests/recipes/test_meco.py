@@ -205,6 +205,8 @@ def test_fixed_shelves_keep_their_boxes_and_others_do_not() -> None:
     assert len(boxes["fixed"]) == len(boxes["changing"]) == 20
     numbers = {name: {one.facts["shelf"] for one in split} for name, split in splits.items()}
     assert not numbers["validation"] & numbers["test"]
+    for split in ("validation", "test"):
+        assert len(numbers[split] & boxes["fixed"].keys()) == 10
     assert numbers["validation"] | numbers["test"] == numbers["train"]
     assert len({one.id for split in splits.values() for one in split}) == 960
     with pytest.raises(ValueError, match="Got 901 shelves"):

@@ -75,6 +75,12 @@ def test_scores_of_the_fit_are_of_probes_that_did_not_see_them() -> None:
     assert auroc(probe.held_out, correct) < 0.75
 
 
+def test_of_equal_layers_the_last_one_is_chosen() -> None:
+    states, correct, _ = planted(1, 2.0)
+    states[:, 2] = states[:, 1]
+    assert MetaCogProbe.fit(states, correct, "p").layers == (2,)
+
+
 def test_several_layers_give_their_mean_score() -> None:
     states, correct, _ = planted(1, 1.0)
     both = MetaCogProbe.fit(states, correct, "p", "mean_diff", layers=[1, 2])

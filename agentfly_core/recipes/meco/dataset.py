@@ -28,16 +28,18 @@ def shelves(
 
     A share `fixed` of the `shelves` always has the same number of boxes; all others, of the kind
     `changing`, have another one in each problem. Training asks about all shelves in turn,
-    validation about one half of them and test about the other half. Raises ValueError for more
-    than 900 shelves.
+    validation about one half of either kind and test about the other half. Raises ValueError for
+    more than 900 shelves.
     """
     if not 2 <= shelves <= len(SHELVES):
         raise ValueError(f"Got {shelves} shelves, expected 2 to {len(SHELVES)}.")
     draw = random.Random(seed)
     numbers = draw.sample(SHELVES, shelves)
     contents = {number: draw.choice(BOXES) for number in numbers[: round(fixed * shelves)]}
-    draw.shuffle(numbers)
+    # every second shelf of either kind
     chosen = {"train": numbers, "validation": numbers[::2], "test": numbers[1::2]}
+    for of_split in chosen.values():
+        draw.shuffle(of_split)
     sizes = {"train": train, "validation": validation, "test": test}
 
     def problem(split: str, place: int) -> Problem:

@@ -57,7 +57,7 @@ class MetaCogProbe:
 
         `pca` finds directions in `contrasts` [m, layers, width], differences of states after
         opposite instructions, and uses `correct` only for sign and offset. `auto` takes the
-        layer with the best AUROC of cross-validation in FOLDS parts, drawn from `seed`. Raises
+        last layer with the best AUROC of cross-validation in FOLDS parts, drawn from `seed`. Raises
         ValueError for less than 2 questions of a kind in a part, and for `pca` without contrasts.
         """
         correct = np.asarray(correct, bool)
@@ -72,7 +72,7 @@ class MetaCogProbe:
         numbers = {layer: _Layer.of(layer, states, contrasts, method) for layer in every}
         parts = _parts(correct, seed)
         scores = {layer: one.held_out(correct, parts) for layer, one in numbers.items()}
-        best = max(every, key=lambda layer: auroc(scores[layer], correct))
+        best = max(every, key=lambda layer: (auroc(scores[layer], correct), layer))
         chosen = (best,) if layers == "auto" else tuple(layers)
         fitted = [numbers[layer].fitted(correct, np.full(len(correct), True)) for layer in chosen]
         directions, offsets = (np.stack(each) for each in zip(*fitted, strict=True))
