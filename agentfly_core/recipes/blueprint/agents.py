@@ -1,6 +1,15 @@
 """The architect: it interprets an order, recalls, draws, builds, inspects and reflects."""
 
-from agentfly_core import Ending, Episode, Message, Observation, Speaker, ToolCall, tool
+from agentfly_core import (
+    Ending,
+    Episode,
+    Message,
+    Observation,
+    Speaker,
+    ToolCall,
+    require_package,
+    tool,
+)
 from agentfly_core.recipes.blueprint.drawing import FORMS, PLOT
 from agentfly_core.recipes.blueprint.environment import COMPLETE
 from agentfly_core.recipes.blueprint.memory import INTERPRETER, NOTHING, Shelf
@@ -21,7 +30,8 @@ class Architect:
     With `interprets` the speaker `interpreter` names the building and its parts. The speaker
     `designer` draws; with `recalls` it reads the best match of the memory. It may call all tools
     before a blueprint. It draws again after each inspection without success, at most `reflections`
-    times. Without `instructions` it has no system message.
+    times. Without `instructions` it has no system message. Raises ValueError if `recalls` lacks the
+    extra `search`.
     """
 
     def __init__(
@@ -31,6 +41,8 @@ class Architect:
         reflections: int = 3,
         instructions: bool = True,
     ) -> None:
+        if recalls:
+            require_package("bm25s", "search")
         self.interprets, self.recalls = interprets, recalls
         self.reflections, self.instructions = reflections, instructions
 
