@@ -3,12 +3,14 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentfly_core.pipeline.play import exported
 from agentfly_core.recipes.coop_tools import agents
-from agentfly_core.recipes.coop_tools.agents import CoopTeam, OneAgent
+from agentfly_core.recipes.coop_tools.agents import ROLES, CoopTeam, OneAgent
 from agentfly_core.recipes.coop_tools.demonstrations import simulated
 from agentfly_core.recipes.coop_tools.observing import LONG, ExtractionError, extracted, schema
 from agentfly_core.recipes.coop_tools.world import (
@@ -21,7 +23,14 @@ from agentfly_core.recipes.coop_tools.world import (
 )
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rewards.exact import exact
-from agentfly_core.testing import Simulated, Visible, problems_of, rollout_spec, scores_of_policy
+from agentfly_core.testing import (
+    Simulated,
+    Visible,
+    loss_mask,
+    problems_of,
+    rollout_spec,
+    scores_of_policy,
+)
 from agentfly_core.testing.episodes import episode_specs, play_all, scripted
 from tests.support.paired_outcomes import mcnemar
 
@@ -195,10 +204,23 @@ async def test_an_adaptive_executor_gives_a_task_back() -> None:
         assert bool(notes) == expected
 
 
-async def test_roles_divide_the_sampled_tokens() -> None:
+async def test_exports_of_the_roles_divide_the_replies(tmp_path: Path) -> None:
+    """As `agentfly export RUN --episodes --speaker observer` writes them."""
     trajectories = [one for one in await played(CoopTeam(), problems(3)) if one.turns]
-    roles = [one.speaker for one in trajectories]
-    assert sorted(roles) == sorted(["grounder", "executor", "observer"] * 3)
+    sampled = [span for one in trajectories for turn in one.turns for span in turn.sampled]
+    replies = list[str]()
+    for role in ROLES:
+        exported.export(trajectories, role, tmp_path / role)
+        rows = (tmp_path / role / "chats.jsonl").read_text().splitlines()
+        chats = [json.loads(row)["messages"] for row in rows]
+        own = [one for one in trajectories if one.speaker == role]
+        assert len(chats) == len({(one.id, turn.context) for one in own for turn in one.turns})
+        assert {chat[0]["content"] for chat in chats} == {ROLES[role]}
+        replies += [one["content"] for chat in chats for one in chat if one["role"] == "assistant"]
+    expected = [turn.reply.content for one in trajectories for turn in one.turns]
+    assert sorted(replies) == sorted(expected)
+    trained = sum(loss_mask(one).count("x") for one in trajectories)
+    assert trained == sum(len(span.tokens) for span in sampled)
 
 
 @pytest.mark.slow

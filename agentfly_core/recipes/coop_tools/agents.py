@@ -8,6 +8,12 @@ from agentfly_core import Ending, Episode, Message, Speaker
 from agentfly_core.recipes.coop_tools.observing import LONG, ExtractionError, extracted, schema
 from agentfly_core.recipes.coop_tools.world import HttpAnswer, RestEndpoint, RestWorld
 
+ROLES = {
+    "grounder": "You select endpoints.",
+    "executor": "You make requests.",
+    "observer": "You extract values.",
+}
+"""The roles with their system messages."""
 GROUND = (
     'Reply with JSON alone: {"endpoint": "...", "task": "..."} for the next request, or '
     '{"answer": "..."}.'
@@ -45,8 +51,10 @@ class CoopTeam:
 
     async def __call__(self, episode: Episode) -> Ending:
         world = RestWorld(episode.problem.facts["world"], self.down)
-        grounder = episode.speaker("grounder")
-        executor, observer = episode.speaker("executor"), episode.speaker("observer")
+        # `agentfly export` begins a conversation at each system message
+        grounder, executor, observer = (
+            episode.speaker(role, system=system) for role, system in ROLES.items()
+        )
         grounder.answer("")
         notes = list[str]()
         for _ in range(self.max_steps):

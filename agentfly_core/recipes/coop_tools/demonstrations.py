@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote_plus
 
-from agentfly_core import Conversation, Message, Problem
+from agentfly_core import Conversation, Problem
 from agentfly_core.datasets.players import Demonstrator
 from agentfly_core.recipes.coop_tools import agents
 from agentfly_core.recipes.coop_tools.world import KINDS
@@ -75,6 +75,7 @@ def alone(texts: Sequence[str]) -> str:
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
     """The reply to the texts of a conversation."""
+    texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
     if last.endswith(agents.GROUND):
         return grounded(last)
@@ -89,8 +90,7 @@ def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
     """Replies of the simulated model to all speakers; it reads no facts."""
 
     async def policy(conversation: Conversation) -> str:
-        messages = [one for one in conversation.messages if isinstance(one, Message)]
-        texts = [one.content for one in messages if one.role == "user"]
+        texts = [message.content for message in conversation.messages]
         return simulated(texts, random.Random(conversation.seed + seed))
 
     return policy
