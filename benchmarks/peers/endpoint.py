@@ -78,6 +78,7 @@ class Endpoint:
             "index": 0,
             "token_ids": tokens,
             "finish_reason": "stop",
+            "stop_reason": None,
             "logprobs": {"content": places},
             "weight_versions": [{"version": LABEL}],
         }

@@ -124,7 +124,8 @@ def model(reference: str, folder: Path) -> PreTrainedTokenizerBase:
     folder.mkdir()
     materialise(reference, source, "float32")
     tokenizer = harness.tokenizer_of(source)
-    tokenizer.add_tokens(list(TOKENS))
+    # nano models have some of them as plain tokens
+    tokenizer.add_tokens([token for token in TOKENS if token not in tokenizer.get_vocab()])
     loaded: Any = AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False)
     loaded.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     pretrained.write(loaded, tokenizer, folder)
