@@ -1,6 +1,6 @@
 """A program that adds numbers with OpenAI's client; `rollout_ours.py` plays it behind the gateway.
 
-It does what the tool loop of `rollout_ours.py` and the harness of `rollout_verifiers.py` do.
+The tool loop of `rollout_ours.py` and the harness of `rollout_verifiers.py` do the same work.
 """
 
 import json
@@ -20,7 +20,7 @@ TOOLS: Any = [{"type": "function", "function": ADD}]
 
 
 def main() -> None:
-    """Reply to the problem on standard input until a reply has no call."""
+    """Play the problem on standard input, and print the first reply without a call."""
     client = openai.OpenAI()
     messages: list[Any] = [{"role": "user", "content": json.loads(sys.stdin.readline())["prompt"]}]
     while True:

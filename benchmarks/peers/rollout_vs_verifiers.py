@@ -100,7 +100,9 @@ def spent_by(process: psutil.Popen, since: float) -> Spent:
 
 
 def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
-    """What a program's rollouts took, by their number of episodes; raises CalledProcessError."""
+    """Wall and CPU seconds of a program's rollouts by their number of episodes; raises
+    CalledProcessError.
+    """
     start, spent, begun = time.monotonic(), {}, Spent(0.0, 0.0)
     environment = os.environ | {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
     child = psutil.Popen(
@@ -164,7 +166,7 @@ def measured(
     tokenizer: PreTrainedTokenizerBase,
     options: Mapping[str, Any],
 ) -> dict[int, Spent]:
-    """What the rollouts of an arrangement take."""
+    """Run an arrangement; returns its seconds by the number of episodes."""
     socket = folder / f"{arrangement['tool']}.sock"
     socket.unlink(missing_ok=True)
     header = tokenizer.encode(f"{START}assistant\n", add_special_tokens=False)
@@ -200,7 +202,7 @@ def in_rounds(
     setup: Settings,
     rounds: int,
 ) -> dict[str, list[dict[int, Spent]]]:
-    """What the arrangements took in each round."""
+    """Run the arrangements in turns; returns the seconds of each round by arrangement."""
     taken: dict[str, list[dict[int, Spent]]] = {name: [] for name in kept}
     for _ in range(rounds):
         for name, settings in kept.items():

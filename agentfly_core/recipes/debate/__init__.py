@@ -1,1 +1,1 @@
-"""A debate about sums, whose debaters have rewards of their own."""
+"""A debate about sums with a reward for each debater."""

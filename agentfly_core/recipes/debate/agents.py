@@ -1,4 +1,4 @@
-"""Debaters who answer at the same time and read each other's answers (2305.14325)."""
+"""Concurrent debaters that read each other's answers (2305.14325)."""
 
 from collections.abc import Sequence
 
@@ -41,6 +41,6 @@ def others(answers: Sequence[str], own: int) -> list[Message]:
 
 
 def majority(answers: Sequence[str]) -> str:
-    """The most frequent answer, the first of equally frequent ones; "" if there is none."""
+    """The most frequent answer, the first of equally frequent ones; "" without any."""
     given = [answer for answer in answers if answer]
     return max(given, key=given.count, default="")
