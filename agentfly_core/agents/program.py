@@ -2,22 +2,30 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from agentfly_core.authoring.author_call import in_thread
-from agentfly_core.gateway.process import ProgramCommand, ProgramEnd
+from agentfly_core.gateway.process import (
+    ProgramCommand,
+    ProgramEnd,
+    RunningProgram,
+    client_variables,
+)
+from agentfly_core.gateway.sandboxed import in_sandbox
 from agentfly_core.gateway.server import served
 from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
 from agentfly_core.gateway.warm import script_of
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver, StartAgain
+from agentfly_core.sandbox.confined import isolates
 from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
 """Share of `agent.deadline` for the program: after the whole deadline its episode is not scored."""
-API_KEY = "agentfly"
 PROGRAM = "program"
 """The main speaker of a program."""
 ProgramFunction = Callable[[Problem, str], str]
@@ -36,7 +44,8 @@ class ProgramAgent:
     the speakers that are trained, by default all outside of `agent.frozen`. `files` belong to the
     program: edited files are another experiment. `environment` names variables that it inherits.
     `preload: [openai]` forks each program from an interpreter that has imported these modules,
-    which must not start threads; then `command` must be `[python, script.py, ...]`.
+    which must not start threads; then `command` must be `[python, script.py, ...]`. `sandbox` runs
+    a command `[python, ...]` in the sandbox, with `files`, its virtual environment and the gateway.
     """
 
     def __init__(
@@ -48,6 +57,7 @@ class ProgramAgent:
         files: tuple[str, ...] = (),
         environment: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
+        sandbox: bool = False,
     ) -> None:
         if not command:
             raise ValueError("program(command=[]): expected a program and its arguments.")
@@ -62,17 +72,39 @@ class ProgramAgent:
                 f"program(preload={[*preload]}): expected a command [python, script.py, ...], got "
                 f"{[*command]}."
             )
+        if sandbox and preload:
+            raise ValueError(
+                f"program(sandbox=True, preload={[*preload]}): a program in the sandbox starts its "
+                "own interpreter; remove `preload` or `sandbox`."
+            )
+        if sandbox and not Path(command[0]).name.startswith("python"):
+            raise ValueError(
+                f"program(sandbox=True): expected a command [python, ...], got {[*command]}."
+            )
         self.command = ProgramCommand(command, environment, preload)
         self.speakers, self.facts = speakers, facts
+        self.files = [*files, *(word for word in command[1:] if Path(word).is_file())]
+        self.in_sandbox = sandbox and isolates()
         self.__name__ = PROGRAM
 
     async def __call__(self, episode: Episode) -> Ending:
         session = GatewaySession(episode, self.speakers)
-        async with served(session) as url:
-            env = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}
-            async with self.command.started(self._line(episode.problem), env) as program:
-                end = await session.result(program.wait(), _seconds(episode))
+        async with self._started(session) as program:
+            end = await session.result(program.wait(), _seconds(episode))
         return _ending(session, end)
+
+    @asynccontextmanager
+    async def _started(self, session: GatewaySession) -> AsyncIterator[RunningProgram]:
+        line = self._line(session.episode.problem)
+        if self.in_sandbox:
+            async with in_sandbox(self.command, self.files, session, line) as program:
+                yield program
+        else:
+            async with (
+                served(session) as url,
+                self.command.started(line, client_variables(url)) as program,
+            ):
+                yield program
 
     def _line(self, problem: Problem) -> str:
         facts = {name: problem.facts[name] for name in self.facts if name in problem.facts}

@@ -209,6 +209,11 @@ class AgentPart(Section):
         return (self.model_extra or {}).get("train", ()) if self.use == PROGRAM else ()
 
     @property
+    def sandboxed(self) -> bool:
+        """Whether a program runs in the sandbox."""
+        return self.use == PROGRAM and bool((self.model_extra or {}).get("sandbox"))
+
+    @property
     def untrained(self) -> Sequence[str]:
         """The roles that the trained policy plays without being trained: those with `self` in
         `frozen`, and for a program with `train` all other roles.

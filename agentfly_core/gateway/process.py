@@ -19,6 +19,7 @@ from agentfly_core.system.service import owned_environment, owned_process
 MOST_OUTPUT = 65_536
 MOST_SHOWN = 1000
 CHUNK = 65_536
+API_KEY = "agentfly"
 ENDED_SECONDS = 5.0
 
 
@@ -114,12 +115,14 @@ class RunningProgram:
 class ProgramCommand:
     """A program and its arguments, with names of further variables that it inherits.
 
-    With `preload` it is forked from an interpreter that has imported these modules.
+    With `preload` it is forked from an interpreter that has imported these modules. Otherwise it
+    inherits the open files `descriptors`.
     """
 
     words: tuple[str, ...]
     inherited: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    descriptors: tuple[int, ...] = ()
 
     @asynccontextmanager
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
@@ -163,6 +166,16 @@ class ProgramCommand:
             return program.pid, program.code()
         given, output, errors = streams
         process = await owned_process(
-            self.words, {**kept, **env}, stdin=given, stdout=output, stderr=errors
+            self.words,
+            {**kept, **env},
+            stdin=given,
+            stdout=output,
+            stderr=errors,
+            pass_fds=self.descriptors,
         )
         return process.pid, process.wait()
+
+
+def client_variables(url: str) -> dict[str, str]:
+    """Variables from which a client of OpenAI's API reads its base URL and its key."""
+    return {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}

@@ -1,8 +1,9 @@
-"""The HTTP server of the gateway: one in a process, for all its running episodes."""
+"""The HTTP servers of the gateway: one in a process, and one for each episode in the sandbox."""
 
 import asyncio
 import contextvars
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from weakref import WeakKeyDictionary
@@ -23,12 +24,12 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Serves episodes by their tokens, and a policy by its key, on `port`; 0 is a free one.
+    """Serves episodes by their tokens, and a policy by its key, on a listening socket.
 
-    `url` is the task of its start, which raises OSError.
+    `url` is the task of its start.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, listener: socket.socket) -> None:
         self.sessions: dict[str, GatewaySession | ServedPolicy] = {}
         app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
         for base in ("/{token}/v1", "/v1"):
@@ -40,7 +41,7 @@ class GatewayServer:
                     web.post(f"{base}/{{part:.+}}/chat/completions", self._complete),
                 ]
             )
-        self._port = port
+        self._listener = listener
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         # connections belong to no episode, so their tasks must not belong to the first agent
         self.url = asyncio.create_task(self._start(), context=contextvars.Context())
@@ -51,7 +52,7 @@ class GatewayServer:
 
     async def _start(self) -> str:
         await self._runner.setup()
-        await web.TCPSite(self._runner, HOST, self._port).start()
+        await web.SockSite(self._runner, self._listener).start()
         return f"http://{HOST}:{self._runner.addresses[0][1]}"
 
     def _session(self, request: web.Request) -> GatewaySession | ServedPolicy:
@@ -101,7 +102,7 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
     """Serve a session for the block's duration; yields the base URL of its client."""
     loop = asyncio.get_running_loop()
     if (server := _servers.get(loop)) is None:
-        server = _servers[loop] = GatewayServer()
+        server = _servers[loop] = GatewayServer(socket.create_server((HOST, 0)))
     server.sessions[session.token] = session
     try:
         yield f"{await asyncio.shield(server.url)}/{session.token}/v1"
@@ -114,12 +115,25 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
+async def served_alone(session: GatewaySession, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve a session for the block's duration on a listening socket of its own."""
+    server = GatewayServer(listener)
+    server.sessions[session.token] = session
+    try:
+        await server.url
+        yield
+    finally:
+        await server.close()
+        session.close()
+
+
+@asynccontextmanager
 async def served_policy(policy: ServedPolicy, key: str, port: int) -> AsyncIterator[str]:
     """Serve a policy with an API key for the block's duration; yields the base URL of its clients.
 
     Raises OSError for a taken port.
     """
-    server = GatewayServer(port)
+    server = GatewayServer(socket.create_server((HOST, port)))
     server.sessions[key] = policy
     try:
         yield f"{await server.url}/v1"

@@ -199,8 +199,11 @@ class Run:
         return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
-        """Store the sandbox backend in run.json if a tool or reward runs code in it."""
-        if chosen in [part.ready for part in self.experiment.whole.parts]:
+        """Store the sandbox backend in run.json if a tool, a reward or an agent's program uses
+        it.
+        """
+        programs = any(own.agent.sandboxed for own in self.settings.each.values())
+        if programs or chosen in [part.ready for part in self.experiment.whole.parts]:
             backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 

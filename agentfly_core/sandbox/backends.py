@@ -162,11 +162,12 @@ class Bubblewrap(_PerExecution):
         words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/"]
         # the init process mounts the disk; the child drops this capability before the code runs
         words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
-        for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
+        shown = [*view.visible(), *view.packages()]
+        for path in [*shown, *(SOURCES / name for name in OWN_SOURCES)]:
             words += ["--ro-bind", str(path), str(path)]
         for device in view.DEVICES:
             words += ["--dev-bind", device, device]
-        for name, link in {**view.links(), **view.STREAMS}.items():
+        for name, link in {**view.links(shown), **view.STREAMS}.items():
             words += ["--symlink", link, name]
         for place in (str(view.BOX), *view.SCRATCH.values()):
             words += ["--dir", place]

@@ -58,18 +58,24 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
         os.closerange(line + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         os.chdir(work.folder)
         bound(work)
-        if work.locked:  # drop privileges, system calls and files for good
-            kernel.drop_capabilities()
-            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-            landlock.apply([Path(place) for place in view.SCRATCH.values()])
-            seccomp.apply()
+        if work.locked:
+            lock(network=False)
         _become(work.folder / "main.py")
     except Exception as error:  # model-written code has not started
         return f"{type(error).__name__}: {error}".encode()
     return b""
 
 
+def lock(network: bool) -> None:
+    """Drop privileges, system calls and files for good."""
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    landlock.apply([Path(place) for place in view.SCRATCH.values()], network)
+    seccomp.apply(network)
+
+
 def bound(work: Work) -> None:
+    """Limit the resources of this process and its children."""
     limits = work.limits
     # if memory is short, the kernel kills this process before services of the machine
     Path("/proc/self/oom_score_adj").write_text("1000")

@@ -22,7 +22,22 @@ from agentfly_core.sandbox.guest.protocol import Limits, RequestHeader
 if TYPE_CHECKING:
     from agentfly_core.system.formats.json_value import JSON
 
-UID = 1000
+UID, NOBODY = 1000, 65534
+
+
+def become_nobody() -> None:
+    """Give up the rights of root, except those to make namespaces."""
+    if os.geteuid() == 0:
+        # a container with a single user has only root
+        uids = Path("/proc/self/uid_map").read_text().splitlines()
+        ranges = [list(map(int, line.split())) for line in uids]
+        if any(first <= NOBODY < first + count for first, _, count in ranges):
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+    if os.geteuid():  # root in such a container needs them to make namespaces
+        kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # a change of user clears this setting
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
@@ -117,19 +132,21 @@ def enter(cgroups: Sequence[int]) -> None:
         os.close(cgroup)
 
 
-def furnish(limits: Limits) -> None:
+def furnish(limits: Limits, root: Path = Path("/")) -> None:
     """Mount a writable file system of limited size, and a /proc that shows only processes of this
     namespace.
     """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     bounds = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
-    kernel.mount("tmpfs", str(view.BOX), "tmpfs", flags, bounds)
+    box = root / view.BOX.name
+    kernel.mount("tmpfs", str(box), "tmpfs", flags, bounds)
     for name, place in view.SCRATCH.items():
-        folder = view.BOX / name
+        folder = box / name
         folder.mkdir()
-        kernel.mount(str(folder), place, flags=kernel.MS_BIND)
-    kernel.unmount(str(view.BOX))
-    kernel.mount("proc", "/proc", "proc", flags | kernel.MS_NOEXEC, "subset=pid")
+        folder.chmod(0o777)  # another user may have made it than uses it
+        kernel.mount(str(folder), str(root / place[1:]), flags=kernel.MS_BIND)
+    kernel.unmount(str(box))
+    kernel.mount("proc", str(root / "proc"), "proc", flags | kernel.MS_NOEXEC, "subset=pid")
 
 
 def _plain(folder: Path, name: str, most: int) -> bytes | None:

@@ -23,16 +23,17 @@ def version() -> int:
     return 0
 
 
-def apply(writable: Sequence[Path]) -> None:
+def apply(writable: Sequence[Path], network: bool) -> None:
     """Restrict writes to these folders and devices; needs `no_new_privs`.
 
-    Newer kernels also restrict TCP, outside processes and abstract sockets. Does nothing without
-    Landlock.
+    Newer kernels also restrict outside processes, abstract sockets and, without a network, TCP.
+    Does nothing without Landlock.
     """
     if not (abi := version()):
         return
     every = (1 << _BY_VERSION.get(abi, 16)) - 1
-    rules = struct.pack("QQQ", every, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
+    tcp = 3 if abi >= 4 and not network else 0
+    rules = struct.pack("QQQ", every, tcp, 3 if abi >= 6 else 0)
     ruleset = kernel.syscall(_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
     for path, rights in (
         (Path("/"), _READ),

@@ -39,7 +39,7 @@ class Monitor:
     @classmethod
     def start(cls, stdin: bytes, work: Work) -> Self:
         """Start the process; raises OSError."""
-        given = _in_memory(stdin)
+        given = in_memory(stdin)
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
         pid = os.fork()
@@ -61,7 +61,7 @@ class Monitor:
         self.started, self.computed = time.monotonic(), self._computed
         self.disk_was_full = self.disk_is_full
         self._signal(signal.SIGCONT)
-        given = _in_memory(code)
+        given = in_memory(code)
         with suppress(OSError):  # a process that does not read has ended, or will run out of time
             socket.send_fds(self.line, [b"."], [given])
         os.close(given)
@@ -166,7 +166,7 @@ class Monitor:
                 os.killpg(self.pid, number)
 
 
-def _in_memory(content: bytes) -> int:
+def in_memory(content: bytes) -> int:
     """Return the descriptor of a memory file, sealed because no limit applies to its size."""
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:

@@ -1,7 +1,8 @@
 """The seccomp filter: forbidden system calls of model-written code, see seccomp(2).
 
 Namespaces, mounts, tracing, limits of other processes, bpf, io_uring, userfaultfd, keyrings,
-uncounted memory (System V, memfd, aio) and sockets other than pairs are not permitted.
+uncounted memory (System V, memfd, aio) and sockets other than pairs are not permitted. A program
+with a network may also open TCP sockets.
 """
 
 import ctypes
@@ -17,20 +18,22 @@ from agentfly_core.sandbox.guest import kernel
 # linux/bpf_common.h
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = (0x20, 0x15, 0x35, 0x45, 0x06, 0x54)
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # linux/seccomp.h
-_NUMBER, _MACHINE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_NUMBER, _MACHINE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32
 _MODE_FILTER, _PR_SET_SECCOMP = 2, 22
-_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF  # linux/net.h
+_AF_UNIX, _AF_INET, _AF_INET6, _IPPROTO_TCP = 1, 2, 10, 6  # linux/socket.h, linux/in.h
+_SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 5, 0xF  # linux/net.h
 _X32 = 0x40000000
 _NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, also those of time and cgroups
 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED: dict[str, list[int]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+_SOCKET = {"x86_64": 41, "aarch64": 198}
 _SOCKETPAIR = {"x86_64": 53, "aarch64": 199}
 _PRLIMIT = {"x86_64": 302, "aarch64": 261}
 _CLONE3 = 435
 
 
-def program() -> bytes:
+def program(network: bool = False) -> bytes:
     """The filter for this machine: an array of `struct sock_filter`, 8 bytes each."""
     machine = platform.machine()
     not_permitted, not_there = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
@@ -39,6 +42,7 @@ def program() -> bytes:
     place = list(_MACHINES).index(machine)
     for number in (numbers[place] for numbers in _DENIED.values() if len(numbers) > place):
         steps += _when(_EQUAL, number, not_permitted)
+    steps += [*_tcp(machine)] if network else _when(_EQUAL, _SOCKET[machine], not_permitted)
     # its flags are in memory; the C library falls back to clone
     steps += _when(_EQUAL, _CLONE3, not_there)
     # halves of stream and seqpacket pairs stay connected; a half of a datagram (or raw) pair could
@@ -56,9 +60,23 @@ def program() -> bytes:
     return b"".join(steps)
 
 
-def apply() -> None:
+def _tcp(machine: str) -> list[bytes]:
+    """Steps that allow sockets of TCP and no others."""
+    denied = _step(_RETURN, _ERRNO | errno.EPERM)
+    # other protocols of streams (MPTCP, SMC) are much code of the kernel
+    return [
+        *(_step(_EQUAL, _SOCKET[machine], 0, 11), _step(_LOAD, _FIRST_ARGUMENT)),
+        *(_step(_EQUAL, _AF_INET, 1, 0), _step(_EQUAL, _AF_INET6, 0, 6)),
+        *(_step(_LOAD, _SECOND_ARGUMENT), _step(_AND, _SOCK_TYPE_MASK)),
+        *(_step(_EQUAL, _SOCK_STREAM, 0, 3), _step(_LOAD, _THIRD_ARGUMENT)),
+        *(_step(_EQUAL, 0, 2, 0), _step(_EQUAL, _IPPROTO_TCP, 1, 0)),
+        *(denied, _step(_RETURN, _ALLOW)),
+    ]
+
+
+def apply(network: bool) -> None:
     """Apply the filter to this process and its children; needs `no_new_privs`."""
-    code = program()
+    code = program(network)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
     pointer = ctypes.create_string_buffer(head, len(head))

@@ -12,12 +12,10 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 from agentfly_core.sandbox.guest.protocol import ONCE
 
-NOBODY = 65534
 AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
 FRESH = (
@@ -57,17 +55,7 @@ def _settle() -> None:
     sys.executable = str(view.interpreter())
     sites = dict.fromkeys(str(package.parent) for package in view.packages())
     view.enter()
-    if os.geteuid() == 0:
-        # a container with a single user has only root
-        uids = Path("/proc/self/uid_map").read_text().splitlines()
-        ranges = [list(map(int, line.split())) for line in uids]
-        if any(first <= NOBODY < first + count for first, _, count in ranges):
-            os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-    if os.geteuid():  # root in such a container needs them to make namespaces
-        kernel.drop_capabilities()
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    init_process.become_nobody()
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears this setting
     os.environ["PYTHONPATH"] = ":".join(sites)
     for name in WARM:

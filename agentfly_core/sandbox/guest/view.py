@@ -1,11 +1,12 @@
-"""The file system that model-written code sees: interpreter, system libraries and programs,
-numpy.
+"""The file system that sandboxed code sees: system libraries and programs, and an interpreter with
+numpy or the files of a program.
 """
 
 import importlib.util
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 from agentfly_core.sandbox.guest import kernel
@@ -46,10 +47,15 @@ def visible() -> list[Path]:
 
     They are read-only and keep their paths.
     """
-    shown = [*map(Path, _SYSTEM), Path(sysconfig.get_path("stdlib")), interpreter()]
-    shown += Path(sys.base_prefix).glob("lib/libpython*")
-    shown += [Path(path) for path in _LINKED if not os.path.islink(path)]
-    return [path for path in dict.fromkeys(shown) if path.exists() and not _covered(path)]
+    libraries = Path(sys.base_prefix).glob("lib/libpython*")
+    return with_system([Path(sysconfig.get_path("stdlib")), interpreter(), *libraries])
+
+
+def with_system(paths: Iterable[Path]) -> list[Path]:
+    """Return the system's files and folders and these paths, without paths in another's folder."""
+    shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
+    shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
+    return [path for path in shown if not _covered(path, shown)]
 
 
 def interpreter() -> Path:
@@ -65,47 +71,63 @@ def packages() -> list[Path]:
     return [site / name for name in PACKAGES if (site / name).is_dir()]
 
 
-def links() -> dict[str, str]:
+def links(shown: Iterable[Path]) -> dict[str, str]:
     """Return the symbolic links of the root: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`."""
-    taken = {f"/{path.parts[1]}" for path in (*visible(), *packages())}
+    taken = {f"/{path.parts[1]}" for path in shown}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}
     return {path: os.readlink(path) for path in _LINKED if os.path.islink(path)} | free
 
 
 def enter() -> None:
-    """Make the view the root of this process's own mount namespace."""
-    folder, flags = Path("/sys"), kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("tmpfs", str(folder), "tmpfs", kernel.MS_NOSUID, "mode=0755,size=1m")
-    for path in visible():
-        kernel.set_read_only(str(_bind(path, folder)))
+    """Make the view of model-written code the root of this process's own mount namespace."""
+    folder, flags = new_root(), kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    show(visible(), folder)
     # hides other packages of the interpreter
     others = folder / Path(sysconfig.get_path("stdlib"), "site-packages").relative_to("/")
     if others.is_dir():
         kernel.mount("tmpfs", str(others), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m")
-    for package in packages():
-        if not _covered(package):
-            kernel.set_read_only(str(_bind(package, folder)))
+    show([one for one in packages() if not _covered(one, map(Path, _SYSTEM))], folder)
     if others.is_dir():
         kernel.set_read_only(str(others))
+    kernel.mount("proc", f"{folder}/proc", "proc", flags)
+    become_root(folder, [*visible(), *packages()])
+
+
+def new_root() -> Path:
+    """Mount a folder for the view in this process's own mount namespace, and return it."""
+    folder = Path("/sys")
+    kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", str(folder), "tmpfs", kernel.MS_NOSUID, "mode=0755,size=1m")
+    for place in ("proc", "box", *(place[1:] for place in SCRATCH.values())):
+        (folder / place).mkdir(parents=True)
+    return folder
+
+
+def show(paths: Iterable[Path], folder: Path) -> None:
+    """Make files and folders visible in a new root, read-only and with their paths."""
+    for path in paths:
+        kernel.set_read_only(str(_bind(path, folder)))
+
+
+def become_root(folder: Path, shown: Iterable[Path]) -> None:
+    """Complete a new root that shows these paths, and enter it."""
     for device in DEVICES:
         _bind(Path(device), folder)
-    for place in ("proc", "box", *(place[1:] for place in SCRATCH.values())):
-        (folder / place).mkdir(parents=True, exist_ok=True)
-    for name, target in {**links(), **STREAMS}.items():
+    for name, target in {**links(shown), **STREAMS}.items():
         (folder / name[1:]).symlink_to(target)
     for name, text in _WRITTEN.items():
         (folder / name[1:]).parent.mkdir(exist_ok=True)
         (folder / name[1:]).write_text(text)
-    kernel.mount("proc", f"{folder}/proc", "proc", flags)
     kernel.pivot_root(str(folder))
     kernel.mount(
         "", "/", flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID
     )
 
 
-def _covered(path: Path) -> bool:
-    return any(Path(system) in path.parents for system in _SYSTEM)
+def _covered(path: Path, folders: Iterable[Path]) -> bool:
+    """Whether a path is in one of these folders, perhaps by a link: `/bin/python3`."""
+    place = Path(os.path.realpath(path.parent), path.name)
+    return any(folder in (*place.parents, *path.parents) for folder in folders)
 
 
 def _bind(path: Path, folder: Path) -> Path:

@@ -1,0 +1,81 @@
+"""Programs in sandboxes of their own, in which one port leads to this process."""
+
+import asyncio
+import functools
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentfly_core.sandbox.backends import SOURCES, Bubblewrap, Unavailable, Unsafe
+from agentfly_core.sandbox.guest import confined as guest
+from agentfly_core.sandbox.preflight import chosen
+
+ADDRESS = f"http://{guest.HOST}:{guest.PORT}"
+"""The port in the sandbox."""
+FOLDERS = {"HOME": "/sandbox", "TMPDIR": "/tmp"}
+"""Variables with the private folders in the sandbox."""
+_BEGIN = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from agentfly_core.sandbox.guest.confined import main; main()"
+)
+_PATHS = """
+import json, os, sys, sysconfig
+links = [sys.executable]
+while os.path.islink(links[-1]):
+    links.append(os.path.abspath(os.path.join(links[-1], "..", os.readlink(links[-1]))))
+library, program, packages = os.path.dirname(sysconfig.get_path("stdlib")), links[0], sys.prefix
+if sys.prefix == sys.base_prefix:
+    # no virtual environment, which names its library: it is searched beside the program
+    program, packages = links[-1], sysconfig.get_path("purelib")
+print(json.dumps([program, *links, packages, library]))
+"""
+
+
+def isolates() -> bool:
+    """Whether the sandbox of this machine confines programs; `unsafe` runs them without isolation.
+
+    Raises Unavailable with a remedy.
+    """
+    sandbox = chosen()
+    if isinstance(sandbox.backend, Bubblewrap):
+        raise Unavailable(
+            "A program cannot run in the sandbox bubblewrap, expected forkserver"
+            + "".join(f" ({why})" for why in sandbox.refused.values())
+        )
+    return not isinstance(sandbox.backend, Unsafe)
+
+
+def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> tuple[str, ...]:
+    """Return the command that runs a command `[python, ...]` in a sandbox with these files.
+
+    The other end of `link` gets the listener. Raises OSError and CalledProcessError if `python`
+    does not run.
+    """
+    python, *paths = _interpreter(command[0])
+    shown = [*map(str, map(Path.absolute, map(Path, files))), *paths]
+    begin = (sys.executable, "-I", "-c", _BEGIN, str(SOURCES), str(link.fileno()))
+    return (*begin, *shown, "--", python, *command[1:])
+
+
+@functools.cache
+def _interpreter(python: str) -> tuple[str, ...]:
+    """An interpreter and the files and folders that it needs: its links, packages and library."""
+    command = [python, "-I", "-c", _PATHS]
+    return tuple(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
+
+
+async def listener(link: socket.socket) -> socket.socket:
+    """Wait for the listener of a sandbox. Raises Unavailable."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(link, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(link)
+    message, descriptors, _, _ = socket.recv_fds(link, 1000, 1)
+    if not descriptors:
+        raise Unavailable(f"The sandbox of a program failed: {message.decode() or 'it ended'}")
+    return socket.socket(fileno=descriptors[0])

@@ -1,0 +1,126 @@
+"""A program in a sandbox of its own, in which one port leads to the process that started it.
+
+`main` gets the words LINK PATH... -- PROGRAM ARGUMENT...: the program sees these paths and system
+files, read-only. LINK is the descriptor of a socket to which the listener of the port is sent, or
+an error. This process has the streams of the program, and ends as it does.
+"""
+
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from fcntl import ioctl
+from pathlib import Path
+from typing import NoReturn
+
+from agentfly_core.sandbox.guest import child_setup, init_process, kernel, view
+from agentfly_core.sandbox.guest.monitor import in_memory
+from agentfly_core.sandbox.guest.protocol import MIB, Limits
+
+HOST, PORT = "127.0.0.1", 80
+LIMITS = Limits(memory=4096 * MIB, processes=256, disk=256 * MIB, inodes=8192)
+NAMESPACES = kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
+NOT_STARTED = 126
+_SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
+
+
+def main() -> None:
+    """Start the first process of new namespaces, and end as its program does."""
+    end = sys.argv.index("--")
+    link, paths = socket.socket(fileno=int(sys.argv[1])), [*map(Path, sys.argv[2:end])]
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # a file of this machine could be opened again for writing
+    with open(0, "rb", closefd=False) as given:
+        os.dup2(in_memory(given.read()), 0)
+    uid, gid = os.geteuid(), os.getegid()
+    reading, writing = os.pipe()
+    try:
+        kernel.unshare(NAMESPACES | (kernel.NEWUSER if uid else 0))
+        if uid:
+            kernel.map_user((uid, gid), (uid, gid))
+        first = os.fork()
+    except OSError as error:
+        _refuse(link, error)
+    if first == 0:
+        _keep(link, paths, sys.argv[end + 1 :], writing)
+    link.close()
+    os.close(writing)
+    _end_as(first, reading)
+
+
+def _end_as(first: int, codes: int) -> NoReturn:
+    code = int(os.read(codes, 16) or -signal.SIGKILL)
+    os.waitpid(first, 0)
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
+    """Start the program, send the listener, reap processes, and report the program's exit code."""
+    folder = Path.cwd()
+    try:
+        os.umask(0o022)
+        _enter(paths, folder)
+        listener = _listener()
+        init_process.become_nobody()
+        uid, gid = os.geteuid(), os.getegid()
+        kernel.unshare(kernel.NEWUSER)
+        kernel.map_user((init_process.UID, init_process.UID), (uid, gid))
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if (program := os.fork()) == 0:
+            _become(words, folder)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [listener.fileno()]))]
+        link.sendmsg([b"."], rights)
+    except OSError as error:
+        _refuse(link, error)
+    link.close()
+    listener.close()
+    while (ended := os.wait())[0] != program:
+        pass
+    os.write(codes, b"%d" % os.waitstatus_to_exitcode(ended[1]))
+    os._exit(0)
+
+
+def _enter(paths: Sequence[Path], folder: Path) -> None:
+    """Make a root of these paths, a working directory and private folders."""
+    root, shown = view.new_root(), view.with_system(paths)
+    # first, because a path may be in one of the private folders
+    init_process.furnish(LIMITS, root)
+    view.show(shown, root)
+    (root / folder.relative_to("/")).mkdir(parents=True, exist_ok=True)
+    view.become_root(root, [*shown, folder / "file"])
+
+
+def _listener() -> socket.socket:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        ioctl(any_socket, _SET_FLAGS, struct.pack("16sh22x", b"lo", _UP))
+    return socket.create_server((HOST, PORT))
+
+
+def _become(words: list[str], folder: Path) -> NoReturn:
+    try:
+        # with the process outside, its group has a process that it must not reach
+        os.setsid()
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        os.chdir(folder)
+        child_setup.bound(child_setup.Work(view.WORK, LIMITS, False, True, kept=True))
+        child_setup.lock(network=True)
+        os.execv(words[0], words)
+    except Exception as error:  # no program may run outside
+        os.write(2, f"The sandbox failed: {type(error).__name__}: {error}\n".encode())
+    os._exit(NOT_STARTED)
+
+
+def _refuse(link: socket.socket, error: OSError) -> NoReturn:
+    with suppress(OSError):
+        link.send(str(error).encode())
+    os._exit(NOT_STARTED)

@@ -1,0 +1,344 @@
+"""Programs in the sandbox: they play as others do, and reach nothing but the gateway."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import psutil
+import pytest
+
+from agentfly_core.agents.program import ProgramAgent
+from agentfly_core.gateway.process import ProgramCommand
+from agentfly_core.records.trajectory import Ending, Problem, Trajectory
+from agentfly_core.rollout.child_process import sweep
+from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
+from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.sandbox.confined import isolates, listener
+from agentfly_core.sandbox.guest.confined import LIMITS
+from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sandbox.self_test import target
+from agentfly_core.system.service import SANDBOX
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying, scripted
+from agentfly_core.testing.letters import as_letters
+from tests.support.project import ROOT
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("sandbox")]
+PROBLEM = Problem("add-41-58", "41+58?", {"answer": "99"})
+ASK = """
+import json, os, signal, socket, subprocess, sys, time, urllib.request
+
+def ask(text):
+    body = {"model": "any", "messages": [{"role": "user", "content": text}]}
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode())) as response:
+        return json.load(response)["choices"][0]["message"]["content"]
+
+"""
+CLIENT = """
+import json, sys
+from openai import OpenAI
+
+problem = json.loads(sys.stdin.readline())
+client, messages = OpenAI(), [{"role": "user", "content": problem["prompt"]}]
+for number in range(3):
+    completion = client.chat.completions.create(model="any", messages=messages)
+    messages += [completion.choices[0].message, {"role": "user", "content": f"{number}?"}]
+print(completion.choices[0].message.content)
+"""
+OTHER_LIMITS = ("start 300 processes", "hand out a link for a result")
+TRIED = [
+    attack
+    for attack in ATTACKS
+    if not {"timeout", "oom", "output_limit"} & {*attack.ends} and attack.name not in OTHER_LIMITS
+]
+"""Attacks whose limits are those of programs, or that need none."""
+
+
+async def played(
+    folder: Path, lines: str, settings: dict[str, Any] | None = None, **rules: Any
+) -> Trajectory:
+    """The episode of a sandboxed program of these lines, which may call `ask`."""
+    script = folder / "program.py"
+    script.write_text(ASK + dedent(lines))
+    given = {"sandbox": True, **(settings or {})}
+    agent = ProgramAgent((sys.executable, str(script)), **given)
+    spec = rollout_spec(agent=agent, **rules)
+    sampler = scripted(saying("99", "98", "97"))
+    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, sampler)
+    return trajectory
+
+
+def sandboxed() -> list[psutil.Process]:
+    """The processes of this process's sandboxed programs."""
+    below = psutil.Process().children(recursive=True)
+    return [one for one in below if "agentfly_core.sandbox.guest.confined" in str(one.cmdline())]
+
+
+async def test_the_openai_client_plays_with_the_same_tokens_as_outside(tmp_path):
+    both = [await played(tmp_path, CLIENT, {"sandbox": inside}) for inside in (True, False)]
+    inside, outside = both
+    assert (inside.error, inside.answer, inside.ending) == (None, "97", Ending.NO_TOOL_CALLS)
+    assert [turn.spans for turn in inside.turns] == [turn.spans for turn in outside.turns]
+    assert as_letters(inside) == "^u41+58?$^a99$^u0?$^a98$^u1?$^a97$"
+
+
+@pytest.mark.parametrize("attack", TRIED, ids=lambda attack: attack.name)
+async def test_an_attack_is_stopped(tmp_path, attack: Attack):
+    outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
+    with target() as on:
+        port = on.listener.getsockname()[1]
+        code = INSIDE.format(outside=outside)
+        code += attack.code.format(file=on.file, port=port, pid=on.bystander.pid)
+        lines = f"""
+            import contextlib, io
+            ask("x")
+            os.chdir("/sandbox")
+            with contextlib.redirect_stdout(io.StringIO()) as seen:
+                try:
+                    exec({code!r})
+                except OSError as error:
+                    print(error)
+            print(json.dumps({{"answer": seen.getvalue()}}))
+        """
+        trajectory = await played(tmp_path, lines)
+        assert trajectory.error is None
+        answer = trajectory.answer or ""
+        assert answer.startswith("inside\n")
+        assert "REACHED" not in answer
+        assert on.secret not in answer
+        assert await on.harmed() == ""
+    assert attack.ends == ("ok",) or "No space left" in answer
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "socket.create_connection(('127.0.0.1', PORT), 1)",
+        "socket.create_connection(('8.8.8.8', 53), 1)",
+        "socket.create_connection(('HOST', PORT), 1)",
+        "socket.socket(socket.AF_UNIX)",
+        "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+        "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)",
+        "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)",
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+        "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+        "socket.socket(40)",
+        "socket.create_server(('127.0.0.1', 80))",
+        "open('ROOT/README.md')",
+        "open('/root/.bashrc')",
+        "open('/etc/shadow')",
+        "open('/proc/1/environ')",
+        "open('/proc/sys/kernel/hostname')",
+        "open(__file__, 'a')",
+        "open('here', 'w')",
+        "open(sys.prefix + '/here', 'w')",
+        "os.unlink(__file__)",
+        "os.kill(1, 9) or 1 / (os.getppid() != 1)",
+    ],
+)
+async def test_nothing_but_the_gateway_is_reached(tmp_path, attempt):
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        attempt = attempt.replace("PORT", str(server.getsockname()[1])).replace("ROOT", str(ROOT))
+        attempt = attempt.replace("HOST", socket.gethostbyname(socket.gethostname()))
+        lines = f"""
+            ask("x")
+            try:
+                print("REACHED", {attempt})
+            except (OSError, ArithmeticError) as error:
+                print(type(error).__name__)
+        """
+        trajectory = await played(tmp_path, lines)
+    assert trajectory.error is None
+    assert "REACHED" not in (trajectory.answer or "REACHED")
+
+
+async def test_it_uses_its_own_port_pairs_and_threads(tmp_path):
+    lines = """
+        import asyncio, concurrent.futures
+        async def main():
+            async def echo(reader, writer):
+                writer.write(await reader.readline())
+                writer.close()
+            server = await asyncio.start_server(echo, "localhost", 8000)
+            reader, writer = await asyncio.open_connection("localhost", 8000)
+            writer.write(b"pair\\n")
+            return (await reader.readline()).decode().strip()
+        with concurrent.futures.ThreadPoolExecutor(32) as threads:
+            replies = [*threads.map(ask, ["x", "y"])]
+        child = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, text=True)
+        print(sorted(replies), asyncio.run(main()), child.stdout.strip())
+    """
+    assert (await played(tmp_path, lines)).answer == "['98', '99'] pair 7"
+
+
+async def test_its_environment_has_named_variables_only(tmp_path, monkeypatch):
+    for name in ("MY_SECRET", "MY_NAME"):
+        monkeypatch.setenv(name, name)
+    lines = """
+        ask("x")
+        shown = {name: text for name, text in os.environ.items() if name.startswith(("MY", "HO"))}
+        print(shown, os.environ["TMPDIR"])
+    """
+    trajectory = await played(tmp_path, lines, {"environment": ("MY_NAME",)})
+    assert trajectory.answer == "{'HOME': '/sandbox', 'MY_NAME': 'MY_NAME'} /tmp"
+
+
+async def test_it_sees_its_files_and_an_empty_temporary_folder(tmp_path, monkeypatch):
+    for name in ("beside.py", "other.py", "data.txt"):
+        (tmp_path / name).write_text("NAME = 'beside'")
+    monkeypatch.chdir(tmp_path)
+    lines = """
+        import tempfile, beside
+        ask("x")
+        new = os.listdir(os.environ["HOME"])
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("x" * 1_000_000)
+        open(os.path.expanduser("~/left"), "w").close()
+        print(sorted(os.listdir(".")), beside.NAME, open("data.txt").read()[:4], new)
+    """
+    for _ in range(2):
+        trajectory = await played(tmp_path, lines, {"files": ("beside.py", "data.txt")})
+        assert trajectory.answer == "['beside.py', 'data.txt', 'program.py'] beside NAME []"
+
+
+async def test_its_processes_and_memory_are_limited(tmp_path):
+    lines = f"""
+        ask("x")
+        started = 0
+        try:
+            while started < {2 * LIMITS.processes}:
+                if os.fork() == 0:
+                    time.sleep(600)
+                started += 1
+        except OSError:
+            pass
+        try:
+            bytearray({2 * LIMITS.memory})
+        except MemoryError:
+            print(started)
+    """
+    started = int((await played(tmp_path, lines)).answer or 0)
+    assert LIMITS.processes // 2 < started < LIMITS.processes
+    until(lambda: not sandboxed())
+
+
+@pytest.mark.parametrize(
+    ("lines", "ending", "error"),
+    [
+        ("sys.exit(3)", Ending.FAILED, "ended with exit code 3"),
+        ("ask('x'); sys.exit('no idea')", Ending.AGENT_ERROR, "exit code 1: no idea"),
+        ("ask('x'); os.kill(os.getpid(), 9)", Ending.FAILED, "was killed by SIGKILL"),
+        ("ask('x'); os.abort()", Ending.FAILED, "was killed by SIGABRT"),
+        ("ask('x'); os.kill(os.getpid(), 13)", Ending.FAILED, "was killed by SIGPIPE"),
+        ("os.close(0); os.close(1); os.kill(-1, 9)", Ending.FAILED, "ended without a request"),
+    ],
+)
+async def test_it_ends_as_a_program_outside(tmp_path, lines, ending, error):
+    trajectories = [await played(tmp_path, lines, {"sandbox": inside}) for inside in (True,)]
+    for trajectory in trajectories:
+        assert trajectory.ending is ending
+        assert error in (trajectory.error or "")
+    until(lambda: not sandboxed())
+
+
+async def test_at_its_deadline_it_ends_with_its_descendants(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentfly_core.agents.program.SHARE", 0.2)
+    lines = """
+        ask("x")
+        for _ in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    """
+    trajectory = await played(tmp_path, lines, deadline=60.0)
+    assert trajectory.ending is Ending.AGENT_ERROR
+    assert "did not end within 12 s" in (trajectory.error or "")
+    until(lambda: not sandboxed())
+
+
+def test_programs_of_a_killed_owner_end_at_the_next_start(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(f"{ASK}\nask('x')\nos.fork()\ntime.sleep(600)")
+    lines = f"""
+        import asyncio
+        from agentfly_core.agents.program import ProgramAgent
+        from agentfly_core.records.trajectory import Problem
+        from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+
+        async def said(conversation):
+            print("asked", flush=True)
+            return "99"
+
+        agent = ProgramAgent(({sys.executable!r}, {str(script)!r}), sandbox=True)
+        specs = episode_specs(Problem("one", "1?"))
+        asyncio.run(play_all(specs, rollout_spec(agent=agent), scripted(said)))
+    """
+    owner = psutil.Popen([sys.executable, "-c", dedent(lines)], stdout=subprocess.PIPE)
+    assert owner.stdout.readline() == b"asked\n"
+    below = [one for one in owner.children(recursive=True) if str(script) in one.cmdline()]
+    assert len(below) >= 3
+    owner.kill()
+    owner.wait()
+    sweep.cache_clear()
+    asyncio.run(_started(ProgramCommand(("true",))))
+    until(lambda: not any(one.is_running() for one in below))
+
+
+async def _started(command: ProgramCommand) -> None:
+    async with command.started("", {}):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "error"),
+    [
+        (("python", "a.py"), {"preload": ("openai",)}, "remove `preload` or `sandbox`"),
+        (("node", "a.js"), {}, r"expected a command \[python, ...\], got \['node', 'a.js'\]"),
+    ],
+)
+def test_a_program_that_cannot_run_in_the_sandbox_is_refused(command, settings, error):
+    with pytest.raises(ValueError, match=error):
+        ProgramAgent(command, sandbox=True, **settings)
+
+
+def test_bubblewrap_is_refused(monkeypatch):
+    class Other:
+        backend, refused = type("B", (), {}), {"forkserver": "clone: Operation not permitted"}
+
+    monkeypatch.setattr("agentfly_core.sandbox.confined.Bubblewrap", type)
+    monkeypatch.setattr("agentfly_core.sandbox.confined.chosen", Other)
+    with pytest.raises(Unavailable, match=r"forkserver \(clone"):
+        isolates()
+
+
+async def test_without_isolation_it_runs_outside(tmp_path, monkeypatch):
+    monkeypatch.setenv(SANDBOX, "unsafe")
+    trajectory = await played(tmp_path, "ask('x'); print(os.getpid() > 2, os.getcwd())")
+    assert trajectory.answer == f"True {Path.cwd()}"
+    chosen().close()
+
+
+@pytest.mark.parametrize(("message", "error"), [(b"unshare: no", "unshare: no"), (b"", "it ended")])
+async def test_a_sandbox_that_fails_is_a_failure_of_the_machine(message, error):
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.send(message)
+        theirs.close()
+        with pytest.raises(Unavailable, match=error):
+            await listener(ours)
+
+
+async def test_a_missing_interpreter_is_named():
+    spec = rollout_spec(agent=ProgramAgent(("python9.9", "a.py"), sandbox=True))
+    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
+    assert trajectory.ending is Ending.FAILED
+    assert "python9.9" in (trajectory.error or "")
