@@ -1,5 +1,6 @@
 """Programs that use OpenAI's API as agents: each episode runs one, with the policy as its model."""
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -84,7 +85,7 @@ class ProgramAgent:
         self.command = ProgramCommand(command, environment, preload)
         self.speakers, self.facts = speakers, facts
         self.files = [*files, *(word for word in command[1:] if Path(word).is_file())]
-        self.in_sandbox = sandbox and isolates()
+        self.sandbox = sandbox
         self.__name__ = PROGRAM
 
     async def __call__(self, episode: Episode) -> Ending:
@@ -96,7 +97,7 @@ class ProgramAgent:
     @asynccontextmanager
     async def _started(self, session: GatewaySession) -> AsyncIterator[RunningProgram]:
         line = self._line(session.episode.problem)
-        if self.in_sandbox:
+        if self.sandbox and await asyncio.to_thread(isolates):
             async with in_sandbox(self.command, self.files, session, line) as program:
                 yield program
         else:

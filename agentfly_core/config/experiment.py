@@ -276,6 +276,11 @@ class Settings(Section):
         return self
 
     @property
+    def sandboxed(self) -> bool:
+        """Whether a program of an agent runs in the sandbox."""
+        return any(own.agent.sandboxed for own in self.each.values())
+
+    @property
     def each(self) -> Mapping[str, Self]:
         """Return the settings of each task; `{"single": self}` without `tasks`.
 

@@ -40,6 +40,7 @@ from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.problem_schedule import ProblemSchedule
 from agentfly_core.records.trajectory import Message
 from agentfly_core.rl.interface import Algorithm, Needs
+from agentfly_core.sandbox.confined import isolates
 
 
 def check(settings: Settings) -> dict[str, Task]:
@@ -62,6 +63,8 @@ def check(settings: Settings) -> dict[str, Task]:
         )
     for part in whole.parts:
         part.ready()
+    if settings.sandboxed:
+        isolates()
     for flow, one in settings.flows.items():
         with at(f"flows.{flow}"):
             check_settings(load(one.use), one.settings, ["experiment"])

@@ -202,8 +202,8 @@ class Run:
         """Store the sandbox backend in run.json if a tool, a reward or an agent's program uses
         it.
         """
-        programs = any(own.agent.sandboxed for own in self.settings.each.values())
-        if programs or chosen in [part.ready for part in self.experiment.whole.parts]:
+        used = [part.ready for part in self.experiment.whole.parts]
+        if self.settings.sandboxed or chosen in used:
             backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 

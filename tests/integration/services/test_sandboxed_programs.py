@@ -13,6 +13,8 @@ import psutil
 import pytest
 
 from agentfly_core.agents.program import ProgramAgent
+from agentfly_core.config import loading
+from agentfly_core.experiment import checks
 from agentfly_core.gateway.process import ProgramCommand
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.child_process import sweep
@@ -99,12 +101,12 @@ async def test_an_attack_is_stopped(tmp_path, attack: Attack):
             import contextlib, io
             ask("x")
             os.chdir("/sandbox")
-            with contextlib.redirect_stdout(io.StringIO()) as seen:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
                 try:
                     exec({code!r})
                 except OSError as error:
                     print(error)
-            print(json.dumps({{"answer": seen.getvalue()}}))
+            print(json.dumps({{"answer": printed.getvalue()}}))
         """
         trajectory = await played(tmp_path, lines)
         assert trajectory.error is None
@@ -176,7 +178,7 @@ async def test_it_uses_its_own_port_pairs_and_threads(tmp_path):
         child = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, text=True)
         print(sorted(replies), asyncio.run(main()), child.stdout.strip())
     """
-    assert (await played(tmp_path, lines)).answer == "['98', '99'] pair 7"
+    assert (await played(tmp_path, lines)).answer == "['99', '99'] pair 7"
 
 
 async def test_its_environment_has_named_variables_only(tmp_path, monkeypatch):
@@ -237,8 +239,8 @@ async def test_its_processes_and_memory_are_limited(tmp_path):
         ("ask('x'); sys.exit('no idea')", Ending.AGENT_ERROR, "exit code 1: no idea"),
         ("ask('x'); os.kill(os.getpid(), 9)", Ending.FAILED, "was killed by SIGKILL"),
         ("ask('x'); os.abort()", Ending.FAILED, "was killed by SIGABRT"),
-        ("ask('x'); os.kill(os.getpid(), 13)", Ending.FAILED, "was killed by SIGPIPE"),
-        ("os.close(0); os.close(1); os.kill(-1, 9)", Ending.FAILED, "ended without a request"),
+        ("ask('x'); os.kill(os.getpid(), 15)", Ending.FAILED, "was killed by SIGTERM"),
+        ("subprocess.Popen(['sleep', '600']); os.kill(-1, 9)", Ending.FAILED, "without a request"),
     ],
 )
 async def test_it_ends_as_a_program_outside(tmp_path, lines, ending, error):
@@ -308,6 +310,15 @@ async def _started(command: ProgramCommand) -> None:
 def test_a_program_that_cannot_run_in_the_sandbox_is_refused(command, settings, error):
     with pytest.raises(ValueError, match=error):
         ProgramAgent(command, sandbox=True, **settings)
+
+
+def test_an_experiment_without_a_sandbox_is_refused(monkeypatch):
+    monkeypatch.setenv(SANDBOX, "bubblewrap")
+    monkeypatch.setenv("PATH", "")
+    agent = "agent={use: program, command: [python, a.py], sandbox: true}"
+    settings = loading.read(str(ROOT / "conf/openai-program.yaml"), [agent]).settings
+    with pytest.raises(OSError, match=r"No sandbox .*bubblewrap"):
+        checks.check(settings)
 
 
 def test_bubblewrap_is_refused(monkeypatch):

@@ -81,6 +81,7 @@ def test_the_record_of_a_run_names_its_dataset(tmp_path):
     [
         {"tools": ["agentfly_core.tools.python:python"]},
         {"rewards": {"agentfly_core.rewards.code_tests:code_tests": 1.0}},
+        {"agent": {"use": "program", "command": ["python", "a.py"], "sandbox": True}},
     ],
 )
 def test_the_record_of_a_run_names_its_sandbox(tmp_path, monkeypatch, parts):
