@@ -86,7 +86,7 @@ async def test_the_openai_client_plays_with_the_same_tokens_as_outside(tmp_path)
     both = [await played(tmp_path, CLIENT, {"sandbox": inside}) for inside in (True, False)]
     inside, outside = both
     assert (inside.error, inside.answer, inside.ending) == (None, "97", Ending.NO_TOOL_CALLS)
-    assert [turn.spans for turn in inside.turns] == [turn.spans for turn in outside.turns]
+    assert inside.turns == outside.turns
     assert as_letters(inside) == "^u41+58?$^a99$^u0?$^a98$^u1?$^a97$"
 
 
