@@ -1,4 +1,4 @@
-"""Programs in the sandbox, whose only port leads to the gateway."""
+"""Start programs in the sandbox, and connect them to the gateway."""
 
 import asyncio
 import socket

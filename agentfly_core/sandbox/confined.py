@@ -3,11 +3,11 @@
 import asyncio
 import functools
 import json
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from agentfly_core.sandbox.backends import SOURCES, Bubblewrap, Unavailable, Unsafe
 from agentfly_core.sandbox.guest import confined as guest
@@ -55,7 +55,7 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
     does not run.
     """
     python, *paths = _interpreter(command[0])
-    shown = [*map(str, map(Path.absolute, map(Path, files))), *paths]
+    shown = [*map(os.path.abspath, files), *paths]
     begin = (sys.executable, "-I", "-c", _BEGIN, str(SOURCES), str(link.fileno()))
     return (*begin, *shown, "--", python, *command[1:])
 

@@ -68,12 +68,14 @@ def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) 
     folder = Path.cwd()
     try:
         os.umask(0o022)
+        socket.sethostname("sandbox")
         _enter(paths, folder)
         listener = _listener()
         init_process.become_nobody()
         uid, gid = os.geteuid(), os.getegid()
         kernel.unshare(kernel.NEWUSER)
         kernel.map_user((init_process.UID, init_process.UID), (uid, gid))
+        # a program may erase the mark by which programs of dead owners are killed
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         if (program := os.fork()) == 0:
             _become(words, folder)

@@ -1,4 +1,4 @@
-"""Programs in the sandbox: they play as others do, and reach nothing but the gateway."""
+"""Programs in the sandbox play as others do, and reach only the gateway."""
 
 import asyncio
 import os
@@ -13,9 +13,11 @@ import psutil
 import pytest
 
 from agentfly_core.agents.program import ProgramAgent
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
 from agentfly_core.gateway.process import ProgramCommand
+from agentfly_core.inference.sampler import Sampler
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.child_process import sweep
 from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
@@ -63,7 +65,11 @@ TRIED = [
 
 
 async def played(
-    folder: Path, lines: str, settings: dict[str, Any] | None = None, **rules: Any
+    folder: Path,
+    lines: str,
+    settings: dict[str, Any] | None = None,
+    sampler: Sampler | None = None,
+    **rules: Any,
 ) -> Trajectory:
     """The episode of a sandboxed program of these lines, which may call `ask`."""
     script = folder / "program.py"
@@ -71,15 +77,15 @@ async def played(
     given = {"sandbox": True, **(settings or {})}
     agent = ProgramAgent((sys.executable, str(script)), **given)
     spec = rollout_spec(agent=agent, **rules)
-    sampler = scripted(saying("99", "98", "97"))
-    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, sampler)
+    policy = sampler or scripted(saying("99", "98", "97"))
+    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, policy)
     return trajectory
 
 
-def sandboxed() -> list[psutil.Process]:
-    """The processes of this process's sandboxed programs."""
-    below = psutil.Process().children(recursive=True)
-    return [one for one in below if "agentfly_core.sandbox.guest.confined" in str(one.cmdline())]
+def processes(folder: Path) -> list[psutil.Process]:
+    """The processes of the program in a folder, and of its sandbox."""
+    every = psutil.process_iter(["cmdline"])
+    return [one for one in every if str(folder / "program.py") in (one.info["cmdline"] or ())]
 
 
 async def test_the_openai_client_plays_with_the_same_tokens_as_outside(tmp_path):
@@ -139,8 +145,9 @@ async def test_an_attack_is_stopped(tmp_path, attack: Attack):
         "open('/etc/shadow')",
         "open('/proc/1/environ')",
         "open('/proc/sys/kernel/hostname')",
+        "1 / (socket.gethostname() != 'sandbox')",
         "open(__file__, 'a')",
-        "open('here', 'w')",
+        "open('/here', 'w')",
         "open(sys.prefix + '/here', 'w')",
         "os.unlink(__file__)",
         "os.kill(1, 9) or 1 / (os.getppid() != 1)",
@@ -176,9 +183,9 @@ async def test_it_uses_its_own_port_pairs_and_threads(tmp_path):
         with concurrent.futures.ThreadPoolExecutor(32) as threads:
             replies = [*threads.map(ask, ["x", "y"])]
         child = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, text=True)
-        print(sorted(replies), asyncio.run(main()), child.stdout.strip())
+        print(len(replies), asyncio.run(main()), child.stdout.strip())
     """
-    assert (await played(tmp_path, lines)).answer == "['99', '99'] pair 7"
+    assert (await played(tmp_path, lines)).answer == "2 pair 7"
 
 
 async def test_its_environment_has_named_variables_only(tmp_path, monkeypatch):
@@ -229,7 +236,7 @@ async def test_its_processes_and_memory_are_limited(tmp_path):
     """
     started = int((await played(tmp_path, lines)).answer or 0)
     assert LIMITS.processes // 2 < started < LIMITS.processes
-    until(lambda: not sandboxed())
+    until(lambda: not processes(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +255,7 @@ async def test_it_ends_as_a_program_outside(tmp_path, lines, ending, error):
     for trajectory in trajectories:
         assert trajectory.ending is ending
         assert error in (trajectory.error or "")
-    until(lambda: not sandboxed())
+    until(lambda: not processes(tmp_path))
 
 
 async def test_at_its_deadline_it_ends_with_its_descendants(tmp_path, monkeypatch):
@@ -264,12 +271,28 @@ async def test_at_its_deadline_it_ends_with_its_descendants(tmp_path, monkeypatc
     trajectory = await played(tmp_path, lines, deadline=60.0)
     assert trajectory.ending is Ending.AGENT_ERROR
     assert "did not end within 12 s" in (trajectory.error or "")
-    until(lambda: not sandboxed())
+    until(lambda: not processes(tmp_path))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["starter", "first process", "program"])
+async def test_a_killed_process_ends_all_and_it_is_played_again(tmp_path, place):
+    killed: list[psutil.Process] = []
+
+    async def said(conversation: Conversation) -> str:
+        if not killed:
+            killed.extend(processes(tmp_path))
+            killed[place].kill()
+        return "99"
+
+    trajectory = await played(tmp_path, "print(ask('x'))", sampler=scripted(said))
+    assert (trajectory.error, trajectory.answer, len(killed)) == (None, "99", 3)
+    until(lambda: not processes(tmp_path))
 
 
 def test_programs_of_a_killed_owner_end_at_the_next_start(tmp_path):
     script = tmp_path / "program.py"
-    script.write_text(f"{ASK}\nask('x')\nos.fork()\ntime.sleep(600)")
+    erased = f"[sys.executable, '-c', 'import time; time.sleep(600)', {str(script)!r}], {{}}"
+    script.write_text(f"{ASK}\nask('x')\nos.fork()\nos.execve(sys.executable, {erased})")
     lines = f"""
         import asyncio
         from agentfly_core.agents.program import ProgramAgent
@@ -286,13 +309,12 @@ def test_programs_of_a_killed_owner_end_at_the_next_start(tmp_path):
     """
     owner = psutil.Popen([sys.executable, "-c", dedent(lines)], stdout=subprocess.PIPE)
     assert owner.stdout.readline() == b"asked\n"
-    below = [one for one in owner.children(recursive=True) if str(script) in one.cmdline()]
-    assert len(below) >= 3
+    assert len(processes(tmp_path)) >= 3
     owner.kill()
     owner.wait()
     sweep.cache_clear()
     asyncio.run(_started(ProgramCommand(("true",))))
-    until(lambda: not any(one.is_running() for one in below))
+    until(lambda: not processes(tmp_path))
 
 
 async def _started(command: ProgramCommand) -> None:
