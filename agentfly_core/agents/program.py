@@ -1,28 +1,21 @@
 """Programs that use OpenAI's API as agents: each episode runs one, with the policy as its model."""
 
-import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
 from agentfly_core.authoring.author_call import in_thread
-from agentfly_core.gateway.process import (
-    ProgramCommand,
-    ProgramEnd,
-    RunningProgram,
-    client_variables,
-)
-from agentfly_core.gateway.sandboxed import in_sandbox
+from agentfly_core.gateway.connected import in_sandbox, isolates, outside
+from agentfly_core.gateway.process import ProgramCommand, ProgramEnd, RunningProgram
 from agentfly_core.gateway.server import served
 from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
 from agentfly_core.gateway.warm import script_of
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver, StartAgain
-from agentfly_core.sandbox.confined import isolates
 from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
@@ -90,22 +83,17 @@ class ProgramAgent:
 
     async def __call__(self, episode: Episode) -> Ending:
         session = GatewaySession(episode, self.speakers)
-        async with self._started(session) as program:
+        async with await self._started(session) as program:
             end = await session.result(program.wait(), _seconds(episode))
         return _ending(session, end)
 
-    @asynccontextmanager
-    async def _started(self, session: GatewaySession) -> AsyncIterator[RunningProgram]:
+    async def _started(
+        self, session: GatewaySession
+    ) -> AbstractAsyncContextManager[RunningProgram]:
         line = self._line(session.episode.problem)
-        if self.sandbox and await asyncio.to_thread(isolates):
-            async with in_sandbox(self.command, self.files, session, line) as program:
-                yield program
-        else:
-            async with (
-                served(session) as url,
-                self.command.started(line, client_variables(url)) as program,
-            ):
-                yield program
+        if self.sandbox and await isolates():
+            return in_sandbox(self.command, self.files, session, line)
+        return outside(self.command, session, line)
 
     def _line(self, problem: Problem) -> str:
         facts = {name: problem.facts[name] for name in self.facts if name in problem.facts}

@@ -19,7 +19,6 @@ from agentfly_core.system.service import owned_environment, owned_process
 MOST_OUTPUT = 65_536
 MOST_SHOWN = 1000
 CHUNK = 65_536
-API_KEY = "agentfly"
 ENDED_SECONDS = 5.0
 
 
@@ -174,8 +173,3 @@ class ProgramCommand:
             pass_fds=self.descriptors,
         )
         return process.pid, process.wait()
-
-
-def client_variables(url: str) -> dict[str, str]:
-    """Variables from which a client of OpenAI's API reads its base URL and its key."""
-    return {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}

@@ -33,18 +33,10 @@ def main() -> None:
     """Start the first process of new namespaces, and end as its program does."""
     end = sys.argv.index("--")
     link, paths = socket.socket(fileno=int(sys.argv[1])), [*map(Path, sys.argv[2:end])]
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # a file of this machine could be opened again for writing
-    with open(0, "rb", closefd=False) as given:
-        os.dup2(in_memory(given.read()), 0)
-    uid, gid = os.geteuid(), os.getegid()
+    _prepare()
     reading, writing = os.pipe()
     try:
-        kernel.unshare(NAMESPACES | (kernel.NEWUSER if uid else 0))
-        if uid:
-            kernel.map_user((uid, gid), (uid, gid))
+        _unshare()
         first = os.fork()
     except OSError as error:
         _refuse(link, error)
@@ -53,6 +45,22 @@ def main() -> None:
     link.close()
     os.close(writing)
     _end_as(first, reading)
+
+
+def _prepare() -> None:
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # a file of this machine could be opened again for writing
+    with open(0, "rb", closefd=False) as given:
+        os.dup2(in_memory(given.read()), 0)
+
+
+def _unshare() -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    kernel.unshare(NAMESPACES | (kernel.NEWUSER if uid else 0))
+    if uid:
+        kernel.map_user((uid, gid), (uid, gid))
 
 
 def _end_as(first: int, codes: int) -> NoReturn:
@@ -67,16 +75,9 @@ def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) 
     """Start the program, send the listener, reap processes, and report the program's exit code."""
     folder = Path.cwd()
     try:
-        os.umask(0o022)
-        socket.sethostname("sandbox")
         _enter(paths, folder)
         listener = _listener()
-        init_process.become_nobody()
-        uid, gid = os.geteuid(), os.getegid()
-        kernel.unshare(kernel.NEWUSER)
-        kernel.map_user((init_process.UID, init_process.UID), (uid, gid))
-        # a program may erase the mark by which programs of dead owners are killed
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        _become_user()
         if (program := os.fork()) == 0:
             _become(words, folder)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -94,6 +95,8 @@ def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) 
 
 def _enter(paths: Sequence[Path], folder: Path) -> None:
     """Make a root of these paths, a working directory and private folders."""
+    os.umask(0o022)
+    socket.sethostname("sandbox")
     root, shown = view.new_root(), view.with_system(paths)
     # first, because a path may be in one of the private folders
     init_process.furnish(LIMITS, root)
@@ -106,6 +109,16 @@ def _listener() -> socket.socket:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         ioctl(any_socket, _SET_FLAGS, struct.pack("16sh22x", b"lo", _UP))
     return socket.create_server((HOST, PORT))
+
+
+def _become_user() -> None:
+    """Become user 1000 of a new namespace, without rights outside."""
+    init_process.become_nobody()
+    uid, gid = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.NEWUSER)
+    kernel.map_user((init_process.UID, init_process.UID), (uid, gid))
+    # a program may erase the mark by which programs of dead owners are killed
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _become(words: list[str], folder: Path) -> NoReturn:

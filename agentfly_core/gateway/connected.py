@@ -1,4 +1,4 @@
-"""Start programs in the sandbox, and connect them to the gateway."""
+"""Start programs, and connect them to the gateway: outside, or in the sandbox."""
 
 import asyncio
 import socket
@@ -6,10 +6,21 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from agentfly_core.gateway.process import ProgramCommand, RunningProgram, client_variables
-from agentfly_core.gateway.server import served_alone
+from agentfly_core.gateway.process import ProgramCommand, RunningProgram
+from agentfly_core.gateway.server import served, served_alone
 from agentfly_core.gateway.session import GatewaySession
 from agentfly_core.sandbox import confined
+
+API_KEY = "agentfly"
+
+
+@asynccontextmanager
+async def outside(
+    command: ProgramCommand, session: GatewaySession, line: str
+) -> AsyncIterator[RunningProgram]:
+    """Start a program with a line of input, and kill it at the end; raises OSError."""
+    async with served(session) as url, command.started(line, _variables(url)) as program:
+        yield program
 
 
 @asynccontextmanager
@@ -21,7 +32,7 @@ async def in_sandbox(
     It is killed at the end. Raises Unavailable, and OSError or CalledProcessError without such an
     interpreter.
     """
-    env = confined.FOLDERS | client_variables(f"{confined.ADDRESS}/{session.token}/v1")
+    env = confined.FOLDERS | _variables(f"{confined.ADDRESS}/{session.token}/v1")
     ours, theirs = socket.socketpair()
     async with AsyncExitStack() as stack:
         stack.enter_context(ours)
@@ -33,3 +44,15 @@ async def in_sandbox(
         # before its server ends: a reply that comes after a deadline is not received
         stack.callback(program.kill)
         yield program
+
+
+async def isolates() -> bool:
+    """Whether programs can run in the sandbox; with AGENTFLY_SANDBOX=unsafe they run outside.
+
+    Raises Unavailable.
+    """
+    return await asyncio.to_thread(confined.isolates)
+
+
+def _variables(url: str) -> dict[str, str]:
+    return {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": API_KEY}
