@@ -278,13 +278,13 @@ async def test_at_its_deadline_it_ends_with_its_descendants(tmp_path, monkeypatc
 async def test_a_killed_process_ends_all_and_it_is_played_again(tmp_path, place):
     killed: list[psutil.Process] = []
 
-    async def said(conversation: Conversation) -> str:
+    async def policy(conversation: Conversation) -> str:
         if not killed:
             killed.extend(processes(tmp_path))
             killed[place].kill()
         return "99"
 
-    trajectory = await played(tmp_path, "print(ask('x'))", sampler=scripted(said))
+    trajectory = await played(tmp_path, "print(ask('x'))", sampler=scripted(policy))
     assert (trajectory.error, trajectory.answer, len(killed)) == (None, "99", 3)
     until(lambda: not processes(tmp_path))
 
@@ -299,16 +299,16 @@ def test_programs_of_a_killed_owner_end_at_the_next_start(tmp_path):
         from agentfly_core.records.trajectory import Problem
         from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 
-        async def said(conversation):
-            print("asked", flush=True)
+        async def policy(conversation):
+            print("begun", flush=True)
             return "99"
 
         agent = ProgramAgent(({sys.executable!r}, {str(script)!r}), sandbox=True)
         specs = episode_specs(Problem("one", "1?"))
-        asyncio.run(play_all(specs, rollout_spec(agent=agent), scripted(said)))
+        asyncio.run(play_all(specs, rollout_spec(agent=agent), scripted(policy)))
     """
     owner = psutil.Popen([sys.executable, "-c", dedent(lines)], stdout=subprocess.PIPE)
-    assert owner.stdout.readline() == b"asked\n"
+    assert owner.stdout.readline() == b"begun\n"
     assert len(processes(tmp_path)) >= 3
     owner.kill()
     owner.wait()
