@@ -1,100 +1,196 @@
 """Executed tool calls until vaults open: forks by entropy, at random, and none.
 
-    python -m benchmarks.arpo [--seeds 1 2 3] [--steps 30]
+    python -m benchmarks.arpo [--seeds 1 2 3] [--steps 12] [--development 100]
 
-All arms play 16 episodes of a problem and start from one warm start by seed. The same command
-continues interrupted runs (`runs/arpo-...`). The number of calls is interpolated between the
-evaluations on the validation problems around a success of 0.8. Ratios are paired by seed, with a
-t-interval of their logarithms.
+All arms play 16 episodes of a problem and start from one warm start by seed. `random` forks at the
+mean rate of `entropy` on the development seed. The same command continues interrupted runs
+(`runs/arpo-...`), seed by seed, and prints each run when it has ended. The number of calls is
+interpolated between the evaluations on the validation problems around a success of 0.8. Ratios are
+paired by seed, with a t-interval of their logarithms. At the end the recorded entropies are
+permuted: their forks must be distributed like those of `random`.
 """
 
 import math
+import random
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, stdev
 
-from agentfly_core.experiment.run_layout import step_layout
+from scipy.stats import chisquare
+
+from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
+from agentfly_core.pipeline.playing import fork_rule
 from agentfly_core.records.intervals import student
+from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.reports.compare.run_steps import run_steps
+from agentfly_core.rollout.history.branching import ForkRule
+from agentfly_core.runs.run import known_run, recorded_settings
+from agentfly_core.store.store import Store
 from benchmarks import harness
 from flows.store import store_at
 
 GOAL = 0.8
-RANDOM_RATE = 0.2
-"""Forks per decision of the arm `entropy` on a development seed."""
-ARMS: Mapping[str, Sequence[str]] = {
-    "entropy": (),
-    "entropy, settings of the paper": (
-        "rollout.branching.alpha=0.5",
-        "rollout.branching.beta=0.2",
-    ),
-    "random": ("rollout.branching.mode=random", f"rollout.branching.alpha={RANDOM_RATE}"),
-    "never": ("rollout.branching.mode=never",),
-}
-COLUMNS = ("arm", "calls per step", "calls until 0.8, by seed", "ratio to never", "95 % interval")
+COLUMNS = (
+    "arm",
+    "forks per decision",
+    "calls per step",
+    "calls until 0.8, by seed",
+    "ratio to never",
+    "95 % interval",
+)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Validation success by step, and by step the executed calls, decisions and forks."""
+
+    held_out: Mapping[int, float]
+    calls: Mapping[int, float]
+    decisions: float
+    forks: float
+
+    @property
+    def until_goal(self) -> float:
+        """Executed calls until GOAL, interpolated between evaluations; infinite if not reached."""
+        spent = {step: sum(self.calls[one] for one in range(1, step + 1)) for step in self.held_out}
+        for before, after in pairwise(sorted(self.held_out)):
+            low, high = self.held_out[before], self.held_out[after]
+            if low >= GOAL:
+                return spent[before]
+            if high >= GOAL:
+                share = (GOAL - low) / (high - low)
+                return spent[before] + share * (spent[after] - spent[before])
+        return math.inf
 
 
 def main() -> None:
-    """Train the missing runs and print the table."""
-    options = harness.parser(__doc__, seeds=[1, 2, 3], steps=30).parse_args()
-    until: dict[str, list[float]] = {}
-    rows = []
-    for arm, settings in ARMS.items():
-        runs = [played(arm, settings, seed, options.steps) for seed in options.seeds]
-        until[arm] = [calls_until(held_out, calls) for held_out, calls in runs]
-        each = fmean(fmean(calls.values()) for _, calls in runs)
-        rows.append((arm, f"{each:.0f}", ", ".join(f"{one:.0f}" for one in until[arm])))
-    harness.show(COLUMNS, [(*row, *ratio(until[row[0]], until["never"])) for row in rows])
-    value, interval = ratio(until["entropy"], until["random"])
-    print(f"entropy to random: {value}, {interval}")
+    """Train the missing runs and print the table and the control."""
+    options = harness.parser(__doc__, seeds=[1, 2, 3], steps=12, development=100).parse_args()
+    tuned = trained("entropy", (), options.development, options.steps)
+    arms = settings_of_arms(tuned.forks / tuned.decisions)
+    trainings: dict[str, list[Training]] = {arm: [] for arm in arms}
+    for seed in options.seeds:
+        for arm, settings in arms.items():
+            trainings[arm].append(trained(arm, settings, seed, options.steps))
+    harness.show(COLUMNS, [row(arm, trainings) for arm in arms])
+    print("entropy to random: {}, {}".format(*ratio(trainings["entropy"], trainings["random"])))
+    control([f"arpo-entropy-{seed}" for seed in options.seeds])
 
 
-def played(
-    arm: str, settings: Sequence[str], seed: int, steps: int
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Validation success and executed calls of a run by step; the run is trained if missing."""
+def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
+    """The settings of each arm; `random` forks at this rate."""
+    branching = "rollout.branching"
+    paper = (f"{branching}.alpha=0.5", f"{branching}.beta=0.2")
+    return {
+        "entropy": (),
+        "random": (f"{branching}.mode=random", f"{branching}.alpha={rate:.3f}"),
+        "never": (f"{branching}.mode=never",),
+        "entropy, settings of the paper": paper,
+    }
+
+
+def trained(arm: str, settings: Sequence[str], seed: int, steps: int) -> Training:
+    """Train a run if it is missing, and print its calls until the goal."""
     run = f"arpo-{arm.replace(',', '').replace(' ', '-')}-{seed}"
-    changes = [*settings, f"seed={seed}", f"steps={steps}"]
+    changes = [*settings, f"seed={seed}", f"steps={steps}", "data.test=8"]
     command = [sys.executable, "-m", "flows", "train", "arpo", *changes, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)
-    store = store_at("")
-    curve = run_steps(store, run)
+    training = read(store_at(""), run, steps)
+    success = ", ".join(f"{share:.2f}" for _, share in sorted(training.held_out.items()))
+    print(f"{run}: {training.until_goal:.0f} calls; validation success {success}", flush=True)
+    return training
+
+
+def read(store: Store, run: str, steps: int) -> Training:
+    """Read a finished run."""
     held_out = {
-        one.step: one.held_out["validation"].share for one in curve if "validation" in one.held_out
+        one.step: one.held_out["validation"].share
+        for one in run_steps(store, run)
+        if "validation" in one.held_out
     }
-    calls = {}
+    metrics = {}
     for step in range(1, steps + 1):
         content = store.read_json(step_layout(store, run, step).metrics)
         assert content, f"the run {run} lacks step {step}"
-        calls[step] = content["metrics"]["branching/executed_calls"]
-    return held_out, calls
+        metrics[step] = content["metrics"]
+    return Training(
+        held_out,
+        {step: each["branching/executed_calls"] for step, each in metrics.items()},
+        sum(each.get("branching/decisions", 0) for each in metrics.values()),
+        sum(each.get("branching/forks", 0) for each in metrics.values()),
+    )
 
 
-def calls_until(held_out: Mapping[int, float], calls: Mapping[int, float]) -> float:
-    """Executed calls until GOAL, interpolated between evaluations; infinite if never reached."""
-    spent = {step: sum(calls[one] for one in range(1, step + 1)) for step in held_out}
-    for before, after in pairwise(sorted(held_out)):
-        if held_out[before] >= GOAL:
-            return spent[before]
-        if held_out[after] >= GOAL:
-            share = (GOAL - held_out[before]) / (held_out[after] - held_out[before])
-            return spent[before] + max(0.0, share) * (spent[after] - spent[before])
-    return math.inf
+def row(arm: str, trainings: Mapping[str, Sequence[Training]]) -> list[str]:
+    """A row of the table."""
+    mine = trainings[arm]
+    decisions = sum(one.decisions for one in mine)
+    forks = sum(one.forks for one in mine) / decisions if decisions else 0.0
+    calls = fmean(call for one in mine for call in one.calls.values())
+    until = ", ".join(f"{one.until_goal:.0f}" for one in mine)
+    return [arm, f"{forks:.3f}", f"{calls:.0f}", until, *ratio(mine, trainings["never"])]
 
 
-def ratio(some: Sequence[float], others: Sequence[float]) -> tuple[str, str]:
-    """The mean ratio, paired by seed, and its t-interval."""
-    if math.inf in (*some, *others):
+def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, str]:
+    """The mean ratio of calls, paired by seed, and its t-interval."""
+    logs = [
+        math.log(a.until_goal) - math.log(b.until_goal) for a, b in zip(some, others, strict=True)
+    ]
+    if not all(map(math.isfinite, logs)):
         return "-", "-"
-    logs = [math.log(a / b) for a, b in zip(some, others, strict=True)]
     middle = fmean(logs)
     if len(logs) == 1:
         return f"{math.exp(middle):.2f}", "-"
     reach = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     low, high = math.exp(middle - reach), math.exp(middle + reach)
     return f"{math.exp(middle):.2f}", f"{low:.2f} to {high:.2f}"
+
+
+def control(runs: Sequence[str]) -> None:
+    """Compare forks by recorded and by permuted entropies with forks at their mean rate."""
+    store = store_at("")
+    branching = recorded_settings(known_run(store, runs[0])).rollout.branching
+    assert branching, "the arm `entropy` forks"
+    start = store.artifact(store.read_json(RunLayout(runs[0]).start)["uri"])
+    rule = fork_rule(branching, len(harness.tokenizer_of(store.open(start))))
+    rises = [rise for run in runs for rise in entropy_rises(store, run, branching.k)]
+    pool, draw = [rise for chain in rises for rise in chain], random.Random(1)
+    draw.shuffle(pool)
+    rest = iter(pool)
+    permuted = [[next(rest) for _ in chain] for chain in rises]
+    for name, chains in {"recorded": rises, "permuted": permuted}.items():
+        print(f"{name} entropies fork as random does: p = {p_value(rule, chains, draw):.2g}")
+
+
+def entropy_rises(store: Store, run: str, k: int) -> Iterator[list[float]]:
+    """For each episode without a parent, H - H_first of the replies after answers of tools."""
+    for step in RunLayout(run).steps(store):
+        scored = store.artifact(step_layout(store, run, step).scored)
+        for shard in rollouts(scored):
+            for one in read_trajectories(store.open(shard) / EPISODES):
+                if one.branch is None and all(turn.sampled[0].entropies for turn in one.turns):
+                    means = [fmean(turn.sampled[0].entropies[:k]) for turn in one.turns]
+                    yield [mean - means[0] for mean in means[1:]]
+
+
+def p_value(rule: ForkRule, rises: Sequence[Sequence[float]], draw: random.Random) -> float:
+    """The chi-square p-value of the turns of first forks against forks at the mean rate."""
+    chances = [[rule.probability([0.0], [rise]) for rise in chain] for chain in rises]
+    rate = fmean(chance for chain in chances for chance in chain)
+    turns, expected = Counter[int](), defaultdict[int, float](float)
+    for chain in chances:
+        forks = (turn for turn, chance in enumerate(chain) if draw.random() < chance)
+        turns[next(forks, -1)] += 1
+        for turn in range(len(chain)):
+            expected[turn] += rate * (1 - rate) ** turn
+        expected[-1] += (1 - rate) ** len(chain)
+    places = sorted(expected)
+    test = chisquare([turns[one] for one in places], [expected[one] for one in places])
+    return float(test.pvalue)
 
 
 if __name__ == "__main__":

@@ -53,9 +53,14 @@ class Branching(Section):
             )
         return self
 
+    @property
+    def reads_entropies(self) -> bool:
+        """Whether forks depend on entropies."""
+        return self.mode in ("entropy", "threshold")
+
     def check_service(self, name: str) -> None:
         """Raise ValueError if the mode needs entropies, which a chat service does not give."""
-        if self.mode in ("entropy", "threshold"):
+        if self.reads_entropies:
             raise ValueError(
                 f"rollout.branching.mode is {self.mode}, but the chat service {name!r} gives no "
                 "entropies: set it to random or never."

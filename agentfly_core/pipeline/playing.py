@@ -64,7 +64,7 @@ def rollout_spec(
 def _task_spec(
     task: Task, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen]
 ) -> RolloutSpec:
-    agent = task.settings.agent
+    agent, branching = task.settings.agent, task.settings.rollout.branching
     return RolloutSpec(
         template=template_of(task.settings.template, tokenizer),
         tools=task.tools,
@@ -82,15 +82,20 @@ def _task_spec(
         end_tokens=end_tokens(tokenizer),
         limits=task.limits,
         frozen=frozen,
-        branching=_fork_rule(task.settings.rollout.branching, tokenizer),
+        branching=fork_rule(branching, len(tokenizer)) if branching else None,
     )
 
 
-def _fork_rule(branching: Branching | None, tokenizer: PreTrainedTokenizerBase) -> ForkRule | None:
-    if branching is None:
-        return None
-    decision = branching.model_dump(exclude={"total", "init"})
-    return ForkRule(**decision, vocabulary=len(tokenizer))
+def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
+    """The decision of a setting, for a model with a vocabulary of this size."""
+    return ForkRule(
+        k=branching.k,
+        alpha=branching.alpha,
+        beta=branching.beta if branching.reads_entropies else 0.0,
+        tau=branching.tau,
+        draws=branching.mode != "threshold",
+        vocabulary=vocabulary,
+    )
 
 
 def scripted(
@@ -131,14 +136,12 @@ def of_step(
     With `branching` the first episodes of a problem own the others as spares.
     """
     size, begin = settings.group_size, settings.beginnings
+    baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
     sampled = episode_specs(problems, size, step, "train", settings.temperature, seeds)
+    sampled = [replace(one, chains=size + greedy) for one in sampled]
     groups = [sampled[start : start + size] for start in range(0, len(sampled), size)]
-    sampled = [spec for group in groups for spec in _owning(group, begin)]
-    if not greedy:
-        return sampled
-    baselines = episode_specs(problems, 1, step, "baseline", 0.0, seeds)
     return [
-        *(replace(one, chains=size + 1) for one in sampled),
+        *(spec for group in groups for spec in _owning(group, begin)),
         *(replace(one, chain=size, chains=size + 1) for one in baselines),
     ]
 

@@ -2,12 +2,19 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from agentfly_core.records.speakers import episode_numbers, group_of, own_reward, reaches
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
-from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences, varies
+from agentfly_core.rl.advantage import (
+    Sequences,
+    first_of_turns,
+    last_of_turns,
+    sequences,
+    varies,
+)
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.late import Tensor, torch
 
@@ -83,54 +90,70 @@ def outcomes(
     greedy: Mapping[str, float],
     weights: Mapping[str, float],
     batch: RolloutBatch,
+    left_out: Sequence[Trajectory] = (),
 ) -> Outcomes:
     """Make the Outcomes of scored trajectories in `batch`.
 
-    `greedy` maps groups to the rewards of their greedy episodes.
+    `greedy` maps groups to the rewards of their greedy episodes. Trajectories that are `left_out`
+    of the update, for example without a score, may be parents of others.
 
     Raises ValueError for unscored trajectories and for rewards of turns without a sampled token.
     """
     scored = list(zip(trajectories, scores, strict=True))
     by_turn = [_by_turn(trajectory, score) for trajectory, score in scored]
-    parts = {
-        name: [own_reward(s, name, t.agent) if name in s.rewards else math.nan for t, s in scored]
-        for name in weights
-    }
     groups = [group_of(trajectory, score) for trajectory, score in scored]
-    baselines = [greedy.get(group, math.nan) for group in groups]
-    members: defaultdict[str, list[int]] = defaultdict(list)
-    states: list[tuple[str, ...]] = []
-    of_tasks: defaultdict[str, list[int]] = defaultdict(list)
-    for index, trajectory in enumerate(trajectories):
-        members[groups[index]].append(index)
-        of_tasks[trajectory.problem.task].append(index)
-        turns = trajectory.turns
-        # the environment's state key, or without one the newly read messages
-        states.append(tuple(one.state or repr(one.read) for one in turns))
     return Outcomes(
         # float64, because advantages test rewards for equality, and weighted sums round
-        rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
+        rewards=_float64(map(earned, scores)),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
-        # nan marks a reward that the trajectory's task does not have
-        parts={name: torch.tensor(part, dtype=torch.float64) for name, part in parts.items()},
+        parts={name: _part(scored, name) for name in weights},
         weights=weights,
-        groups=tuple(map(tuple, members.values())),
+        groups=tuple(_places(groups).values()),
         episodes=torch.tensor(episode_numbers(trajectories), dtype=torch.int64),
-        states=tuple(states),
-        leaves=_leaves(trajectories),
-        baselines=torch.tensor(baselines, dtype=torch.float64),
-        tasks={name: tuple(indices) for name, indices in of_tasks.items()},
+        states=tuple(map(_states, trajectories)),
+        leaves=_leaves(trajectories, left_out),
+        baselines=_float64(greedy.get(group, math.nan) for group in groups),
+        tasks=_places(one.problem.task for one in trajectories),
     )
 
 
-def _leaves(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:
-    """For each turn the number of the trajectory that sampled it. A parent that is not part of the
-    update has a number above all others.
+def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
+    """The values of a reward; nan if the trajectory's task does not have it."""
+    return _float64(
+        own_reward(score, name, trajectory.agent) if name in score.rewards else math.nan
+        for trajectory, score in scored
+    )
+
+
+def _states(trajectory: Trajectory) -> tuple[str, ...]:
+    """The environment's state key before each turn, or without one the newly read messages."""
+    return tuple(turn.state or repr(turn.read) for turn in trajectory.turns)
+
+
+def _places(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The places of each name: `{"a": (0, 2), "b": (1,)}` of a, b, a."""
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(names):
+        places[name].append(place)
+    return {name: tuple(indices) for name, indices in places.items()}
+
+
+def _float64(values: Iterable[float]) -> Tensor:
+    return torch.tensor([*values], dtype=torch.float64)
+
+
+def _leaves(
+    trajectories: Sequence[Trajectory], left_out: Sequence[Trajectory]
+) -> tuple[tuple[int, ...], ...]:
+    """For each turn the number of the trajectory that sampled it, as in [*trajectories, *left_out].
+
+    A parent that was not read has a number above all others.
     """
-    numbers = {one.id: number for number, one in enumerate(trajectories)}
+    everything = [*trajectories, *left_out]
+    numbers = {one.id: number for number, one in enumerate(everything)}
     leaves: dict[str, tuple[int, ...]] = {}
     # a parent's chain is below its children's chains
-    for one in sorted(trajectories, key=lambda one: one.chain):
+    for one in sorted(everything, key=attrgetter("chain")):
         shared: tuple[int, ...] = ()
         if one.branch:
             number = numbers.setdefault(one.branch.parent, len(numbers))
@@ -143,18 +166,27 @@ def _leaves(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:
 def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
     """The mean of each sampled token's values [rows, T] over all trajectories that share it."""
     layout = sequences(batch, len(outcomes.leaves))
-    width = max((len(leaves) for leaves in outcomes.leaves), default=0)
-    leaf = torch.zeros(len(outcomes.leaves), max(width, 1), dtype=torch.int64)
-    for number, leaves in enumerate(outcomes.leaves):
-        leaf[number, : len(leaves)] = torch.tensor(leaves, dtype=torch.int64)
-    # a shared token has the same column in all trajectories
-    longest = layout.turns.shape[1]
-    token = leaf.gather(1, layout.turns.clamp(min=0)) * longest + torch.arange(longest)
-    token[layout.turns < 0] = -1
-    _, places, counts = torch.unique(token, return_inverse=True, return_counts=True)
+    tokens = _token_numbers(layout, outcomes.leaves)
+    _, places, counts = torch.unique(tokens, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(counts), dtype=torch.float64)
     sums.index_add_(0, places.flatten(), layout.gather(values).double().flatten())
     return layout.scatter((sums / counts)[places].to(values.dtype))
+
+
+def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor:
+    """Number sampled tokens, int64 [trajectories, longest]; a shared token has the same number in
+    all its trajectories. Padding has -1.
+    """
+    most = max([1, *map(len, leaves)])
+    leaf = torch.zeros(len(leaves), most, dtype=torch.int64)
+    for number, own in enumerate(leaves):
+        leaf[number, : len(own)] = torch.tensor(own, dtype=torch.int64)
+    # a leaf may discard an earlier reply, so columns of the same token differ between leaves
+    columns = torch.arange(layout.turns.shape[1]).expand_as(layout.turns)
+    starts = torch.where(first_of_turns(layout.turns), columns, 0).cummax(1).values
+    turns = layout.turns.clamp(min=0)
+    numbers = (leaf.gather(1, turns) * most + turns) * columns.shape[1] + columns - starts
+    return torch.where(layout.turns < 0, -1, numbers)
 
 
 def earned(score: Scored) -> float:
@@ -182,8 +214,7 @@ def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
             f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token."
         )
     if trained := [i for i in spoken if trajectory.trains(trajectory.turns[i])]:
-        # an untrained turn has no column in the batch; its reward goes to the trained turn before
-        # it
+        # untrained turns are not in the batch; their rewards go to the trained turn before them
         for greedy in [i for i in spoken if i not in trained]:
             before = max((i for i in trained if i < greedy), default=trained[0])
             rewards[before] += rewards[greedy]

@@ -163,7 +163,7 @@ class Speaker:
     @property
     def _needs_entropies(self) -> bool:
         rule = self.rules.branching
-        return rule is not None and rule.reads_entropies and bool(self._stage.spec.spares)
+        return rule is not None and bool(rule.beta and self._stage.spec.spares)
 
     async def turn_behind(
         self,
@@ -272,7 +272,8 @@ class Speaker:
             opens=drawn.opens,
             limit=drawn.limit,
         )
-        if self._may_fork(branch):
+        # a greedy reply would be the same in the child
+        if settings.params.temperature and self._may_fork(branch):
             await self._fork_before(reply)
         self._add(branch, reply)
         return reply

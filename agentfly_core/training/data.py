@@ -73,7 +73,8 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     batch = pack(kept, job.temperature)
     if not job.scores:  # demonstrations may have been sampled at another temperature
         batch = replace(batch, temperature=torch.full_like(batch.temperature, job.temperature))
-    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
+    left_out = [t for t in played if t.id not in scores]
+    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch, left_out)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
 
 

@@ -5,41 +5,34 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
-
-BranchingMode = Literal["entropy", "threshold", "random", "never"]
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """The settings of `rollout.branching`: `ForkRule("entropy", k=20, alpha=0.5, beta=0.2, tau=0.5,
-    vocabulary=49152)`; `vocabulary` is the number of tokens.
+    """The settings of `rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5,
+    draws=True, vocabulary=49152)`.
+
+    If it `draws`, it forks with its probability, else if this is above `tau`. With `beta` 0 no
+    entropies are read. `vocabulary` is the number of tokens.
     """
 
-    mode: BranchingMode
     k: int
     alpha: float
     beta: float
     tau: float
+    draws: bool
     vocabulary: int
-
-    @property
-    def reads_entropies(self) -> bool:
-        """Whether the decision depends on entropies."""
-        return self.mode in ("entropy", "threshold")
 
     def probability(self, first: Sequence[float], now: Sequence[float]) -> float:
         """The probability to fork, from the entropies of a speaker's first reply and of the reply
         now, in nats: alpha + beta (H - H_first) / log(vocabulary), between 0 and 1.
         """
-        if not self.reads_entropies:
-            return self.alpha if self.mode == "random" else 0.0
+        if not self.beta:
+            return self.alpha
         rise = fmean(now[: self.k]) - fmean(first[: self.k])
         return min(1.0, max(0.0, self.alpha + self.beta * rise / math.log(self.vocabulary)))
 
     def forks(self, first: Sequence[float], now: Sequence[float], seed: int) -> bool:
-        """Whether to fork, drawn by the seed."""
-        probability = self.probability(first, now)
-        if self.mode == "threshold":
-            return probability > self.tau
-        return random.Random(seed).random() < probability
+        """Whether to fork before the reply now; the seed is for drawing."""
+        bound = random.Random(seed).random() if self.draws else self.tau
+        return self.probability(first, now) > bound

@@ -15,12 +15,13 @@ from agentfly_core.algorithms.dapo import DAPO
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.algorithms.rloo import RLOO
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
-from agentfly_core.records.trajectory import Branch, Ending, Trajectory, Turn
+from agentfly_core.records.trajectory import Branch, Ending, Trajectory, Turn, Unscored
 from agentfly_core.rl.batch import pack, predictors, token_logprobs
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.policy_gradient import PolicyGradient
-from agentfly_core.testing.learning import advantages_of
+from agentfly_core.testing.learning import advantages_of, update_job
 from agentfly_core.testing.trajectories import trajectory, turn
+from agentfly_core.training.data import read_update_data
 from tests.support.generated_trajectories import earned
 
 SOFT, HARD = GRPO(), GRPO(credit="tree_hard")
@@ -117,6 +118,35 @@ def test_children_share_tokens_of_a_parent_that_is_left_out() -> None:
     hard = advantages_of(HARD, [other, child, last, sibling], [0, 1, 0, 0])
     mean = pytest.approx(0.5, abs=1e-5)
     assert hard[1][:2] == hard[3][:2] == [mean, mean]
+
+
+def test_leaves_share_tokens_across_an_unscored_fork(tmp_path: Path) -> None:
+    root = leaf(0, turn([1], {10: -0.1}), turn([2], {11: -0.1}))
+    middle = leaf(1, turn([2], {12: -0.1}), turn([3], {13: -0.1}), parent=root, shared=1)
+    child = leaf(2, turn([4], {14: -0.1}), parent=middle, shared=2)
+    other = leaf(3, turn([4], {15: -0.1}), parent=middle, shared=2)
+    rewards = [1.0, Unscored("judge: TimeoutError"), 0.0, 0.0]
+    data = read_update_data(update_job(tmp_path, [root, middle, child, other], rewards))
+    hard, soft = (
+        one.estimate_advantages(data.outcomes, data.batch).advantages[data.batch.sampled].tolist()
+        for one in (HARD, SOFT)
+    )
+    # the tokens 10, 11 of the root, and 10, 12, 14 and 10, 12, 15 of the scored children
+    win, lose = soft[0], soft[2]
+    of_all = fmean([win, lose, lose])
+    assert hard == pytest.approx([of_all, win, of_all, lose, lose, of_all, lose, lose], abs=1e-6)
+
+
+def test_a_reply_that_one_leaf_discards_shifts_no_later_token() -> None:
+    parent = leaf(0, *(turn([n], {10 + n: -0.1}) for n in range(3)))
+    child = leaf(1, turn([3], {20: -0.1}), parent=parent, shared=2)
+    silent = replace(parent.turns[0].sampled[0], trained=False)
+    discards = replace(parent.turns[0], sampled=(silent,))
+    parent = replace(parent, turns=(discards, *parent.turns[1:]))
+    hard = advantages_of(HARD, [parent, child], [1, 0])
+    assert [len(one) for one in hard] == [2, 3]
+    assert hard[0][0] == hard[1][1] == pytest.approx(0.0, abs=1e-6)
+    assert hard[0][1] > 0.5 > -0.5 > hard[1][0]
 
 
 def test_both_count_a_token_once_per_leaf() -> None:

@@ -2,32 +2,32 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
-from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.tool import Tool, tool
+from agentfly_core.authoring.tool import tool
 from agentfly_core.config.episodes import Branching, Rollout
-from agentfly_core.inference.sampler import Request
-from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.playing import of_step
-from agentfly_core.records.trajectory import Branch, Ending, Problem, Sampled, ToolCall, Trajectory
-from agentfly_core.rollout.episode import Episode, RolloutSpec
-from agentfly_core.rollout.history.branching import BranchingMode, ForkRule
+from agentfly_core.records.trajectory import Branch, Ending, Problem, ToolCall
+from agentfly_core.rollout.episode import Episode
 from agentfly_core.testing.episodes import play, play_all, rollout_spec
-from agentfly_core.testing.letters import STOP, call_text, encode
-from tests.support.counting import Count
-
-VOCABULARY = 100
-CALLS = 3
-EXECUTED: list[int] = []
-"""The numbers of all executed calls."""
-Entropy = Callable[[Conversation], float]
-"""The entropy of each token of a reply."""
+from tests.support.branching import (
+    CALLS,
+    EXECUTED,
+    SPIKES,
+    VOCABULARY,
+    Uncertain,
+    add,
+    fork_turns,
+    leaves,
+    numbered,
+    rule,
+    rules,
+    spike,
+)
 
 
 class Tape(Environment):
@@ -35,14 +35,6 @@ class Tape(Environment):
 
     async def reset(self, problem: Problem) -> None:
         self.count = 0
-
-
-@tool
-async def add(number: int, *, count: Count) -> str:
-    """Add."""
-    EXECUTED.append(number)
-    count.count += number
-    return str(count.count)
 
 
 @tool
@@ -58,68 +50,9 @@ def no_calls() -> None:
     EXECUTED.clear()
 
 
-class Uncertain(Scripted):
-    """Up to CALLS calls of a tool with numbers that follow from seeds, with given entropies."""
-
-    def __init__(self, entropy: Entropy, tool: str = "add", early: bool = False) -> None:
-        async def policy(conversation: Conversation) -> str:
-            turn, seed = conversation.turn, conversation.seed
-            if turn == CALLS or (early and seed % 4 == 0):
-                return f"{seed}"
-            return call_text(ToolCall(tool, {"number": seed % 1000}))
-
-        super().__init__(encode, STOP, policy)
-        self.entropy = entropy
-
-    async def sample(self, request: Request) -> Sampled:
-        sampled = await super().sample(request)
-        if not request.params.entropies:
-            return sampled
-        entropies = (self.entropy(request.conversation),) * len(sampled.tokens)
-        return replace(sampled, entropies=entropies)
-
-
-def spike(turn: int) -> Entropy:
-    """Entropy 4 in a reply and 1 in the others."""
-    return lambda conversation: 4.0 if conversation.turn == turn else 1.0
-
-
-def rule(mode: BranchingMode = "entropy", alpha: float = 0.5, beta: float = 0.2) -> ForkRule:
-    return ForkRule(mode, k=20, alpha=alpha, beta=beta, tau=0.5, vocabulary=VOCABULARY)
-
-
-SPIKES = rule(alpha=0.0, beta=10.0)
-"""Forks where the entropy rises by 3, and nowhere else."""
-
-
-def rules(by: ForkRule | None, *tools: Tool, max_turns: int = CALLS + 1) -> RolloutSpec:
-    spec = rollout_spec(
-        *(tools or (add,)), max_turns=max_turns, limits=None if tools else {Count: 40}
-    )
-    return replace(spec, branching=by)
-
-
-async def leaves(
-    sampler: Scripted,
-    spec: RolloutSpec,
-    total: int = 2,
-    init: int = 1,
-    problems: int = 1,
-) -> list[Trajectory]:
-    rollout = Rollout(branching=Branching(total=total, init=init))
-    tried = [Problem(f"p{number:03}", f"{number}?") for number in range(problems)]
-    specs = of_step(rollout, (0, 7), tried, 7, greedy=False)
-    return (await play_all(specs, spec, sampler))[0]
-
-
-def fork_turns(played: Sequence[Trajectory]) -> list[int]:
-    """The number of shared turns of each fork."""
-    return [one.branch.turns for one in played if one.branch]
-
-
 @pytest.mark.parametrize("seed", range(5))
 async def test_random_trees_have_total_distinct_leaves(seed: int) -> None:
-    total, init = ((4, 2), (6, 2), (4, 1), (6, 3), (8, 4))[seed]
+    total, init = ((16, 8), (16, 2), (16, 1), (12, 4), (8, 4))[seed]
     sampler = Uncertain(lambda conversation: conversation.seed % 7, early=True)
     played = await leaves(sampler, rules(rule(), max_turns=CALLS), total, init, problems=100)
     for number in range(100):
@@ -233,12 +166,12 @@ async def test_forks_of_forks_share_their_parents_turns() -> None:
 async def test_unused_forks_become_fresh_chains() -> None:
     flat = Uncertain(lambda _: 1.0)
     played = await leaves(flat, rules(SPIKES), 6, 2, problems=2)
-    never = await leaves(flat, rules(rule("never")), 6, 2, problems=2)
     assert fork_turns(played) == []
-    assert [(one.id, one.chain, one.seed) for one in played] == [
-        (one.id, one.chain, one.seed) for one in never
+    assert len(EXECUTED) == 2 * 6 * CALLS
+    chains = of_step(Rollout(group_size=6), (0, 7), numbered(2), 7, greedy=False)
+    assert [(one.episode, one.chain, one.seed) for one in played] == [
+        (one.id, one.chain, one.seed) for one in chains
     ]
-    assert len(EXECUTED) == 2 * 2 * 6 * CALLS
 
 
 def test_mode_never_plays_the_chains_of_a_group() -> None:
