@@ -56,6 +56,11 @@ def test_splits_share_directions_and_no_vault() -> None:
     assert all(problem.facts["lamp"] not in problem.prompt for problem in problems)
 
 
+def test_vaults_have_the_first_lamps_only() -> None:
+    problems = vaults(seed=2, train=50, validation=0, test=0, lamps=2)["train"]
+    assert {problem.facts["lamp"] for problem in problems} == {*LAMPS[:2]}
+
+
 def test_too_many_vaults_are_refused() -> None:
     with pytest.raises(ValueError, match="9,000 vaults"):
         vaults(seed=1, train=9_000, validation=0, test=1)

@@ -12,14 +12,14 @@ LAMPS = ("amber", "blue", "green", "pink", "red", "white")
 
 @generated
 def vaults(
-    seed: int, train: int, validation: int, test: int, first: int = 2
+    seed: int, train: int, validation: int, test: int, first: int = 2, lamps: int = len(LAMPS)
 ) -> dict[str, list[Problem]]:
     """Vaults with a lamp after handle `first` to HANDLES - 1, such as
 
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
     The direction of each lamp follows from the seed and is the same in all vaults. Only the reward
-    tells it. Raises ValueError for more than 9,000 vaults.
+    tells it. The first `lamps` colours occur. Raises ValueError for more than 9,000 vaults.
     """
     if train + validation + test > 9_000:
         raise ValueError("There are 9,000 vaults: ask for fewer.")
@@ -28,7 +28,7 @@ def vaults(
     numbers = iter(draw.sample(range(1_000, 10_000), train + validation + test))
 
     def vault() -> Problem:
-        number, lamp = next(numbers), draw.choice(LAMPS)
+        number, lamp = next(numbers), draw.choice(LAMPS[:lamps])
         handle = draw.randrange(first, HANDLES)
         facts = {"lamp": lamp, "handle": handle, "direction": ways[lamp]}
         return Problem(f"vault-{number}", f"Open vault {number}.", facts)
