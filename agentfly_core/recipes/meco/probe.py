@@ -194,7 +194,7 @@ class _Layer:
             # the sign of a component is arbitrary
             turned = auroc(states @ self.component, correct) < 0.5
             direction = -self.component if turned else self.component
-        # 0 if the states of a layer are equal, as those of the last token's embedding
+        # the embeddings of the last token are equal, so their direction is 0
         direction = direction / (np.linalg.norm(direction) or 1.0)
         return direction, -float((means[0] + means[1]) @ direction / 2)
 
