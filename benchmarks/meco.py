@@ -46,6 +46,7 @@ SMOLLM2 = (
     "agent.max_tokens=24",
     "warm_start=null",
     "steps=1",
+    "evaluate.temperature=0",
 )
 PASSES = 200
 
