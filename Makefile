@@ -11,7 +11,7 @@ endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 
-EXTRAS := babyai,docs,math,reasoning-gym,search
+EXTRAS := babyai,docs,math,mle,reasoning-gym,search
 COMMA := ,
 TASKS := $(addprefix --extra ,$(subst $(COMMA), ,$(EXTRAS)))
 

@@ -51,13 +51,19 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
 
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
-        """Connect to a new init process in these open cgroups. Raises Unavailable."""
+    async def connect(
+        self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
+    ) -> socket.socket:
+        """Connect to a new init process in these open cgroups, with modules imported.
+
+        Raises Unavailable.
+        """
         link = self._link
         if link is None or not self.alive():
             link = await asyncio.to_thread(self._started)
         ours, theirs = socket.socketpair()
-        kind, flags = KEPT if kept else ONCE, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        message = b" ".join([KEPT if kept else ONCE, *(name.encode() for name in modules)])
+        flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         with theirs:
             descriptors = array("i", [theirs.fileno(), *cgroups])
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
@@ -66,7 +72,7 @@ class ForkServer:
                     # the socket is full; polled, because no event reports that
                     with suppress(BlockingIOError):
                         # socket.send_fds forgets its flags before Python 3.12, and would wait
-                        link.sendmsg([kind], rights, flags)
+                        link.sendmsg([message], rights, flags)
                         return ours
                     await asyncio.sleep(0.01)
             except BaseException as error:  # also cancelled: close the connection
@@ -155,16 +161,22 @@ class Bubblewrap(_PerExecution):
 
     name = "bubblewrap"
 
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
+    async def connect(
+        self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
+    ) -> socket.socket:
         if not (program := shutil.which("bwrap")):
             raise Unavailable("bubblewrap is not installed")
         words = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
         words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/"]
         # the init process mounts the disk; the child drops this capability before the code runs
         words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
-        shown = [*view.visible(), *view.packages()]
-        for path in [*shown, *(SOURCES / name for name in OWN_SOURCES)]:
+        shown = [*view.visible(), *map(view.shown_at, view.packages())]
+        for path in [*view.visible(), *(SOURCES / name for name in OWN_SOURCES)]:
             words += ["--ro-bind", str(path), str(path)]
+        for path in view.packages():
+            words += ["--ro-bind", str(path), str(view.shown_at(path))]
+        for path in view.emptied():
+            words += ["--tmpfs", str(path), "--remount-ro", str(path)]
         for device in view.DEVICES:
             words += ["--dev-bind", device, device]
         for name, link in {**view.links(shown), **view.STREAMS}.items():
@@ -172,8 +184,8 @@ class Bubblewrap(_PerExecution):
         for place in (str(view.BOX), *view.SCRATCH.values()):
             words += ["--dir", place]
         words += ["--proc", "/proc"]
-        site = dict.fromkeys(str(package.parent) for package in view.packages())
-        for key, value in {**ENVIRONMENT, "PYTHONPATH": ":".join([str(SOURCES), *site])}.items():
+        searched = ":".join([str(SOURCES), *view.sites()])
+        for key, value in {**ENVIRONMENT, "PYTHONPATH": searched}.items():
             words += ["--setenv", key, value]
         python = [program, *words, "--remount-ro", "/", str(view.interpreter())]
         return self._start(python, {}, [str(view.WORK), "locked"], cgroups)
@@ -187,7 +199,9 @@ class Unsafe(_PerExecution):
 
     name = "unsafe"
 
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
+    async def connect(
+        self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
+    ) -> socket.socket:
         env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         return self._start([sys.executable], env, [folder, "open"], cgroups)

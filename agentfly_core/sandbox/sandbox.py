@@ -7,7 +7,7 @@ import atexit
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
@@ -44,15 +44,19 @@ class Sandbox:
         """Run a request; at most 32 run at once on an event loop. Cancelling ends it."""
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
-            async with places, self.begin(request.limits, request.kept) as execution:
+            begin = self.begin(request.limits, request.kept, request.modules)
+            async with places, begin as execution:
                 return await execution.run(request)
         except OSError as error:
             return protocol.unavailable(str(error), self.backend.name)
 
     @asynccontextmanager
-    async def begin(self, limits: protocol.Limits, kept: bool) -> AsyncIterator[Execution]:
+    async def begin(
+        self, limits: protocol.Limits, kept: bool, modules: Sequence[str] = ()
+    ) -> AsyncIterator[Execution]:
         """Yield an execution for one request, or for several if `kept`. Raises OSError."""
-        connection, cgroup = (None if kept else self._spared()) or await self._ready(kept)
+        spare = None if kept or modules else self._spared()
+        connection, cgroup = spare or await self._ready(kept, modules)
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection)
             try:
@@ -84,10 +88,10 @@ class Sandbox:
                 else:  # other tasks have made enough of them meanwhile
                     self._drop(spare)
 
-    async def _ready(self, kept: bool) -> Waiting:
+    async def _ready(self, kept: bool, modules: Sequence[str] = ()) -> Waiting:
         cgroup = self.cgroups.fresh()
         try:
-            return await self.backend.connect(cgroup.entries, kept), cgroup
+            return await self.backend.connect(cgroup.entries, kept, modules), cgroup
         except BaseException:  # also cancelled: end the groups
             self.cgroups.end(cgroup)
             raise

@@ -10,7 +10,7 @@ from tests.support.project import ROOT
 
 CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
 REST = "--ignore=tests/integration/faults"
-EXTRAS = ".[babyai,docs,math,reasoning-gym,search]"
+EXTRAS = ".[babyai,docs,math,mle,reasoning-gym,search]"
 DRY_RUN = [
     "pip install --quiet --dry-run --no-index --no-build-isolation -c requirements/cpu.txt "
     + EXTRAS

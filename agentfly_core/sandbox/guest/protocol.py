@@ -106,7 +106,7 @@ class ExecRequest:
     """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
 
     With `kept`, the interpreter waits for further requests; of these only `code` and `collect` are
-    used.
+    used. `modules` are imported before the code starts, if the backend is warm.
     """
 
     code: bytes
@@ -115,6 +115,7 @@ class ExecRequest:
     collect: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     kept: bool = False
+    modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (*self.files, *self.collect):

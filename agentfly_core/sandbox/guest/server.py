@@ -11,6 +11,8 @@ import select
 import signal
 import socket
 import sys
+import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
@@ -18,6 +20,8 @@ from agentfly_core.sandbox.guest.protocol import ONCE
 
 AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
+LONGEST = 4096
+"""Bytes of a message."""
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 )
@@ -53,13 +57,20 @@ def main() -> None:
 def _settle() -> None:
     """Give up the machine's files and all privileges, then import modules that code often needs."""
     sys.executable = str(view.interpreter())
-    sites = dict.fromkeys(str(package.parent) for package in view.packages())
+    sites = view.sites()
     view.enter()
+    sys.path += [site for site in sites if site not in sys.path]
     init_process.become_nobody()
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears this setting
     os.environ["PYTHONPATH"] = ":".join(sites)
-    for name in WARM:
-        with suppress(ImportError):
+    _warm(WARM)
+
+
+def _warm(modules: Iterable[str]) -> None:
+    """Import modules for all later executions."""
+    for name in modules:
+        # joblib warns that it has no processes
+        with suppress(ImportError), warnings.catch_warnings(action="ignore"):
             importlib.import_module(name)
     gc.freeze()
 
@@ -69,7 +80,8 @@ def _serve(link: socket.socket) -> None:
 
     If 32 and the spare ones are running, messages wait in the socket.
 
-    Kept executions are not counted, because they could block all other executions.
+    Kept executions are not counted, because they could block all other executions. A message is a
+    kind and names of modules, which are imported if an earlier message has not.
     """
     # readable when a process has ended
     awake, wake = os.pipe()
@@ -87,9 +99,12 @@ def _serve(link: socket.socket) -> None:
                 while ended := os.waitpid(-1, os.WNOHANG)[0]:
                     running.discard(ended)
         if link in ready:
-            what, descriptors, _, _ = socket.recv_fds(link, 16, DESCRIPTORS)
+            message, descriptors, _, _ = socket.recv_fds(link, LONGEST, DESCRIPTORS)
             if not descriptors:
                 return
+            what, *modules = message.split()
+            if missing := {name.decode() for name in modules} - sys.modules.keys():
+                _warm(sorted(missing))
             pid = _start(link, descriptors)
             if what == ONCE:
                 running.add(pid)

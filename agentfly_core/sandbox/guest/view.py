@@ -1,5 +1,5 @@
 """The file system that sandboxed code sees: system libraries and programs, and an interpreter with
-numpy or the files of a program.
+numpy, pandas and scikit-learn, or the files of a program.
 """
 
 import importlib.util
@@ -14,7 +14,12 @@ from agentfly_core.sandbox.guest import kernel
 BOX = Path("/box")
 WORK = Path("/sandbox")
 SCRATCH = {"work": str(WORK), "tmp": "/tmp", "shm": "/dev/shm"}
-PACKAGES = ("numpy", "numpy.libs")
+PACKAGES = (
+    *("numpy", "numpy.libs", "pandas", "dateutil", "six.py", "sklearn", "scikit_learn.libs"),
+    *("scipy", "scipy.libs", "joblib", "cloudpickle", "narwhals", "threadpoolctl.py"),
+)
+EMPTIED = ("sklearn/datasets/data",)
+"""Folders of packages that look empty: data sets, whose answers a task may hide."""
 _SYSTEM = (
     "/usr/bin",
     "/usr/lib",
@@ -68,7 +73,25 @@ def packages() -> list[Path]:
     if spec is None or spec.origin is None:
         return []
     site = Path(spec.origin).parent.parent
-    return [site / name for name in PACKAGES if (site / name).is_dir()]
+    return [site / name for name in PACKAGES if (site / name).exists()]
+
+
+def shown_at(package: Path) -> Path:
+    """The path of a package in the view: its own, unless an execution's own /tmp would hide it."""
+    hidden = any(package.is_relative_to(folder) for folder in SCRATCH.values())
+    return Path("/packages", package.name) if hidden else package
+
+
+def sites() -> list[str]:
+    """The folders of the packages in the view."""
+    return [*dict.fromkeys(str(shown_at(package).parent) for package in packages())]
+
+
+def emptied() -> list[Path]:
+    """The folders in the view that look empty."""
+    shown = {package.name: package for package in packages()}
+    names = [Path(name) for name in EMPTIED if name.partition("/")[0] in shown]
+    return [shown_at(shown[name.parts[0]]).joinpath(*name.parts[1:]) for name in names]
 
 
 def links(shown: Iterable[Path]) -> dict[str, str]:
@@ -86,11 +109,16 @@ def enter() -> None:
     others = folder / Path(sysconfig.get_path("stdlib"), "site-packages").relative_to("/")
     if others.is_dir():
         kernel.mount("tmpfs", str(others), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m")
-    show([one for one in packages() if not _covered(one, map(Path, _SYSTEM))], folder)
+    for package in packages():
+        if not _covered(package, map(Path, _SYSTEM)):
+            kernel.set_read_only(str(_bind(package, folder, shown_at(package))))
+    for empty in emptied():
+        hidden = str(folder / empty.relative_to("/"))
+        kernel.mount("tmpfs", hidden, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID, "size=4k")
     if others.is_dir():
         kernel.set_read_only(str(others))
     kernel.mount("proc", f"{folder}/proc", "proc", flags)
-    become_root(folder, [*visible(), *packages()])
+    become_root(folder, [*visible(), *map(shown_at, packages())])
 
 
 def new_root() -> Path:
@@ -130,8 +158,9 @@ def _covered(path: Path, folders: Iterable[Path]) -> bool:
     return any(folder in (*place.parents, *path.parents) for folder in folders)
 
 
-def _bind(path: Path, folder: Path) -> Path:
-    target = folder / path.relative_to("/")
+def _bind(path: Path, folder: Path, place: Path | None = None) -> Path:
+    """Show a path of this machine at its own place, or another, in the view at `folder`."""
+    target = folder / (place or path).relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True) if path.is_dir() else target.touch()
     kernel.mount(str(path), str(target), flags=kernel.MS_BIND | kernel.MS_REC)

@@ -22,6 +22,7 @@ from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.recipes.arpo.vault import Vault
 from agentfly_core.recipes.babyai.environment import BabyAI
 from agentfly_core.recipes.blueprint.environment import Plot
+from agentfly_core.recipes.mle.environment import MLE
 from agentfly_core.recipes.office.environment import Office
 from agentfly_core.recipes.shop.environment import Shop
 from agentfly_core.recipes.text_shop.environment import TextShop
@@ -69,11 +70,14 @@ FACTS: dict[str, Any] = {
     "handle": 3,
     "direction": "up",
     "shelf": 417,
+    "kind": "linear",
+    "leaderboard": {"forest": 1.5},
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (BabyAI, Database, Interpreter, Office, Plot, Shop, TextShop, TextWorld, Vault, Workspace), 1
+    (BabyAI, Database, Interpreter, MLE, Office, Plot, Shop, TextShop, TextWorld, Vault, Workspace),
+    1,
 )
 READ = """
 import resource

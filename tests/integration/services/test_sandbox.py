@@ -140,6 +140,20 @@ async def test_random_numbers_differ_between_runs() -> None:
     assert not set(first) & set(second)
 
 
+async def test_modules_are_imported_in_the_warm_process(sandbox: Sandbox) -> None:
+    if not sandbox.backend.warm:
+        pytest.skip("this backend starts an interpreter for each execution")
+    code = "import sys; print('chunk' in sys.modules, 'sunau' in sys.modules)"
+    assert (await run(code, modules=["chunk", "no_such_module"])).stdout == "True False\n"
+
+
+async def test_packages_can_be_imported_and_hold_no_data() -> None:
+    code = "import pandas, sklearn.svm, sklearn.datasets as d, os\n"
+    code += "print(os.listdir(os.path.join(os.path.dirname(d.__file__), 'data')))"
+    result = await run(code, limits=Limits(wall=120.0, cpu=60))
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
 async def test_our_environment_and_descriptors_are_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

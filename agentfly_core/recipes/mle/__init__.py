@@ -1,0 +1,1 @@
+"""A gym for machine-learning engineering, after MLE-Dojo."""

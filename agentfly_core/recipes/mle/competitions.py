@@ -1,0 +1,116 @@
+"""Competitions: files for the competitor, answers, and the score and rank of a submission."""
+
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from agentfly_core import ToolError
+
+Formula = Literal["code", "paper"]
+LARGEST = 1_000_000
+"""Bytes of a submission."""
+SAMPLE = "sample_submission.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A score of predictions, `of(answers, predictions)`: two frames with the same ids in order."""
+
+    name: str
+    higher_is_better: bool
+    of: Callable[[pd.DataFrame, pd.DataFrame], float]
+
+    @property
+    def direction(self) -> str:
+        return "higher" if self.higher_is_better else "lower"
+
+    def better(self, score: float, other: float) -> bool:
+        """Whether a score is strictly better than another."""
+        return score > other if self.higher_is_better else score < other
+
+
+@dataclass(frozen=True, slots=True)
+class Competition:
+    """A task. The competitor sees `files` only, the score of public rows, and no other score.
+
+    `answers` has the columns of the sample submission: an id and targets. `public` holds the ids
+    of the public rows.
+    """
+
+    name: str
+    description: str
+    files: Mapping[str, bytes]
+    answers: pd.DataFrame
+    public: frozenset[Any]
+    metric: Metric
+
+    def scores(self, submission: bytes) -> tuple[float, float]:
+        """The public and the private score of a submission. Raises ToolError with its mistake."""
+        given = self._aligned(submission)
+        public = self.answers.iloc[:, 0].isin(self.public).to_numpy()
+        try:
+            scores = [
+                float(self.metric.of(self.answers[rows].copy(), given[rows].copy()))
+                for rows in (public, ~public)
+            ]
+        except Exception as error:  # the metric of a folder, whose message may contain answers
+            raise ToolError(f"The metric refused the values: {type(error).__name__}.") from None
+        return scores[0], scores[1]
+
+    def _aligned(self, submission: bytes) -> pd.DataFrame:
+        """The predictions in the order of the answers."""
+        key, *targets = self.answers.columns
+        given, expected = _read(submission, ",".join([key, *targets])), self.answers[key]
+        if sorted(map(str, given[key])) != sorted(map(str, expected)):
+            raise ToolError(
+                f"submission.csv has {len(given)} rows, expected {len(expected)}: each {key} of "
+                f"{SAMPLE} once."
+            )
+        given = given.set_index(given[key].astype(str)).loc[list(map(str, expected))]
+        for target in targets:
+            _check(target, given[target], self.answers[target])
+        return given.reset_index(drop=True)
+
+
+def _read(submission: bytes, header: str) -> pd.DataFrame:
+    if len(submission) > LARGEST:
+        raise ToolError(f"submission.csv has {len(submission)} bytes, of at most {LARGEST}.")
+    # compared before pandas reads it, since a million columns would take minutes
+    if submission.partition(b"\n")[0].decode(errors="replace").strip() != header:
+        raise ToolError(f"The first line of submission.csv must be {header}.")
+    try:
+        return pd.read_csv(io.BytesIO(submission), index_col=False)
+    except ValueError as error:
+        raise ToolError(f"submission.csv is not readable: {error}") from None
+
+
+def _check(name: str, given: "pd.Series[Any]", expected: "pd.Series[Any]") -> None:
+    """Refuse missing values, and texts and infinities where numbers are expected."""
+    if given.isna().any():
+        raise ToolError(f"The column {name} has missing values.")
+    if pd.api.types.is_numeric_dtype(expected):
+        if not pd.api.types.is_numeric_dtype(given):
+            raise ToolError(f"The column {name} has values that are no numbers.")
+        if not np.isfinite(given.to_numpy(float)).all():
+            raise ToolError(f"The column {name} has infinite values.")
+
+
+def human_rank(
+    board: Iterable[float], score: float, metric: Metric, formula: Formula = "code"
+) -> float:
+    """HumanRank of a score by its place p among N: the first that it ties or beats, else N + 1.
+
+    `code` is (N - p + 1) / N as in MLE-Dojo's code, and `paper` is 1 - p / N, at least 0. A score
+    that is not finite, and an empty board, give 0.
+    """
+    others = [other for other in board if math.isfinite(other)]
+    if not math.isfinite(score) or not others:
+        return 0.0
+    place = 1 + sum(metric.better(other, score) for other in others)
+    above = place - 1 if formula == "code" else place
+    return max(0.0, 1 - above / len(others))

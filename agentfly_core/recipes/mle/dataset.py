@@ -1,0 +1,67 @@
+"""Competitions as problems, with the leaderboard of each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentfly_core import Problem, generated
+from agentfly_core.recipes.mle import folders
+from agentfly_core.recipes.mle.competitions import Formula
+from agentfly_core.recipes.mle.generated import KINDS, competition
+from agentfly_core.recipes.mle.leaderboard import leaderboard
+
+
+@generated
+def competitions(
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    kinds: Sequence[str] = tuple(KINDS),
+    formula: Formula = "code",
+) -> dict[str, list[Problem]]:
+    """Competitions of each split, the kinds in turn, each with rows of its own:
+
+        Problem("linear-3000000", "Predict the column target of test.csv ...", {"kind": "linear",
+            "seed": 3000000, "formula": "code", "leaderboard": {"forest": 1.204, ...}})
+
+    Twelve baselines are fitted for each, in about a second. Raises ValueError for an unknown kind.
+    """
+    if not kinds or not {*kinds} <= KINDS.keys():
+        raise ValueError(f"kinds: got {[*kinds]}, expected some of {', '.join(KINDS)}.")
+    sizes = {"train": train, "validation": validation, "test": test}
+    first, splits = seed * 1_000_000, dict[str, list[Problem]]()
+    for split, size in sizes.items():
+        splits[split] = [_problem(kinds[n % len(kinds)], first + n, formula) for n in range(size)]
+        first += size
+    return splits
+
+
+def dojo(
+    seed: int, train: int, validation: int, test: int, folder: Path, formula: Formula = "code"
+) -> dict[str, list[Problem]]:
+    """The competitions of the folders in `folder`, sorted by name, as problems of each split.
+
+    Raises ValueError if they are too few.
+    """
+    roots = sorted(path.parent.resolve() for path in folder.glob("*/utils"))
+    if len(roots) < train + validation + test:
+        raise ValueError(f"{folder} has {len(roots)} competitions, fewer than the splits ask for.")
+    rest = iter(roots)
+    sizes = {"train": train, "validation": validation, "test": test}
+    return {
+        split: [_folder(next(rest), formula) for _ in range(size)] for split, size in sizes.items()
+    }
+
+
+def _problem(kind: str, seed: int, formula: Formula) -> Problem:
+    task = competition(kind, seed)
+    facts: dict[str, Any] = {"kind": kind, "seed": seed, "formula": formula}
+    return Problem(task.name, task.description, {**facts, "leaderboard": leaderboard(task)})
+
+
+def _folder(root: Path, formula: Formula) -> Problem:
+    task = folders.read(str(root))
+    facts: dict[str, Any] = {"kind": "folder", "folder": str(root), "formula": formula}
+    prompt = f"{task.description}\n\nUse the tools to submit predictions."
+    return Problem(task.name, prompt, {**facts, "leaderboard": folders.leaderboard(root)})

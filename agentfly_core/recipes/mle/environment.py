@@ -1,0 +1,119 @@
+"""The environment of a competition: code runs in a sandbox, answers stay in this process."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from agentfly_core import Environment, Problem, ServiceFailure, ToolError, digest
+from agentfly_core.recipes.mle.competitions import LARGEST, SAMPLE, Competition, human_rank
+from agentfly_core.recipes.mle.folders import competition_of
+from agentfly_core.sandbox import Limits, Status, run
+
+SUBMISSION = "submission.csv"
+MODULES = (
+    *("pandas", "sklearn.ensemble", "sklearn.feature_extraction.text", "sklearn.impute"),
+    *("sklearn.linear_model", "sklearn.model_selection", "sklearn.naive_bayes", "sklearn.svm"),
+    *("sklearn.neighbors", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.tree"),
+)
+"""Imported once by the sandbox's warm process."""
+LIMITS = Limits(wall=60.0, cpu=30, memory=1024 * 2**20, captured=64 * 1024)
+"""Limits of an execution."""
+MOST_CACHED = 1024
+NOT_CACHED = (Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE)
+
+
+class Ran(NamedTuple):
+    """The end of a program: its status, printed text, and submission."""
+
+    status: Status
+    printed: str
+    submission: bytes | None
+
+
+_executions: dict[tuple[str, str], asyncio.Task[Ran]] = {}
+"""By competition and code, for all episodes of this process: nobody can repeat a lucky run."""
+
+
+class MLE(Environment):
+    """A competition of a problem's facts, see `folders:competition_of`:
+
+        {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
+
+    `rank` is the best HumanRank of a submission on the private rows, 0 without one that beats the
+    sample submission. `public` is the best public score, or None. Methods raise ToolError.
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Load the competition. Raises ValueError or KeyError for wrong facts."""
+        facts = problem.facts
+        self.task: Competition = await asyncio.to_thread(competition_of, facts)
+        self.board: Mapping[str, float] = facts["leaderboard"]
+        self.formula = facts.get("formula", "code")
+        self._name = digest([facts.get("kind"), facts.get("seed"), facts.get("folder")])
+        _, self.floor = self.task.scores(self.task.files[SAMPLE])
+        self.ranks: dict[str, float] = dict.fromkeys(("code", "paper"), 0.0)
+        self.public: float | None = None
+        self.executions = 0
+
+    @property
+    def rank(self) -> float:
+        return self.ranks[self.formula]
+
+    async def run(self, code: str) -> tuple[str, bytes]:
+        """Run code in the folder of the files; returns what it printed and its submission.
+
+        Raises ToolError if it fails or writes no submission.
+        """
+        key = self._name, code
+        if (task := _executions.get(key)) is None:
+            while len(_executions) >= MOST_CACHED:
+                del _executions[next(iter(_executions))]
+            task = _executions[key] = asyncio.create_task(_execution(code, self.task))
+            task.add_done_callback(partial(_forget, key))
+        # the execution also serves other episodes
+        status, printed, submission = await asyncio.shield(task)
+        if status is Status.UNAVAILABLE:
+            raise ServiceFailure(f"The sandbox failed: {printed}")
+        if status is not Status.OK:
+            raise ToolError(f"{printed}\nThe code failed ({status.value}).".strip())
+        if submission is None:
+            raise ToolError(f"{printed}\nThe code wrote no plain file {SUBMISSION}.".strip())
+        return printed, submission
+
+    def submit(self, submission: bytes) -> tuple[float, float]:
+        """Grade a submission; returns its public score and the increase of `rank`."""
+        public, private = self.task.scores(submission)
+        before, metric = self.rank, self.task.metric
+        self.executions += 1
+        if metric.better(private, self.floor):
+            for formula in ("code", "paper"):
+                rank = human_rank(self.board.values(), private, metric, formula)
+                self.ranks[formula] = max(self.ranks[formula], rank)
+        if self.public is None or metric.better(public, self.public):
+            self.public = public
+        return public, self.rank - before
+
+    async def snapshot(self) -> bytes:
+        return json.dumps([self.ranks, self.public, self.executions]).encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        self.ranks, self.public, self.executions = json.loads(snapshot)
+
+    def state_key(self) -> str:
+        return digest([self.ranks, self.public])
+
+
+async def _execution(code: str, task: Competition) -> Ran:
+    result = await run(code, task.files, limits=LIMITS, collect=[SUBMISSION], modules=MODULES)
+    printed = "\n".join(filter(None, [result.stdout.rstrip(), result.stderr.rstrip()]))
+    submission = result.files.get(SUBMISSION)
+    # one byte more than allowed, which the grading refuses
+    return Ran(result.status, printed, submission and submission[: LARGEST + 1])
+
+
+def _forget(key: tuple[str, str], task: asyncio.Task[Ran]) -> None:
+    """Drop results that depend on the load of the machine."""
+    if task.cancelled() or task.exception() or task.result().status in NOT_CACHED:
+        _executions.pop(key, None)

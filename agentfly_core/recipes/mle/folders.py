@@ -1,0 +1,119 @@
+"""Competitions from facts: generated ones, and folders in MLE-Dojo's layout."""
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agentfly_core.recipes.mle import generated
+from agentfly_core.recipes.mle.competitions import Competition, Metric
+
+ANSWERS = "data/private/test_answer.csv"
+BOARDS = ("info/private_leaderboard.csv", "info/public_leaderboard.csv")
+DESCRIPTIONS = ("info/description.txt", "data/public/description.txt")
+
+
+def competition_of(facts: Mapping[str, Any]) -> Competition:
+    """The competition of the facts `kind` and `seed`, or `folder`."""
+    if "folder" in facts:
+        return read(facts["folder"])
+    return generated.competition(facts["kind"], facts["seed"])
+
+
+@functools.lru_cache(maxsize=16)
+def read(folder: str) -> Competition:
+    """The competition of a folder in MLE-Dojo's layout, prepared by its `utils/prepare.py`:
+
+        info/description.txt                   info/private_leaderboard.csv (or public_...)
+        utils/metric.py                        data/private/test_answer.csv
+        data/public/sample_submission.csv      data/public/... further files
+
+    Half of the rows, drawn by their ids, are public. `utils/metric.py` runs in this process. Raises
+    ValueError for a missing file.
+    """
+    root = Path(folder)
+    public = root / "data/public"
+    answers = pd.read_csv(_first(root, ANSWERS))
+    ids = sorted(answers.iloc[:, 0].tolist(), key=str)
+    chosen = np.random.default_rng(0).permutation(len(ids))[: len(ids) // 2]
+    files = {
+        str(path.relative_to(public)): path.read_bytes()
+        for path in sorted(public.rglob("*"))
+        if path.is_file()
+    }
+    return Competition(
+        root.name,
+        _first(root, *DESCRIPTIONS).read_text(),
+        files,
+        answers,
+        frozenset(ids[place] for place in chosen),
+        _metric(_first(root, "utils/metric.py")),
+    )
+
+
+def leaderboard(folder: Path) -> dict[str, float]:
+    """The scores of a folder's private board, else of its public one, by rank."""
+    table = pd.read_csv(_first(folder, *BOARDS))
+    return {str(place): float(score) for place, score in enumerate(table["score"], 1)}
+
+
+class CompetitionMetrics:
+    """Base of the metrics of MLE-Dojo's folders."""
+
+    def __init__(self, higher_is_better: bool = True) -> None:
+        self.higher_is_better = higher_is_better
+
+
+class InvalidSubmissionError(Exception):
+    """Raised by metrics of MLE-Dojo's folders."""
+
+
+def _first(root: Path, *names: str) -> Path:
+    for name in names:
+        if (root / name).is_file():
+            return root / name
+    raise ValueError(f"{root} has no {' and no '.join(names)}: run its utils/prepare.py first.")
+
+
+def _metric(path: Path) -> Metric:
+    """The metric of the only subclass of CompetitionMetrics in a file."""
+    base = _base()
+    spec = importlib.util.spec_from_file_location(f"mle_metric_{path.parent.parent.name}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    own = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, base) and kind is not base
+    ]
+    if len(own) != 1:
+        raise ValueError(f"{path} has {len(own)} subclasses of CompetitionMetrics, expected 1.")
+    made: Any = own[0]()
+
+    def score(answers: pd.DataFrame, given: pd.DataFrame) -> float:
+        made.validate_submission(given, answers)
+        return float(made.evaluate(answers, given))
+
+    return Metric(own[0].__name__, made.higher_is_better, score)
+
+
+def _base() -> type:
+    """MLE-Dojo's `CompetitionMetrics`, or a substitute where MLE-Dojo is not installed."""
+    try:
+        from mledojo.metrics.base import CompetitionMetrics as Base
+    except ImportError:
+        Base = CompetitionMetrics
+        module: Any = ModuleType("mledojo.metrics.base")
+        module.CompetitionMetrics, module.InvalidSubmissionError = Base, InvalidSubmissionError
+        for name in ("mledojo", "mledojo.metrics"):
+            sys.modules[name] = ModuleType(name)
+        sys.modules[module.__name__] = module
+    base: type = Base
+    return base
