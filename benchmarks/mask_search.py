@@ -21,7 +21,7 @@ from benchmarks.harness import Evaluated
 EXPERIMENT = "mask-search"
 OTHER_FACTS = Path(".agentfly/mask-search-other")
 QUESTIONS = ("data.formats=[qa]", "data.train=72", "rollout.curriculum=null")
-MASKS = ("data.formats=[ramp]",)
+MASKS = ("data.formats=[ramp]", "data.test=48")
 ARMS = ("masks, then questions", "questions alone", "other facts, then questions")
 
 
@@ -80,7 +80,7 @@ def other_facts(seed: int) -> str:
     file = folder / "pages.jsonl"
     version = hashlib.sha256(file.read_bytes()).hexdigest()
     search = f"use: agentfly_core.tools.search:Search, corpus: {file}, sha256: '{version}'"
-    return f"tools=[{{{search}, results: 2, hides: source}}, agentfly_core.tools.answer:answer]"
+    return f"tools=[{{{search}, results: 1, hides: source}}, agentfly_core.tools.answer:answer]"
 
 
 def gain(differences: Sequence[float]) -> str:

@@ -2,12 +2,14 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from agentfly_core import call_text
 from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.recipes.mask_search import demonstrations
@@ -27,8 +29,16 @@ pytestmark = pytest.mark.slow
 
 SEED = 911
 PAGES = encyclopaedia(SEED)
-RAMP = ramp(PAGES, SEED, masks=4)
-QUESTIONS = questions(SEED, persons=12)
+RAMP = ramp(PAGES, SEED, masks=4, least=4)
+QUESTIONS = questions(PAGES, SEED, persons=12)
+
+
+FACTS = ("age", "house", "badge")
+TEXTS = [f"{page['title']}: {page['text']}" for page in PAGES]
+
+
+def search_for(number: int) -> str:
+    return call_text("search", query=str(number))
 
 
 def problem_of(row: dict) -> Problem:
@@ -49,7 +59,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 def searched(folder: Path, pages: list[Row]) -> Tool:
     write(folder, pages, {})
-    return search_of(folder / "pages.jsonl", results=2, hides="source")
+    return search_of(folder / "pages.jsonl", results=1, hides="source")
 
 
 async def solved(tokenizer: PreTrainedTokenizerBase, search: Tool) -> float:
@@ -66,9 +76,20 @@ async def value(played: Trajectory) -> float:
 
 def test_every_fact_is_on_two_pages() -> None:
     for family in families(SEED):
-        pages = [page for page in PAGES if family.person in page["title"] + page["text"]]
-        for fact in family[2:]:
-            assert sum(fact in page["title"] + page["text"] for page in pages) >= 2
+        pages = [text for text in TEXTS if f"person {family.person}" in text]
+        facts = f"firm {family.firm}", *(f"{kind} {getattr(family, kind)}" for kind in FACTS)
+        for fact in facts:
+            assert sum(fact in text.replace("ged", "ge") for text in map(str.lower, pages)) == 2
+
+
+def test_a_question_needs_two_searches() -> None:
+    for row in QUESTIONS["test"]:
+        [family] = [one for one in families(SEED) if f" {one.firm}?" in row["prompt"]]
+        [leading] = [text for text in TEXTS if f"firm {family.firm} " in text]
+        seen = f"[1] {leading}"
+        assert demonstrations.reply(row["prompt"], []) == search_for(family.firm)
+        assert demonstrations.reply(row["prompt"], [seen]) == search_for(family.person)
+        assert not any(f"{kind} " in leading for kind in FACTS)
 
 
 def test_splits_share_no_name_under_any_seed() -> None:
@@ -92,15 +113,16 @@ def test_masks_are_different_names_of_the_page_alone() -> None:
         assert row["prompt"].count(MASK) == row["masks"] == len({*row["answers"]})
         text = row["prompt"]
         for one in row["answers"]:
-            assert page["text"].count(one) == 1 and one not in page["title"]
-            assert one not in text
+            whole = re.compile(rf"\b{one}\b")
+            assert len(whole.findall(page["text"])) == 1
+            assert not whole.search(page["title"]) and not whole.search(text)
             text = text.replace(MASK, one, 1)
-        assert text == f"Fill in: {page['title']}: {page['text']}"
+        assert text == f"Fill in: {page['text']} This is about {page['title']}."
 
 
 def test_the_committed_files_are_those_of_the_stage(tmp_path: Path) -> None:
     pages = encyclopaedia(0)
-    write(tmp_path, pages, {"ramp": ramp(pages, 0, 4), "qa": questions(0, 12)})
+    write(tmp_path, pages, {"ramp": ramp(pages, 0, 4, 4), "qa": questions(pages, 0, 24)})
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(made) == 7
     assert made == {name: (ROOT / "data/ramp" / name).read_bytes() for name in made}
@@ -114,6 +136,7 @@ def test_a_folder_of_texts_is_a_corpus(tmp_path: Path) -> None:
     assert [(page["id"], page["title"]) for page in pages] == [("a/lima", "Lima"), ("peru", "Peru")]
     assert entities(pages[0], pages) == ["Peru", "12"]
     assert [row["masks"] for rows in ramp(pages, 0, 4).values() for row in rows] != []
+    assert not any(ramp(pages, 0, 4, least=3).values())
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
@@ -163,7 +186,7 @@ async def test_demonstrations_are_accepted_when_they_are_right(
 @pytest.mark.parametrize("mistake", ["plan", "observe"])
 def test_a_mistake_changes_the_replies(mistake: str) -> None:
     row = RAMP["test"][0]
-    seen = ["[9] Nobody: Nothing."] * (3 if mistake == "observe" else 0)
+    seen = ["[9] book 1: Nothing."] * (demonstrations.MOST_QUERIES * (mistake == "observe"))
     prompt = row["prompt"]
     assert demonstrations.reply(prompt, seen, mistake) != demonstrations.reply(prompt, seen)
 

@@ -5,74 +5,69 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agentfly_core.datasets.names import books, companies, people
 from agentfly_core.tools.search import Row, rows
 
-COUNTRIES = (
-    *("Albania", "Bolivia", "Chile", "Denmark", "Egypt", "Finland", "Greece", "Hungary"),
-    *("India", "Japan", "Kenya", "Latvia", "Mexico", "Norway", "Oman", "Peru"),
-    *("Qatar", "Romania", "Spain", "Tunisia", "Uganda", "Vietnam", "Yemen", "Zambia"),
-)
-TOWNS = (
-    *("Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa"),
-    *("Izmir", "Jena", "Kassel", "Lyon", "Malaga", "Nantes", "Oulu", "Porto"),
-    *("Quito", "Riga", "Siena", "Turin", "Ulm", "Varna", "Worms", "York"),
-)
-SIZES = {"train": 320, "val": 40, "test": 40}
-"""Persons of each split, each with a company and a book."""
-_PERSON = "Born in {country}, living in {town}, founder of {company}, author of {book}."
-_COMPANY = "Founded by {person}, born in {country}, living in {town}."
-_BOOK = "Written by {person}, born in {country}, living in {town}."
-_NOUNS = {"founder": "company", "author": "book"}
-_ASKED = {
-    "country": "In which country was the {role} of {title} born?",
-    "town": "In which town is the {role} of {title} living?",
-    "book": "Of which book is the {role} of {title} the author?",
-    "company": "Of which company is the {role} of {title} the founder?",
+SIZES = {"train": 1200, "val": 80, "test": 80}
+"""Persons of each split, each with a firm and a book."""
+_NUMBERS = range(1000, 10000)
+_VALUES = range(10, 100)
+# facts are numbers of constant length: a nano model learns to copy ten digits, but not 200 words
+_FIRM = "Founded by person {person}, aged {age}, house {house}, badge {badge}."
+_PERSON = "Aged {age}, house {house}, badge {badge}."
+_BOOK = "Tells how firm {firm} was founded by person {person}."
+QUESTIONS = {
+    "age": "Which age has the founder of firm {firm}?",
+    "house": "Which house has the founder of firm {firm}?",
+    "badge": "Which badge has the founder of firm {firm}?",
 }
 
 
 class Family(NamedTuple):
-    """The encyclopaedia's facts about a person; each fact is on two or three pages."""
+    """The encyclopaedia's facts about a person, each on two pages: `Family("train", 4821, 3072,
+    1177, age=57, house=38, badge=64)`. The number of the book is a title only.
+    """
 
     split: str
-    person: str
-    company: str
-    book: str
-    country: str
-    town: str
+    person: int
+    firm: int
+    book: int
+    age: int
+    house: int
+    badge: int
 
     def pages(self) -> Iterator[Row]:
-        """The pages of the person, the company and the book, without ids."""
+        """The pages of the firm, the person and the book, without ids.
+
+        The book's page leads from the firm to the person. Only the firm's own page has both the
+        firm and the person's facts.
+        """
         facts = self._asdict()
-        texts = {self.person: _PERSON, self.company: _COMPANY, self.book: _BOOK}
-        for title, text in texts.items():
+        for kind, text in (("firm", _FIRM), ("person", _PERSON), ("book", _BOOK)):
+            title = f"{kind} {facts[kind]}"
             yield {"title": title, "text": text.format(**facts), "split": self.split}
 
-    def questions(self) -> Iterator[tuple[str, str]]:
-        """Questions on two facts, with their answers: the town of the author of a book."""
+    def questions(self) -> Iterator[tuple[str, str, str]]:
+        """Kind, text and answer of the questions on the founder of the firm."""
         facts = self._asdict()
-        for role, noun in _NOUNS.items():
-            for kind, question in _ASKED.items():
-                if kind != noun:
-                    yield question.format(role=role, title=facts[noun]), facts[kind]
+        for kind, question in QUESTIONS.items():
+            yield kind, question.format(**facts), str(facts[kind])
 
 
 def families(seed: int) -> list[Family]:
-    """The facts of a seed. Splits share no person, company or book, under any seed."""
+    """The facts of a seed. Splits share no person, firm or book, under any seed."""
     draw, drawn = random.Random(seed), list[Family]()
+    # not the seed of the encyclopaedia: a test name of one seed must not be trained with another
+    numbers = iter(random.Random(0).sample(_NUMBERS, 3 * sum(SIZES.values())))
     for split, size in SIZES.items():
-        name = "validation" if split == "val" else split
-        names = [draw.sample(kind()[name], size) for kind in (people, companies, books)]
-        for person, company, book in zip(*names, strict=True):
-            places = draw.choice(COUNTRIES), draw.choice(TOWNS)
-            drawn.append(Family(split, person, company, book, *places))
+        kinds = [[next(numbers) for _ in range(size)] for _ in range(3)]
+        for names in zip(*(draw.sample(kind, size) for kind in kinds), strict=True):
+            drawn.append(Family(split, *names, *draw.sample(_VALUES, 3)))
     return drawn
 
 
 def encyclopaedia(seed: int) -> list[Row]:
-    """The pages of a seed: `{"id": "0017", "title": "Amber Mills", "text": "Founded by Anna Berg,
-    born in Peru, living in Cork.", "split": "train"}`, in random order.
+    """The pages of a seed: `{"id": "0017", "title": "firm 3072", "text": "Founded by person 4821,
+    aged 57, house 38, badge 64.", "split": "train"}`, in random order.
     """
     pages = [page for family in families(seed) for page in family.pages()]
     random.Random(seed).shuffle(pages)

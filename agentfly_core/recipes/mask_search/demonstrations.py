@@ -3,7 +3,7 @@
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,81 +15,73 @@ from agentfly_core.tools import search as pages_search
 
 MISTAKES = ("plan", "rewrite", "observe")
 UNKNOWN = "unknown"
-MOST_QUERIES = 3
-PageSearch = Callable[[str, int, Problem], str]
+MOST_QUERIES = 4
+PageSearch = Callable[[str, Problem], str]
+"""A search: query and problem."""
 ATTEMPTS = 50
-"""A search: query, page and problem."""
 _QUERY = re.compile(r'"query": "(.*?)"')
-_NAME = r"[^\W\d_a-z]\w*(?: [^\W\d_a-z]\w*)*|\d[\d.,]*"
-_SAYS_THE_REVERSE = {
-    "founded by": "founder of",
-    "written by": "author of",
-    "founder of": "founded by",
-    "author of": "written by",
-}
-_QUESTION = re.compile(
-    rf"(?:In|Of) which (?P<kind>\w+) is the \w+ of (?P<title>{_NAME}) |"
-    rf"In which (?P<born>\w+) was the \w+ of (?P<other>{_NAME}) "
-)
-_CUES = {"country": "born in", "town": "living in", "book": "author of", "company": "founder of"}
+_PAGE = re.compile(r"^\[\S+\] (\w+ \d+): (.*)$", re.MULTILINE)
+_QUESTION = re.compile(r"Which (\w+) has the founder of (firm \d+)\?")
+_CUES = {"age": "aged"}
 
 
 class Gaps(NamedTuple):
-    """What is to be found: `Gaps("Amber Mills", ("founded by", "living in"))`."""
+    """What is to be found: `Gaps("firm 3072", ("person", "aged"))`."""
 
     subject: str
     cues: Sequence[str]
 
 
 def planned(prompt: str) -> Gaps:
-    """The planner: the page that a prompt is about, and the words before each gap."""
+    """The planner: the page that a prompt is about, and the word before each gap."""
     if match := _QUESTION.match(prompt):
-        return Gaps(match["title"] or match["other"], [_CUES[match["kind"] or match["born"]]])
-    title, _, text = prompt.removeprefix("Fill in: ").partition(": ")
-    before = [part.rpartition(", ")[2] for part in text.split(MASK)[:-1]]
-    return Gaps(title, [" ".join(words.split()).lower() for words in before])
+        return Gaps(match[2], [_CUES.get(match[1], match[1])])
+    text, _, title = prompt.rstrip(".").rpartition(" This is about ")
+    return Gaps(title, re.findall(rf"(\w+) {re.escape(MASK)}", text))
 
 
-def rewritten(plan: Gaps, queries: int) -> dict[str, str | int]:
-    """The rewriter: a search of the subject, then of the further results."""
-    return {"query": plan.subject, **({"page": queries + 1} if queries else {})}
+def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
+    """The rewriter: the number of the subject, then of its founder."""
+    return _founder(plan.subject, observations) or plan.subject.split()[-1]
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
     """The observer: the fact that search results state for each gap, or ""."""
-    pages = [
-        page for one in observations for page in re.findall(r"^\[\S+\] (.+?): (.*)$", one, re.M)
-    ]
-    about = [page for page in pages if plan.subject in page[0] or plan.subject in page[1]]
-    return [next(_stated(plan.subject, cue, about), "") for cue in plan.cues]
+    founder = _founder(plan.subject, observations)
+    facts = [text for title, text in _pages(observations) if title == f"person {founder}"]
+    stated = f"person {founder} {' '.join(facts)}".lower()
+    matches = [re.search(rf"\b{cue} (\d+)", stated) for cue in plan.cues]
+    return [match[1] if match else "" for match in matches]
 
 
-def _stated(subject: str, cue: str, pages: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for title, text in pages:
-        if match := re.search(rf"\b(?i:{re.escape(cue)}) ({_NAME})", text):
-            yield match[1]
-        elif re.search(rf"\b(?i:{_SAYS_THE_REVERSE.get(cue, cue)}) {re.escape(subject)}\b", text):
-            yield title
+def _founder(firm: str, observations: Sequence[str]) -> str:
+    texts = " ".join(text for _, text in _pages(observations))
+    match = re.search(rf"\b{firm} was founded by person (\d+)", texts)
+    return match[1] if match else ""
+
+
+def _pages(observations: Sequence[str]) -> list[tuple[str, str]]:
+    return _PAGE.findall("\n".join(observations))
 
 
 def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
     """The team's next call; a planner, rewriter or observer may make a mistake."""
     plan = planned(prompt)
     if mistake == "plan":
-        plan = plan._replace(subject=plan.subject.split()[-1])
+        plan = plan._replace(subject="firm 0")
     fills = read(plan, observations)
     if not all(fills) and len(observations) < MOST_QUERIES:
-        search = rewritten(plan, len(observations))
+        query = rewritten(plan, observations)
         if mistake == "rewrite" and not observations:
-            search["query"] = plan.subject.split()[0]
-        return call_text("search", **search)
+            query = query[:-1]
+        return call_text("search", query=query)
     if mistake == "observe":
-        fills = [plan.subject, *fills[1:]]
+        fills = [rewritten(plan, ()), *fills[1:]]
     return call_text("answer", answer=written([fill or UNKNOWN for fill in fills]))
 
 
 def team(
-    problems: Sequence[Problem], seed: int, spoilt: float = 0.0, corpus: str = "", results: int = 2
+    problems: Sequence[Problem], seed: int, spoilt: float = 0.0, corpus: str = "", results: int = 1
 ) -> Demonstrator:
     """Search until each gap is filled, then answer.
 
@@ -119,7 +111,7 @@ def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageS
         mistake = draw.choice(MISTAKES) if draw.random() < spoilt else ""
         seen = list[str]()
         while query := _QUERY.search(reply(problem.prompt, seen, mistake)):
-            seen.append(search(query[1], len(seen) + 1, problem))
+            seen.append(search(query[1], problem))
         if not mistake or reply(problem.prompt, seen, mistake) == right:
             return mistake
     return ""
@@ -131,4 +123,4 @@ def _search(corpus: str, results: int) -> PageSearch:
     # a decorator's result has another type than the class
     tool: Any = pages_search.Search
     search = tool.with_settings(**settings).function
-    return lambda query, page, problem: str(search(query, page, problem=problem))
+    return lambda query, problem: str(search(query, problem=problem))

@@ -1,6 +1,6 @@
 """The DVC stage that makes problems of a corpus.
 
-Paragraphs with masks, whose fills another page states, and questions on the encyclopaedia:
+Paragraphs with masks, whose fills other pages state, and questions on the encyclopaedia:
 `python -m agentfly_core.recipes.mask_search.ramp FOLDER`.
 """
 
@@ -9,11 +9,12 @@ import json
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agentfly_core.datasets.splitting import split_of
-from agentfly_core.recipes.mask_search.corpus import encyclopaedia, families, read
+from agentfly_core.recipes.mask_search.corpus import QUESTIONS, encyclopaedia, families, read
 from agentfly_core.tools.search import Row
 
 MASK = "[mask]"
@@ -25,19 +26,21 @@ Problems = dict[str, list[dict[str, Any]]]
 """Rows of problems by split."""
 
 
-def ramp(pages: Sequence[Row], seed: int, masks: int) -> Problems:
-    """Problems of retrieval-augmented mask prediction, one for each page and number of masks:
+def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problems:
+    """Problems of retrieval-augmented mask prediction, one for each number of masks and page with
+    at least `least` entities:
 
-        {"id": "017-2", "prompt": "Fill in: Amber Mills: Founded by [mask], born in Peru, living in
-         [mask].", "answers": ["Anna Berg", "Cork"], "masks": 2, "source": "017", "kind": "ramp"}
+        {"id": "017-2", "prompt": "Fill in: Founded by person [mask], aged [mask], house 38, badge
+         64. This is about firm 3072.", "answers": ["4821", "57"], "masks": 2,
+         "source": "017", "kind": "ramp"}
 
     Masks are drawn without replacement from `entities`, at most `masks` of them.
     """
     made: Problems = {split: [] for split in SPLITS}
     for page in pages:
         draw = random.Random(f"{seed} {page['id']}")
-        candidates = entities(page, pages)
-        for count in range(1, min(masks, len(candidates)) + 1):
+        candidates = entities(page, pages) if len(_names(page)) >= least else []
+        for count in range(1, min(masks, len(candidates)) + 1 if len(candidates) >= least else 1):
             places = sorted(draw.sample(range(len(candidates)), count))
             chosen = [candidates[place] for place in places]
             split = page.get("split") or split_of("ramp", page["id"], _SHARES)
@@ -46,27 +49,46 @@ def ramp(pages: Sequence[Row], seed: int, masks: int) -> Problems:
 
 
 def entities(page: Row, pages: Iterable[Row]) -> list[str]:
-    """Names and numbers of a page, which occur once in it and on another page with its title."""
+    """Names and numbers of a page that two searches find: they occur once in it, and on another
+    page with its title, or on the page of an entity that such a page states.
+    """
+    names, others = _names(page), [one for one in pages if one["id"] != page["id"]]
+    linked = _mentioning(page["title"], others)
+    near = [name for name in names if _mentioning(name, linked)]
+    further = [page for name in near for page in others if _whole(name).search(page["title"])]
+    return [name for name in names if name in near or _mentioning(name, further)]
+
+
+def _names(page: Row) -> list[str]:
     title, text = page["title"], page["text"]
-    texts = [f"{one['title']} {one['text']}" for one in pages if one["id"] != page["id"]]
-    linked = [other for other in texts if title in other]
     return [
         match[0]
         for match in _ENTITY.finditer(text)
         if not _SENTENCE_START.search(text[: match.start()])
-        and text.count(match[0]) == 1
-        and match[0] not in title
-        and any(match[0] in other for other in linked)
+        and len(_whole(match[0]).findall(text)) == 1
+        and not _whole(match[0]).search(title)
     ]
+
+
+def _mentioning(name: str, pages: Iterable[Row]) -> list[Row]:
+    whole = _whole(name)
+    texts = ((page, f"{page['title']}: {page['text']}") for page in pages)
+    # a regular expression is slower than `in`
+    return [page for page, text in texts if name in text and whole.search(text)]
+
+
+@cache
+def _whole(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{re.escape(name)}\b")
 
 
 def _problem(page: Row, answers: Sequence[str]) -> dict[str, Any]:
     text = page["text"]
     for answer in answers:
-        text = text.replace(answer, MASK)
+        text = _whole(answer).sub(MASK, text)
     return {
         "id": f"{page['id']}-{len(answers)}",
-        "prompt": f"Fill in: {page['title']}: {text}",
+        "prompt": f"Fill in: {text} This is about {page['title']}.",
         "answers": [*answers],
         "masks": len(answers),
         "source": page["id"],
@@ -74,21 +96,21 @@ def _problem(page: Row, answers: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def questions(seed: int, persons: int) -> Problems:
-    """Questions on the encyclopaedia of a seed, as `ramp` makes them: one answer and no source.
+def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
+    """Questions on the encyclopaedia of a seed, as `ramp` makes them, with one answer: the page of
+    the firm is their source.
 
     The train split asks about `persons` persons only: labels are rare, pages are not.
     """
     made: Problems = {split: [] for split in SPLITS}
-    counted = dict.fromkeys(SPLITS, 0)
+    sources = {page["title"]: page["id"] for page in pages}
     for family in families(seed):
-        counted[family.split] += 1
-        if family.split == "train" and counted["train"] > persons:
+        if family.split == "train" and len(made["train"]) >= persons * len(QUESTIONS):
             continue
-        for number, (prompt, answer) in enumerate(family.questions(), 1):
-            facts = {"answers": [answer], "masks": 1, "source": "", "kind": "qa"}
-            name = f"qa-{family.split}-{counted[family.split]}-{number}"
-            made[family.split].append({"id": name, "prompt": prompt, **facts})
+        for kind, prompt, answer in family.questions():
+            source = sources[f"firm {family.firm}"]
+            facts = {"answers": [answer], "masks": 1, "source": source, "kind": "qa"}
+            made[family.split].append({"id": f"qa-{source}-{kind}", "prompt": prompt, **facts})
     return made
 
 
@@ -110,12 +132,15 @@ def main() -> None:
     parser.add_argument("--corpus", default="", help="JSON lines or a folder; else generated")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--masks", type=int, default=4, help="the most masks of a paragraph")
-    parser.add_argument("--persons", type=int, default=12, help="persons of training questions")
+    parser.add_argument(
+        "--entities", type=int, default=4, help="the fewest entities of a paragraph"
+    )
+    parser.add_argument("--persons", type=int, default=24, help="persons of training questions")
     given = parser.parse_args()
     pages = read(given.corpus) if given.corpus else encyclopaedia(given.seed)
-    problems = {"ramp": ramp(pages, given.seed, given.masks)}
+    problems = {"ramp": ramp(pages, given.seed, given.masks, given.entities)}
     if not given.corpus:
-        problems["qa"] = questions(given.seed, given.persons)
+        problems["qa"] = questions(pages, given.seed, given.persons)
     write(given.folder, pages, problems)
 
 
