@@ -27,6 +27,7 @@ from agentfly_core.sandbox.guest.confined import LIMITS
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.self_test import target
 from agentfly_core.system.service import SANDBOX
+from agentfly_core.system.supervisor import die_with_parent
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying, scripted
 from agentfly_core.testing.letters import as_letters
 from tests.support.project import ROOT
@@ -307,7 +308,8 @@ def test_programs_of_a_killed_owner_end_at_the_next_start(tmp_path):
         specs = episode_specs(Problem("one", "1?"))
         asyncio.run(play_all(specs, rollout_spec(agent=agent), scripted(policy)))
     """
-    owner = psutil.Popen([sys.executable, "-c", dedent(lines)], stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", dedent(lines)]
+    owner = psutil.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     assert owner.stdout.readline() == b"begun\n"
     assert len(processes(tmp_path)) >= 3
     owner.kill()
