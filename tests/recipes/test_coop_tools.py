@@ -224,6 +224,7 @@ async def test_exports_of_the_roles_divide_the_replies(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sandbox")
 async def test_extraction_runs_in_a_sandbox() -> None:
     body = json.dumps({"items": [1, 2]})
     assert await extracted("def extract(response):\n    return sum(response['items'])", body) == "3"

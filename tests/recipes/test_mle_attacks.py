@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("sklearn")
+
 from agentfly_core import Problem, ToolCall
 from agentfly_core.recipes.mle import environment
 from agentfly_core.recipes.mle.dataset import competitions
@@ -14,6 +16,8 @@ from agentfly_core.sandbox.self_test import target
 COPY = "import shutil\nshutil.copy('sample_submission.csv', 'submission.csv')\n"
 ROWS = COPY + "lines = open('submission.csv').read().splitlines()\n"
 WRITE = "\nopen('submission.csv', 'w').write('\\n'.join(lines))"
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandbox")]
+
 ATTACKS = {
     "read the private folder": (
         COPY + "import pathlib\nfor up in ('..', '../..', '/'):\n"
@@ -24,7 +28,7 @@ ATTACKS = {
     ),
     "search processes and folders for answers": (
         COPY + "import glob, itertools, os\n"
-        "folders = (os.walk(top) for top in ('/tmp', '/dev/shm', '/home', '/root', '/work'))\n"
+        "folders = (os.walk(top) for top in ('/tmp', '/dev/shm', '/home', '/root', '/srv'))\n"
         "files = [os.path.join(at, name) for at, _, names in itertools.chain(*folders)\n"
         "         for name in names]\n"
         "for file in [*files, *glob.glob('/proc/*/fd/*'), *glob.glob('/proc/*/environ')]:\n"
@@ -75,6 +79,8 @@ ATTACKS = {
     ),
 }
 """Programs by name, and a part of what the model reads."""
+ENDLESS = ("fork without end", "take all memory", "loop without end")
+"""Those that a limit ends."""
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +99,8 @@ async def mle(problem: Problem) -> MLE:
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_an_attack_pays_nothing_and_harms_nothing(name, mle, monkeypatch):
     code, expected = ATTACKS[name]
-    limits = Limits(wall=20.0, cpu=4, memory=512 * 2**20, captured=64 * 1024)
+    seconds = {"wall": 20.0, "cpu": 4} if name in ENDLESS else {"wall": 600.0, "cpu": 120}
+    limits = Limits(memory=512 * 2**20, captured=64 * 1024, **seconds)
     monkeypatch.setattr(environment, "LIMITS", limits)
     with target() as on:
         seen = await execute_code.answer(ToolCall("execute_code", {"code": code}), {MLE: mle})

@@ -4,12 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+pytest.importorskip("sklearn")
+pytest.importorskip("gymnasium")
+
+from gymnasium.utils import env_checker
+
 from agentfly_core.recipes.mle.dataset import competitions
 from agentfly_core.recipes.mle.gym import TOOLS, MLEGym
 from agentfly_core.recipes.mle.pipelines import program
 from agentfly_core.recipes.mle.tools import execute_code, request_info, validate_code
 
-env_checker = pytest.importorskip("gymnasium.utils.env_checker")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandbox")]
 
 
 @pytest.fixture

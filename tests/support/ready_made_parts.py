@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import pkgutil
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -15,6 +16,7 @@ from agentfly_core.tools.search import Search
 from tests.support.project import ROOT
 
 T = TypeVar("T")
+MLE = "agentfly_core.recipes.mle."
 CORPUS = ROOT / "data/raw/encyclopaedia.jsonl"
 
 
@@ -36,11 +38,15 @@ def shipped_rewards() -> list[Reward]:
 
 
 def shipped(kind: type[T], *packages: ModuleType) -> list[T]:
-    """Everything of a kind that the modules of these packages define."""
+    """Everything of a kind that the modules of these packages define, without `mle` if its
+    scikit-learn or Gymnasium is not installed.
+    """
+    absent = () if find_spec("sklearn") and find_spec("gymnasium") else (MLE,)
     names = [
         module.name
         for package in packages
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not module.name.startswith(absent)
     ]
     things = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
     return list(dict.fromkeys(thing for thing in things if isinstance(thing, kind)))

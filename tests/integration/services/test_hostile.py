@@ -22,7 +22,6 @@ from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.recipes.arpo.vault import Vault
 from agentfly_core.recipes.babyai.environment import BabyAI
 from agentfly_core.recipes.blueprint.environment import Plot
-from agentfly_core.recipes.mle.environment import MLE
 from agentfly_core.recipes.office.environment import Office
 from agentfly_core.recipes.shop.environment import Shop
 from agentfly_core.recipes.text_shop.environment import TextShop
@@ -76,9 +75,13 @@ FACTS: dict[str, Any] = {
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (BabyAI, Database, Interpreter, MLE, Office, Plot, Shop, TextShop, TextWorld, Vault, Workspace),
+    (BabyAI, Database, Interpreter, Office, Plot, Shop, TextShop, TextWorld, Vault, Workspace),
     1,
 )
+if find_spec("sklearn"):
+    from agentfly_core.recipes.mle.environment import MLE
+
+    LIMITS[MLE] = 1
 READ = """
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
