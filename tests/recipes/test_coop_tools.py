@@ -126,11 +126,16 @@ def test_errors_explain_what_to_change():
         (f"/{kind}/{{id}}/{aspect}", 400, f"/{kind}/search?name=NAME"),
         (f"/{kind}/7/{aspect}", 400, "must be one of"),
         (f"/{kind}/7/{aspect}?wrong=1", 400, f"use {parameter}"),
-        (f"/{kind}/7/nothing", 404, "There is no"),
-        (f"/{kind}/99", 404, "There is no"),
+        (f"/{kind}/7/nothing", 404, "does not exist"),
+        (f"/{kind}/99", 404, "film 99 does not exist"),
         (f"/{kind}?page=9", 400, "pages are 1 to 3"),
         (f"/{kind}/search", 400, "name is missing"),
-        ("nonsense", 404, "There is no"),
+        ("nonsense", 404, "does not exist"),
+        ("/films/²", 400, "is not an id"),
+        (f"/films/{'7' * 5000}", 400, "is not an id"),
+        ("/films?page=²", 400, "pages are 1 to 3"),
+        ("//[", 400, "not a URL"),
+        ("http://[x", 400, "not a URL"),
     ):
         answer = world.get(url)
         assert (answer.status, hint in answer.body) == (status, True), url
@@ -138,9 +143,10 @@ def test_errors_explain_what_to_change():
 
 def test_requests_of_random_text_are_answered():
     draw, world = random.Random(5), RestWorld(SEED)
-    alphabet = "/films?people=&shops{id}7%é\x00 [x]:#"
-    for _ in range(500):
-        answer = world.get("".join(draw.choices(alphabet, k=draw.randrange(30))))
+    alphabet = "/films?people=&shops{id}7²%é\x00 [x]:#"
+    for number in range(1000):
+        begin = ("", "//", "/films/", "/films?page=")[number % 4]
+        answer = world.get(begin + "".join(draw.choices(alphabet, k=draw.randrange(30))))
         assert answer.status in (200, 400, 404)
         json.loads(answer.body)
 

@@ -29,6 +29,8 @@ FORMER = {"region": "area", "season": "quarter", "grade": "level"}
 """Names of parameters in outdated documents."""
 ENTITIES, PAGE = 30, 10
 MOST_RECORDS = 340
+DIGITS = re.compile("[0-9]{1,9}")
+"""A number; `int` refuses very long ones, and `str.isdigit` accepts letters such as ²."""
 _FIRST = ("Amber", "Birch", "Copper", "Dusk", "Elm", "Frost", "Gale", "Hazel", "Iron", "Jade")
 _SECOND = ("Mill", "Harbour", "Lantern", "Meadow", "Orchard", "Quarry", "Signal", "Tower")
 _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
@@ -111,7 +113,10 @@ class RestWorld:
 
     def get(self, url: str) -> HttpAnswer:
         """Answer a request such as `/films/7/ratings?region=north`."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            return _error(400, f"This is not a URL: {error}.")
         given = dict(parse_qsl(parts.query))
         match = re.fullmatch(r"/(\w+)(?:/([^/]+))?(?:/(\w+))?", parts.path)
         kind, one, aspect = match.groups() if match else ("", None, None)
@@ -120,23 +125,23 @@ class RestWorld:
         if path in self.down:
             return _error(503, "The service is down.")
         if path not in self.endpoints:
-            return _error(404, f"There is no {parts.path}.")
+            return _error(404, f"{parts.path} does not exist.")
         if one is None:
             return self._listed(kind, given)
         if one == "search":
             return self._search(kind, given)
-        if not one.isdigit():
+        if not DIGITS.fullmatch(one):
             hint = f"/{kind}/search?name=NAME gives the id"
-            return _error(400, f"{one} is no id: {hint}.")
+            return _error(400, f"{one} is not an id: {hint}.")
         if not 1 <= int(one) <= ENTITIES:
-            return _error(404, f"There is no {KINDS[kind]} {one}.")
+            return _error(404, f"{KINDS[kind]} {one} does not exist.")
         if aspect is None:
             return _ok({"id": int(one), "name": self.names[kind][int(one) - 1]})
         return self._values(kind, int(one), aspect, given)
 
     def _listed(self, kind: str, given: dict[str, str]) -> HttpAnswer:
         page = given.get("page", "1")
-        if not page.isdigit() or not 1 <= int(page) <= ENTITIES // PAGE:
+        if not DIGITS.fullmatch(page) or not 1 <= int(page) <= ENTITIES // PAGE:
             return _error(400, f"page is {page}; pages are 1 to {ENTITIES // PAGE}.")
         begin = PAGE * (int(page) - 1)
         names = enumerate(self.names[kind][begin : begin + PAGE], begin + 1)
@@ -147,7 +152,7 @@ class RestWorld:
         if "name" not in given:
             return _error(400, "The parameter name is missing.")
         if given["name"] not in self.names[kind]:
-            return _error(404, f"There is no {KINDS[kind]} of this name.")
+            return _error(404, f"No {KINDS[kind]} has this name.")
         return _ok({"id": self.names[kind].index(given["name"]) + 1, "name": given["name"]})
 
     def _values(self, kind: str, number: int, aspect: str, given: dict[str, str]) -> HttpAnswer:
