@@ -221,3 +221,63 @@ async def test_an_actor_that_always_dies_is_a_fault(tmp_path: Path) -> None:
     _, errors = await process.communicate()
     assert process.returncode == 1
     assert b"ActorFault: an actor died 6 times amid one request" in errors
+
+
+FAILING = """
+    import asyncio, os, sys
+    from pathlib import Path
+    from agentfly_core.recipes.hub import actors
+    from agentfly_core.recipes.hub.faults import AccessFault
+
+    mark, requests = Path(sys.argv[1], "mark"), Path(sys.argv[1], "requests")
+
+    def completion(url, number, messages):
+        begun = requests.exists()
+        with requests.open("a") as numbers:
+            print(number, file=numbers)
+        if not begun:
+            raise AccessFault("full")
+        return {"content": number, "cut": False}
+
+    class Agent:
+        def __init__(self, model):
+            self.model, self.failed = model, 0
+
+        async def reply(self):
+            try:
+                reply = await self.model([])
+            except AccessFault:
+                self.failed += 1
+                raise
+            if mark.exists():
+                mark.unlink()
+                os.kill(os.getpid(), 9)
+            return f"{self.failed} {reply.content}"
+
+    async def main():
+        actor = actors.Actor("a", Agent, "")
+        try:
+            await actor.reply()
+        except actors.ActorFault as fault:
+            print(fault)
+        for _ in range(3):
+            mark.touch()
+            print(await actor.reply())
+
+    actors._completion = completion
+    asyncio.run(main())
+"""
+
+
+async def test_a_failed_call_is_repeated_from_the_journal(tmp_path: Path) -> None:
+    """Kills after the failed request repeat the fault, and replies stay at their requests."""
+    script = tmp_path / "failing.py"
+    script.write_text(dedent(FAILING))
+    command = (sys.executable, str(script), str(tmp_path))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    assert printed.decode().splitlines() == [
+        "AccessFault: full",
+        *(f"1 a/{n}/0" for n in (1, 2, 3)),
+    ]
+    assert (tmp_path / "requests").read_text().split() == [f"a/{n}/0" for n in range(4)]

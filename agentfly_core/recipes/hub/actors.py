@@ -29,6 +29,8 @@ RESTARTS = 5
 """The most restarts of an actor amid one request."""
 REPETITION = "x-stainless-retry-count"
 """The header of a repeated request."""
+MODEL_FAULTS = {one.__name__: one for one in (AccessFault, RequestFault)}
+"""The faults of model calls."""
 
 
 class ActorFault(HubFault):
@@ -37,7 +39,11 @@ class ActorFault(HubFault):
 
 @dataclass
 class JournalEntry:
-    """A message to observe, or None for a request to reply, with the replies of the model."""
+    """A message to observe, or None for a request to reply, with the replies of the model.
+
+    A failed call of the model has the fault in the place of a reply: `{"fault": "AccessFault",
+    "text": "..."}`.
+    """
 
     message: HubMessage | None
     replies: list[dict[str, Any]] = field(default_factory=list)
@@ -70,7 +76,7 @@ class Actor:
         raise ActorFault(f"an actor died {RESTARTS + 1} times amid one request")
 
     async def _result(self) -> Any:
-        """The result of the last entry; replies of the model join the entry."""
+        """The result of the last entry; replies of the model join their entries."""
         entry = self._journal[-1]
         if self._streams is None:
             # the new process has a copy of the journal
@@ -86,7 +92,7 @@ class Actor:
                 raise ActorFault(error)
             if "reply" not in answer:
                 return answer["result"]
-            entry.replies.append(answer["reply"])
+            self._journal[answer["entry"]].replies.append(answer["reply"])
         raise ConnectionError
 
     def _serve(self, link: socket.socket) -> None:
@@ -108,11 +114,16 @@ class Actor:
         number, call = self._at
         replies = self._journal[number].replies
         if call == len(replies):
-            # without a number of its own, an equal later request would get the first reply
-            replies.append(_completion(self._url, f"{self._name}/{number}/{call}", messages))
-            _send(link, {"reply": replies[call]})
+            # without a number of its own, an equal later request would get the first reply; a call
+            # after a fault has the number of the failed one
+            answered = sum("fault" not in one for one in replies)
+            replies.append(_outcome(self._url, f"{self._name}/{number}/{answered}", messages))
+            _send(link, {"entry": number, "reply": replies[call]})
         self._at = number, call + 1
-        return Message("assistant", **replies[call])
+        reply = replies[call]
+        if "fault" in reply:
+            raise MODEL_FAULTS[reply["fault"]](reply["text"])
+        return Message("assistant", **reply)
 
 
 async def _answer(agent: HubAgent, message: HubMessage | None) -> dict[str, Any]:
@@ -120,6 +131,14 @@ async def _answer(agent: HubAgent, message: HubMessage | None) -> dict[str, Any]
         return {"result": await (agent.observe(message) if message else agent.reply())}
     except Exception as error:  # of any agent
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _outcome(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
+    """A completion, or the fault of the call."""
+    try:
+        return _completion(url, model, messages)
+    except HubFault as fault:
+        return {"fault": type(fault).__name__, "text": str(fault)}
 
 
 def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
