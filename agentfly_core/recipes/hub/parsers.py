@@ -9,7 +9,7 @@ from typing import Any
 
 from agentfly_core.recipes.hub import faults
 
-LONGEST = 2000
+LONGEST = 400
 """Longer texts are not repaired: all places of a mark are tried."""
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")

@@ -96,8 +96,9 @@ class Participant:
     async def settled(self) -> None:
         """Wait for all work, and raise the first error of a placeholder that was never awaited."""
         work, self._work = self._work, []
-        for error in [e for one in work if (e := await one.error()) and not one.awaited]:
-            raise error
+        errors = [e for one in work if (e := await one.error()) and not one.awaited]
+        if errors:
+            raise errors[0]
 
     def _begin(self, work: Coroutine[Any, Any, R]) -> Placeholder[R]:
         before = self._last
@@ -111,8 +112,8 @@ class Participant:
         self._work.append(begun)
         return begun
 
-    async def _reply(self, id: str) -> HubMessage:
-        return HubMessage(id, self.name, await self._agent.reply())
+    async def _reply(self, message_id: str) -> HubMessage:
+        return HubMessage(message_id, self.name, await self._agent.reply())
 
     async def _observe(self, message: Delivery) -> None:
         if isinstance(message, Placeholder):

@@ -17,7 +17,9 @@ HubCondition = Callable[[MaybeMessage], bool]
 async def sequential(steps: Sequence[HubStep], message: MaybeMessage = None) -> HubMessage:
     """Each step gets the message of the step before; returns the last one's."""
     reply = await steps[0](message)
-    return await sequential(steps[1:], reply) if steps[1:] else reply
+    for step in steps[1:]:
+        reply = await step(reply)
+    return reply
 
 
 async def if_else(
@@ -41,9 +43,15 @@ async def loop(
     returns the last message.
     """
     reply = await step(message)
-    return reply if most == 1 or ends(reply) else await loop(step, ends, most - 1, reply)
+    for _ in range(most - 1):
+        if ends(reply):
+            break
+        reply = await step(reply)
+    return reply
 
 
 async def fan_out(steps: Sequence[HubStep], message: MaybeMessage = None) -> Sequence[HubMessage]:
-    """The messages of all steps, which work at the same time; participants must not share a hub."""
+    """The messages of all steps, which work at the same time; none of them must have participants
+    in the audience of another one.
+    """
     return await finished(step(message) for step in steps)
