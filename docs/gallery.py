@@ -34,7 +34,7 @@ temperature 1. The interval is the paired 95 % interval of the difference in poi
 have three seeds, and seed 1 once more with permuted rewards: `python -m benchmarks.tasks`, and
 `python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`, `planner-executor`,
 `last-digit` and `debate`. They ran with other programs, on one core (agents: two), with
-`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`, 24 to 26 November 2026. Settings of
+`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`, 24 to 29 November 2026. Settings of
 `react-calculator` and `code-block` were chosen on another seed.
 
 ## How hard are the tasks?

@@ -22,6 +22,7 @@ from agentfly_core.recipes.meco.agents import (
     ASK,
     CALL,
     HIGH,
+    LOW,
     AtRandom,
     Gated,
     GateMode,
@@ -152,7 +153,7 @@ async def test_a_reading_has_states_contrast_and_own_choice() -> None:
     states = unpacked(reading["states"])
     assert states[:, 0].tolist() == [0, 1, 2]
     assert states[0, 1] == len(f"^u{PROBLEM.prompt}$^u{ANSWER}$^a")
-    assert (unpacked(reading["contrast"])[:, 1] > 0).all() == (len(HIGH) > len("LOW"))
+    assert (unpacked(reading["contrast"])[:, 1] > 0).all() == (len(HIGH) > len(LOW))
     assert reading["calls"] is True
     assert reading["policy"] == "digest"
     assert reading["p_yes"] == 0.5  # "Y" is neither

@@ -10,7 +10,7 @@ from typing import Any
 from agentfly_core.recipes.hub import faults
 
 LONGEST = 400
-"""Longer texts are not repaired: all places of a mark are tried."""
+"""Longer texts are not repaired, because all places of a mark are tried; these take a second."""
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")
 INSIDE = re.compile(r"\w\w")
