@@ -75,7 +75,7 @@ async def listener(link: socket.socket) -> socket.socket:
         await readable.wait()
     finally:
         loop.remove_reader(link)
-    message, descriptors, _, _ = socket.recv_fds(link, 1000, 1)
+    message, descriptors, _, _ = socket.recv_fds(link, 1000, 1, socket.MSG_CMSG_CLOEXEC)
     if not descriptors:
         raise Unavailable(f"The sandbox of a program failed: {message.decode() or 'it ended'}")
     return socket.socket(fileno=descriptors[0])

@@ -7,6 +7,7 @@ an error. This process has the streams of the program, and ends as it does.
 
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -19,13 +20,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from agentfly_core.sandbox.guest import child_setup, init_process, kernel, view
-from agentfly_core.sandbox.guest.monitor import in_memory
+from agentfly_core.sandbox.guest.monitor import in_memory, memory_used
 from agentfly_core.sandbox.guest.protocol import MIB, Limits
 
 HOST, PORT = "127.0.0.1", 80
 LIMITS = Limits(memory=4096 * MIB, processes=256, disk=256 * MIB, inodes=8192)
 NAMESPACES = kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 NOT_STARTED = 126
+GLANCE = 0.5
+"""Seconds between looks at the memory: a look takes about a millisecond for each process."""
 _SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 
 
@@ -78,19 +81,32 @@ def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) 
         _enter(paths, folder)
         listener = _listener()
         _become_user()
+        # before the program starts, which must not read this process
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if (program := os.fork()) == 0:
             _become(words, folder)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [listener.fileno()]))]
         link.sendmsg([b"."], rights)
     except OSError as error:
         _refuse(link, error)
     link.close()
     listener.close()
-    while (ended := os.wait())[0] != program:
-        pass
-    os.write(codes, b"%d" % os.waitstatus_to_exitcode(ended[1]))
+    os.write(codes, b"%d" % _exit_code(program))
     os._exit(0)
+
+
+def _exit_code(program: int) -> int:
+    """Reap processes until the program ends; all are killed at the limit of their memory."""
+    end = os.pidfd_open(program)
+    while True:
+        select.select([end], [], [], GLANCE)
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == program:
+                return os.waitstatus_to_exitcode(ended[1])
+        # RLIMIT_DATA limits neither shared memory nor the sum of processes
+        if memory_used() > LIMITS.memory:
+            os.write(2, f"The sandbox has at most {LIMITS.memory // MIB} MiB of memory.\n".encode())
+            os.kill(-1, signal.SIGKILL)
 
 
 def _enter(paths: Sequence[Path], folder: Path) -> None:
@@ -123,6 +139,8 @@ def _become_user() -> None:
 
 def _become(words: list[str], folder: Path) -> NoReturn:
     try:
+        # an undumpable process cannot write its own files in /proc
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         # with the process outside, its group has a process that it must not reach
         os.setsid()
         os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])

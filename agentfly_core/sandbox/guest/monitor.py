@@ -78,7 +78,7 @@ class Monitor:
             ready = set(select.select(wanted, [], [], seconds)[0])
             if self._left <= 0 or connection in ready:
                 return Status.TIMEOUT
-            if glance < math.inf and _memory_used() > limits.memory:
+            if glance < math.inf and memory_used() > limits.memory:
                 return Status.OOM
             reading -= {pipe for pipe in reading & ready if not self._take(pipe)}
             if sum(map(len, self.pipes.values())) > limits.captured:
@@ -177,7 +177,7 @@ def in_memory(content: bytes) -> int:
     return descriptor
 
 
-def _memory_used() -> int:
+def memory_used() -> int:
     """Return the memory in bytes of all other processes of this namespace; shared pages count
     once.
     """
