@@ -143,8 +143,8 @@ async def test_random_numbers_differ_between_runs() -> None:
 async def test_modules_are_imported_in_the_warm_process(sandbox: Sandbox) -> None:
     if not sandbox.backend.warm:
         pytest.skip("this backend starts an interpreter for each execution")
-    code = "import sys; print('chunk' in sys.modules, 'sunau' in sys.modules)"
-    assert (await run(code, modules=["chunk", "no_such_module"])).stdout == "True False\n"
+    code = "import sys; print('colorsys' in sys.modules, 'wave' in sys.modules)"
+    assert (await run(code, modules=["colorsys", "no_such_module"])).stdout == "True False\n"
 
 
 async def test_packages_can_be_imported_and_hold_no_data() -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -20,6 +21,7 @@ from agentfly_core.gateway.process import ProgramCommand
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.child_process import sweep
+from agentfly_core.sandbox import confined
 from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.confined import isolates, listener
@@ -30,6 +32,7 @@ from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying, scripted
 from agentfly_core.testing.letters import as_letters
+from tests.support.deadlines import end_after_first_reply
 from tests.support.project import ROOT
 from tests.support.waiting import until
 
@@ -142,8 +145,8 @@ async def test_an_attack_is_stopped(tmp_path, attack: Attack):
         "socket.socket(40)",
         "socket.create_server(('127.0.0.1', 80))",
         "open('ROOT/README.md')",
-        "open('/root/.bashrc')",
-        "open('/etc/shadow')",
+        "open('FOLDER/secret.txt')",
+        "open('/proc/1/root/FOLDER/secret.txt')",
         "open('/proc/1/environ')",
         "open('/proc/sys/kernel/hostname')",
         "1 / (socket.gethostname() != 'sandbox')",
@@ -157,6 +160,8 @@ async def test_an_attack_is_stopped(tmp_path, attack: Attack):
 async def test_nothing_but_the_gateway_is_reached(tmp_path, attempt):
     with socket.create_server(("0.0.0.0", 0)) as server:
         attempt = attempt.replace("PORT", str(server.getsockname()[1])).replace("ROOT", str(ROOT))
+        (tmp_path / "secret.txt").write_text("readable by all")
+        attempt = attempt.replace("FOLDER", str(tmp_path))
         attempt = attempt.replace("HOST", socket.gethostbyname(socket.gethostname()))
         lines = f"""
             ask("x")
@@ -240,6 +245,35 @@ async def test_its_processes_and_memory_are_limited(tmp_path):
     until(lambda: not processes(tmp_path))
 
 
+async def test_the_shared_memory_of_its_processes_is_limited(tmp_path, monkeypatch):
+    words = confined.words
+    monkeypatch.setattr(confined, "words", lambda *given: with_less_memory(words(*given)))
+    lines = """
+        import mmap
+        ask("x")
+        block = b"x" * 2**20
+        for _ in range(3):
+            if os.fork() == 0:
+                shared = mmap.mmap(-1, 2**27)
+                for _ in range(128):
+                    shared.write(block)
+                time.sleep(600)
+        time.sleep(600)
+    """
+    trajectory = await played(tmp_path, lines)
+    assert trajectory.ending is Ending.FAILED
+    assert "SIGKILL: The sandbox has at most 256 MiB of memory" in (trajectory.error or "")
+
+
+def with_less_memory(words: Sequence[str]) -> tuple[str, ...]:
+    """The command that starts a sandbox, with a limit of 256 MiB."""
+    less = "import agentfly_core.sandbox.guest.confined as c; from dataclasses import replace; "
+    less += "c.LIMITS = replace(c.LIMITS, memory=2**28); c.main()"
+    begin = words[3].replace("from agentfly_core.sandbox.guest.confined import main; main()", less)
+    assert begin != words[3]
+    return (*words[:3], begin, *words[4:])
+
+
 @pytest.mark.parametrize(
     ("lines", "ending", "error"),
     [
@@ -251,27 +285,27 @@ async def test_its_processes_and_memory_are_limited(tmp_path):
         ("subprocess.Popen(['sleep', '600']); os.kill(-1, 9)", Ending.FAILED, "without a request"),
     ],
 )
-async def test_it_ends_as_a_program_outside(tmp_path, lines, ending, error):
-    trajectories = [await played(tmp_path, lines, {"sandbox": inside}) for inside in (True,)]
-    for trajectory in trajectories:
-        assert trajectory.ending is ending
-        assert error in (trajectory.error or "")
+async def test_the_cause_of_its_end_is_reported(tmp_path, lines, ending, error):
+    trajectory = await played(tmp_path, lines)
+    assert trajectory.ending is ending
+    assert error in (trajectory.error or "")
     until(lambda: not processes(tmp_path))
 
 
 async def test_at_its_deadline_it_ends_with_its_descendants(tmp_path, monkeypatch):
-    monkeypatch.setattr("agentfly_core.agents.program.SHARE", 0.2)
+    end_after_first_reply(monkeypatch, PROBLEM.id)
     lines = """
-        ask("x")
         for _ in range(3):
             if os.fork() == 0:
                 os.setsid()
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(600)
+        ask("x")
         time.sleep(600)
     """
-    trajectory = await played(tmp_path, lines, deadline=60.0)
+    trajectory = await played(tmp_path, lines)
     assert trajectory.ending is Ending.AGENT_ERROR
-    assert "did not end within 12 s" in (trajectory.error or "")
+    assert "did not end within 1 s" in (trajectory.error or "")
     until(lambda: not processes(tmp_path))
 
 

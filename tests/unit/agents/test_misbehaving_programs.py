@@ -11,6 +11,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.testing.letters import as_letters
+from tests.support.deadlines import end_after_first_reply
 
 GOOD = [Problem(f"good-{number}", f"{number}?") for number in range(4)]
 BAD = Problem("bad", "41+58?")
@@ -66,15 +67,7 @@ async def beside_others(folder: Path, lines: str) -> Trajectory:
 @pytest.mark.parametrize(
     ("lines", "ending", "error"),
     [
-        pytest.param(
-            "time.sleep(600)", Ending.FAILED, "did not end within", marks=pytest.mark.long
-        ),
-        pytest.param(
-            "ask('x'); time.sleep(600)",
-            Ending.AGENT_ERROR,
-            "did not end within",
-            marks=pytest.mark.long,
-        ),
+        ("ask('x'); time.sleep(600)", Ending.AGENT_ERROR, "did not end within"),
         ("sys.exit(0)", Ending.FAILED, "ended without a request and without an answer"),
         ("os._exit(7)", Ending.FAILED, "ended with exit code 7"),
         ("sys.stdin.close(); os.abort()", Ending.FAILED, "was killed by SIGABRT"),
@@ -84,10 +77,18 @@ async def test_a_program_without_an_answer_has_a_clear_error(
     tmp_path, monkeypatch, lines, ending, error
 ):
     if "sleep" in lines:
-        monkeypatch.setattr("agentfly_core.agents.program.SHARE", 0.4)
+        end_after_first_reply(monkeypatch, BAD.id)
     bad = await beside_others(tmp_path, lines)
     assert (bad.ending, bad.answer) == (ending, None)
     assert error in (bad.error or "")
+
+
+@pytest.mark.long
+async def test_a_program_without_a_request_ends_at_its_deadline(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentfly_core.agents.program.SHARE", 0.4)
+    bad = await beside_others(tmp_path, "time.sleep(600)")
+    assert bad.ending is Ending.FAILED
+    assert "did not end within" in (bad.error or "")
 
 
 async def test_50_megabytes_of_output_are_read_and_kept_in_part(tmp_path):
