@@ -3,7 +3,9 @@
 import asyncio
 import math
 import random
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -266,6 +268,7 @@ async def test_a_folder_of_mle_dojo_is_a_competition(folder):
     with pytest.raises(ToolError, match="InvalidSubmissionError") as refused:
         mle.submit(given.to_csv(index=False).encode())
     assert "secret" not in str(refused.value)
+    assert "mledojo" not in sys.modules or find_spec("mledojo")
     read.cache_clear()
     assert read(made.facts["folder"]).metric.name == "OddMetrics"
 

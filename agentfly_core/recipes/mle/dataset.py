@@ -20,7 +20,7 @@ def competitions(
     kinds: Sequence[str] = tuple(KINDS),
     formula: Formula = "code",
 ) -> dict[str, list[Problem]]:
-    """Competitions of each split, the kinds in turn, each with rows of its own:
+    """Competitions of each split, the kinds in turn (data sets share rows among them):
 
         Problem("linear-3000000", "Predict the column target of test.csv ...", {"kind": "linear",
             "seed": 3000000, "formula": "code", "leaderboard": {"forest": 1.204, ...}})

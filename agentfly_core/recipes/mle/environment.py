@@ -20,7 +20,8 @@ MODULES = (
 """Imported once by the sandbox's warm process."""
 LIMITS = Limits(wall=60.0, cpu=30, memory=1024 * 2**20, captured=64 * 1024)
 """Limits of an execution."""
-MOST_CACHED = 1024
+MOST_CACHED = 64 * 2**20
+"""Bytes of all cached executions."""
 NOT_CACHED = (Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE)
 
 
@@ -32,8 +33,16 @@ class Ran(NamedTuple):
     submission: bytes | None
 
 
-_executions: dict[tuple[str, str], asyncio.Task[Ran]] = {}
-"""By competition and code, for all episodes of this process: nobody can repeat a lucky run."""
+class Key(NamedTuple):
+    """An execution: a competition, and code."""
+
+    competition: str
+    code: str
+
+
+_running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[Ran]] = {}
+_executions: dict[Key, Ran] = {}
+"""Those that ended, the oldest first, for all episodes of this process."""
 
 
 class MLE(Environment):
@@ -66,14 +75,7 @@ class MLE(Environment):
 
         Raises ToolError if it fails or writes no submission.
         """
-        key = self._name, code
-        if (task := _executions.get(key)) is None:
-            while len(_executions) >= MOST_CACHED:
-                del _executions[next(iter(_executions))]
-            task = _executions[key] = asyncio.create_task(_execution(code, self.task))
-            task.add_done_callback(partial(_forget, key))
-        # the execution also serves other episodes
-        status, printed, submission = await asyncio.shield(task)
+        status, printed, submission = await _executed(Key(self._name, code), self.task)
         if status is Status.UNAVAILABLE:
             raise ServiceFailure(f"The sandbox failed: {printed}")
         if status is not Status.OK:
@@ -105,6 +107,18 @@ class MLE(Environment):
         return digest([self.ranks, self.public])
 
 
+async def _executed(key: Key, task: Competition) -> Ran:
+    """The cached execution, or else the one that runs in this event loop, or a new one."""
+    if key in _executions:
+        return _executions[key]
+    at = asyncio.get_running_loop(), key
+    if at not in _running:
+        _running[at] = at[0].create_task(_execution(key.code, task))
+        _running[at].add_done_callback(partial(_ended, at))
+    # an episode that ends early leaves it to the others
+    return await asyncio.shield(_running[at])
+
+
 async def _execution(code: str, task: Competition) -> Ran:
     result = await run(code, task.files, limits=LIMITS, collect=[SUBMISSION], modules=MODULES)
     printed = "\n".join(filter(None, [result.stdout.rstrip(), result.stderr.rstrip()]))
@@ -113,7 +127,16 @@ async def _execution(code: str, task: Competition) -> Ran:
     return Ran(result.status, printed, submission and submission[: LARGEST + 1])
 
 
-def _forget(key: tuple[str, str], task: asyncio.Task[Ran]) -> None:
-    """Drop results that depend on the load of the machine."""
+def _ended(at: tuple[asyncio.AbstractEventLoop, Key], task: asyncio.Task[Ran]) -> None:
+    """Cache the execution, unless its result depends on the load of the machine."""
+    del _running[at]
     if task.cancelled() or task.exception() or task.result().status in NOT_CACHED:
-        _executions.pop(key, None)
+        return
+    _executions[at[1]] = task.result()
+    while sum(map(_size, _executions.items())) > MOST_CACHED:
+        del _executions[next(iter(_executions))]
+
+
+def _size(execution: tuple[Key, Ran]) -> int:
+    key, ran = execution
+    return len(key.code) + len(ran.printed) + len(ran.submission or b"")

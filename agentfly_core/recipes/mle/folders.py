@@ -3,7 +3,8 @@
 import functools
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -83,11 +84,11 @@ def _first(root: Path, *names: str) -> Path:
 
 def _metric(path: Path) -> Metric:
     """The metric of the only subclass of CompetitionMetrics in a file."""
-    base = _base()
     spec = importlib.util.spec_from_file_location(f"mle_metric_{path.parent.parent.name}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with _base() as base:
+        spec.loader.exec_module(module)
     own = [
         kind
         for kind in vars(module).values()
@@ -104,16 +105,22 @@ def _metric(path: Path) -> Metric:
     return Metric(own[0].__name__, made.higher_is_better, score)
 
 
-def _base() -> type:
-    """MLE-Dojo's `CompetitionMetrics`, or a substitute where MLE-Dojo is not installed."""
+@contextmanager
+def _base() -> Iterator[type]:
+    """MLE-Dojo's `CompetitionMetrics`, or for the block a substitute where it is not installed."""
     try:
         from mledojo.metrics.base import CompetitionMetrics as Base
     except ImportError:
-        Base = CompetitionMetrics
         module: Any = ModuleType("mledojo.metrics.base")
-        module.CompetitionMetrics, module.InvalidSubmissionError = Base, InvalidSubmissionError
-        for name in ("mledojo", "mledojo.metrics"):
-            sys.modules[name] = ModuleType(name)
-        sys.modules[module.__name__] = module
-    base: type = Base
-    return base
+        module.CompetitionMetrics = CompetitionMetrics
+        module.InvalidSubmissionError = InvalidSubmissionError
+        names = ("mledojo", "mledojo.metrics")
+        substitutes = {name: ModuleType(name) for name in names} | {module.__name__: module}
+        sys.modules.update(substitutes)
+        try:
+            yield CompetitionMetrics
+        finally:
+            for name in substitutes:
+                del sys.modules[name]
+    else:
+        yield Base
