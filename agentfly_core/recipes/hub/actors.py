@@ -174,7 +174,7 @@ def _forked(serve: Callable[[socket.socket], None]) -> socket.socket:
         os.closerange(3, theirs.fileno())
         os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
         serve(theirs)
-    except BaseException:
+    except BaseException:  # the boundary of a forked process, which must not return
         traceback.print_exc()
     finally:
         os._exit(0)

@@ -36,8 +36,7 @@ class MessageHub:
             self.remove(one)
         try:
             await finished(one.settled() for one in self._everybody)
-        except Exception:
-            # the block's own error comes first
+        except Exception:  # raised again, unless the block's own error comes first
             if error is None:
                 raise
 

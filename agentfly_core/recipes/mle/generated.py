@@ -118,7 +118,7 @@ def competition(kind: str, seed: int) -> Competition:
     """
     draw = np.random.default_rng([seed, *kind.encode()])
     features, target = KINDS[kind](draw, TRAIN + TEST)
-    # ids in no order, so that they tell nothing of the split
+    # shuffled: the order of ids must not show the split
     frame = features.assign(target=target)
     frame.insert(0, "id", draw.permutation(len(frame)))
     count = TRAIN_ROWS.get(kind, TRAIN)
