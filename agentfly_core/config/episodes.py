@@ -1,4 +1,4 @@
-"""Which episodes are played: those of a training step, and held-out evaluations."""
+"""Settings of the episodes that training steps and held-out evaluations play."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -85,7 +85,7 @@ class Rollout(Section):
     refills: Annotated[int, Field(ge=0)] = 0
     max_staleness: Annotated[int, Field(ge=0)] = 0
     curriculum: Curriculum | None = None
-    # unset it is not part of keys and digests
+    # an unset value is not part of keys and digests
     branching: Branching | None = Field(default=None, exclude_if=lambda section: section is None)
 
     @model_validator(mode="before")

@@ -33,7 +33,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
 SELF = "self"
-"""The trained policy in `agent.frozen`."""
+"""The word for the trained policy in `agent.frozen`."""
 TEMPLATES = {
     "default": "agentfly_core.inference.templates.default:default_template",
     "hermes": "agentfly_core.inference.templates.chatml:Hermes",
@@ -194,7 +194,7 @@ class AgentPart(Section):
     deadline: Annotated[float, Field(gt=0)] = 3600.0
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     frozen: dict[str, str] = Field(default_factory=dict)
-    # unset it is not part of keys and digests
+    # an unset value is not part of keys and digests
     remembers: str | None = Field(default=None, exclude_if=lambda path: path is None)
 
     @property

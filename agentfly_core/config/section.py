@@ -14,7 +14,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 RESUMABLE: JsonDict = {"resumable": True}
 """Marks a setting that may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-"""For sections whose further keys are settings of the named part."""
+"""Allows keys besides the fields of a section; they are settings of the part that the section
+names.
+"""
 
 
 class Section(BaseModel):

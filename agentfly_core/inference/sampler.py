@@ -100,7 +100,9 @@ class SamplerSession(ABC):
         return False
 
     def continues(self, speaker: str) -> bool:
-        """Whether two requests may sample one reply of this speaker (thinking budget)."""
+        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
+        needs.
+        """
         return True
 
 

@@ -218,7 +218,7 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "ignore_eos": True,
         "min_tokens": 0,
         "max_tokens": params.max_tokens,
-        # 0: only that of the sampled token
+        # 0 requests only the log-probability of the sampled token
         "logprobs": MOST_LIKELY if params.entropies else 0,
         "detokenize": bool(params.stop),
         "skip_special_tokens": False,

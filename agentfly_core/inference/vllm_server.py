@@ -22,10 +22,11 @@ CPU_BLOCK = 32
 up to 127 tokens of each reply would be recomputed.
 """
 OWN_KERNELS = '{"custom_ops": ["all"]}'
-"""vLLM's own kernels, because nothing is compiled on CPU."""
+"""Enables vLLM's own kernels, because nothing is compiled on CPU."""
 NEEDED_AT_START = 0.01
-"""Free share of a GPU at vLLM's start, 0.92 by default: the learner may use most of the memory when
-a dead server restarts."""
+"""The share of a GPU that must be free when vLLM starts. vLLM's default is 0.92, but the learner
+may use most of the memory when a dead server restarts.
+"""
 
 
 @contextmanager

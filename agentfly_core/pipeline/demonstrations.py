@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REHEARSED = 8
-"""Demonstrations that are scored before the warm start."""
+"""The number of demonstrations that are scored before the warm start."""
 HEARD = 512
-"""Episodes from which the model `nano` learns its tokens."""
+"""The number of episodes from which the model `nano` learns its tokens."""
 BYTES_A_TOKEN = 4
 Spans = list[tuple[int, ...]]
-"""Tokens of a conversation, span by span."""
+"""The tokens of a conversation's spans."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _task_spec(
 
 
 def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
-    """The decision of a setting, for a model with a vocabulary of this size."""
+    """Make the rule of a setting for a model with `vocabulary` tokens."""
     return ForkRule(
         k=branching.k,
         alpha=branching.alpha,

@@ -58,7 +58,7 @@ def retain(run: Run, step: int) -> None:
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
-    # after a kill there may be a state without its policy
+    # a run that was killed here may have a state without its policy
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.find(store.artifact(run.layout.step(states[-1]).learner).key):
         return

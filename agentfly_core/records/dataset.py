@@ -51,8 +51,8 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
     Returns the counts QUARANTINED and REPEATED.
 
     Skipped rows are listed in the `quarantine` file, and leaks between splits are logged. Raises
-    ValueError for too many bad rows, for a repeated id, and for a wrong number of problems; bad
-    rows count as problems there.
+    ValueError for too many bad rows, for a repeated id, and for a wrong number of problems
+    (including bad rows).
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]

@@ -10,7 +10,9 @@ from agentfly_core.system.formats.json_value import JSON
 
 Z95 = 1.959963984540054
 FEWEST = 8
-"""With fewer problems a mean has no interval: of 5 it would hold the mean in 85 % of the cases."""
+"""With fewer problems, `mean` computes no interval: for 5 problems it would contain the true mean
+in only 85 % of the cases.
+"""
 Interval = tuple[float, float]
 
 

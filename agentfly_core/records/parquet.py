@@ -87,7 +87,7 @@ PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
 PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "answered", "policy")
-"""Fields of a trajectory that are stored as they are."""
+"""Fields of a trajectory that are stored without conversion."""
 
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:

@@ -1,6 +1,4 @@
-"""The problems and shards of each step, drawn by the seed, and more of them if a step needs
-refills.
-"""
+"""Draw the problems and shards of each step, and of its refills, from the seed."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
-"""Least weight of a kind that is always or never solved."""
+"""The smallest weight, for kinds that are always or never solved."""
 
 
 def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:

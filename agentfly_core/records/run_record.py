@@ -93,7 +93,9 @@ class Summary(Details):
 
 
 ModeName = Literal["experiment", "live", "chat"]
-"""By the experiment's rules, many or one at a time; or a conversation with a person as the user."""
+"""`experiment` plays many episodes by the experiment's rules, `live` one at a time. `chat` is a
+conversation with a person as the user.
+"""
 
 
 class PlayRecord(TypedDict):

@@ -8,7 +8,7 @@ from statistics import fmean
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, instance
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-10
-"""Smaller differences of rewards are rounding: of float32 near 1, or of float64."""
+"""Smaller differences between rewards are rounding errors of float32 (near 1) or of float64."""
 Earned = Mapping[str, float]
 """Rewards of an episode by speaker: `{"planner": 0.5, "searcher": 1.0}`."""
 
@@ -68,7 +68,7 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """Return the key in `Scored.rewards` of a speaker's own value of a reward."""
+    """Return the key under which `Scored.rewards` has a speaker's own value of a reward."""
     return f"{reward}/speaker/{speaker}"
 
 

@@ -88,20 +88,21 @@ class Child:
         """Whether the program still runs and answers."""
         return self._process is not None and self._process.returncode is None
 
-    async def ask(self, question: JSON, seconds: float) -> Any:  # of a type that its author knows
+    async def ask(self, question: JSON, seconds: float) -> Any:  # the caller knows its type
         """Send a JSON value and return the answer; requests run in order.
 
         Raises ServiceFailure if the process is dead, exceeds the time limit or answers with invalid
         JSON. After such an error or a cancellation the process is killed, because a late answer
         would be read as the answer to the next request.
         """
-        # without NaN, which strict JSON readers refuse
+        # NaN is not allowed, because strict JSON readers refuse it
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
         async with self._turn:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:  # also cancelled: a late answer would be the next
+            except BaseException as error:
+                # also after a cancellation, because a late answer would be read as the next one
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(

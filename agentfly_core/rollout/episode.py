@@ -92,7 +92,7 @@ class Episode(Speaker):
 
     @property
     def children(self) -> Sequence[ForkOrigin]:
-        """The starts of its forks."""
+        """The points at which its forks begin."""
         return self._stage.children
 
     @property
@@ -115,7 +115,7 @@ class Episode(Speaker):
 
     @property
     def repeats(self) -> bool:
-        """Whether a forked episode has not reached its fork."""
+        """Whether this is a forked episode that has not reached its fork."""
         return self._stage.repetition.repeats is not None
 
     @property

@@ -84,7 +84,9 @@ class Cast(SamplerSession):
         return role not in self.speakers and session.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether two requests may sample one reply of this speaker (thinking budget)."""
+        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
+        needs.
+        """
         place = self.places.get(speaker.partition("/")[0], 0)
         return self.sessions[place].continues(speaker)
 

@@ -68,7 +68,7 @@ class EpisodeMailbox(Generic[M]):
         try:
             with self._stage.parts.waiting(branch, arrived):
                 await arrived
-        except BaseException:  # also cancelled: the sampler must count this part again
+        except BaseException:  # after a cancellation, too: the sampler must count this part again
             if arrived.cancelled() or arrived.exception():
                 self._reader = None
                 self._stage.open()

@@ -106,7 +106,8 @@ class Pool:
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:  # also cancelled: the slot is given back, the error raised
+        except BaseException:
+            # also after a cancellation, because the slot must be given back
             self._in_background(self._abandon(getting))
             raise
         well = False
@@ -194,7 +195,7 @@ class Pool:
             return instance
         try:
             return await self._started(seconds)
-        except ServiceFailure:  # the next lease of this slot starts again, and raises
+        except ServiceFailure:  # the next lease tries again and raises its error
             return None
 
     async def _ready(self, place: PoolSlot, problem: Problem, seconds: float) -> Instance:
@@ -221,7 +222,7 @@ class Pool:
     async def _started(self, seconds: float) -> Instance:
         try:
             environment = await calling.made(self._kind, self._limit.settings, seconds)
-        except Exception as error:  # an author's own __init__
+        except Exception as error:  # `__init__` is an author's code and may raise any error
             wrong = self._failure(self._kind.__init__, error)
             raise ServiceFailure(f"{self._kind.__name__} could not be made: {wrong}") from None
         instance = Instance(environment, time.monotonic())
@@ -306,7 +307,7 @@ class Pool:
         bound: Callable[[], Awaitable[object]] = functools.partial(method, *arguments)
         try:
             keep(await calling.call(bound, seconds, self._called(method)))
-        except Exception as error:  # as above
+        except Exception as error:  # a method is an author's code and may raise any error
             return self._failure(method, error, *arguments)
         return ""
 

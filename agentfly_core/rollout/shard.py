@@ -200,7 +200,7 @@ def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Episodes that run in order on `seats` concurrent tasks, and their environment kinds."""
+    """Episodes that `seats` concurrent tasks play in order, and their environment classes."""
 
     episodes: Sequence[EpisodeSpec]
     kinds: tuple[type[Environment], ...]

@@ -172,7 +172,9 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply after the reply `before`, or to a full prompt; the newest of `context`."""
+        """Sample a reply that follows the reply `before`, or that answers a full prompt. It becomes
+        the newest reply of `context`.
+        """
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
@@ -310,7 +312,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """The same reply of the episode that forked, None after the fork."""
+        """Return the same reply of the episode that forked; None after the fork."""
         stored = self._stage.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None

@@ -42,7 +42,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""Gates of play: all episodes are stored, so that failures can be read."""
+"""The gates of a play never close, because failed episodes are stored, too."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class PlayRequest:
     """A request to play episodes: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart
     ...")`.
 
-    `policy` and `problem` may be empty. `episodes` is the number of episodes: of the first problems
-    of the split, or all of the single `problem`.
+    `policy` and `problem` may be empty. `episodes` is the number of episodes. They play the first
+    problems of the split, or all play the single `problem`.
     """
 
     policy: str
@@ -185,7 +185,7 @@ class PreparedPlay:
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
     """Prepare the dataset and the policy.
 
-    By default this is the last policy of the run with these settings, or the base model. Raises
+    The default policy is the last one of the run with these settings, or the base model. Raises
     ValueError if they are missing.
     """
     store, settings = experiment.store, experiment.settings

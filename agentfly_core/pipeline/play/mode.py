@@ -84,7 +84,7 @@ class WrappedSession(SamplerSession):
         return self.inner.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether two requests may sample one reply of this speaker."""
+        """Whether a reply of this speaker may be sampled in two requests."""
         return self.inner.continues(speaker)
 
 

@@ -121,7 +121,8 @@ class _Session(logging.Handler):
                         self._allowed.put(message)
                     case _:
                         assert isinstance(message, ToWorker)
-                        forget_interrupt()  # here, because a Cancel comes after its job
+                        # only now, because a Cancel is sent after the job that it cancels
+                        forget_interrupt()
                         self.messages.put(message)
 
 

@@ -41,7 +41,7 @@ class EpisodePath:
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """The path of a child, which ends with this result of `fork`."""
+        """Return the path of a child: this path, followed by this result of `fork`."""
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
         return EpisodePath(replies, {**self.answers}, [*self.forks, fork])
@@ -76,7 +76,7 @@ class Repetition:
 
     @property
     def repeats(self) -> ForkOrigin | None:
-        """The origin, until the episode has reached its fork; then None."""
+        """The origin until the episode has reached its fork, and None afterwards."""
         origin = self.origin
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 

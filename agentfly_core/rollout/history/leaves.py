@@ -25,10 +25,11 @@ class PlayedEpisode:
 def following(
     played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]
 ) -> list[EpisodeSpec]:
-    """The episodes to play after these: their children, and spares without a child.
+    """Return the episodes to play after these: their children, and the spares that no child has
+    replaced.
 
-    `numbers` counts children of agents' own forks by problem and first chain. In a step of 8 chains
-    the children of chain 3, and theirs, have the chains 11, 19, 27, ...
+    `numbers` counts children of agents' own forks by problem and first chain. In a step of 8
+    chains, the children of chain 3 and their children have the chains 11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
     # sorted, because the children's numbers must not depend on which parent ended first
@@ -45,7 +46,9 @@ def following(
 
 
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
-    """The children, in place of the first spares and with shares of the others; or all spares."""
+    """Return one episode for each child. It replaces a spare and gets a share of the remaining
+    spares. Without children, return all spares.
+    """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
     left, count = spec.spares[len(children) :], len(children)

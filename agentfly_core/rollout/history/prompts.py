@@ -11,7 +11,9 @@ from agentfly_core.rollout.rules import Form
 
 
 class Prompt(NamedTuple):
-    """The tokens of a prompt, and those `given` now; `opens` without an earlier reply's tokens."""
+    """The `tokens` of a prompt, of which `given` are new. A prompt `opens` a context if it does not
+    continue the tokens of an earlier reply.
+    """
 
     tokens: tuple[int, ...]
     given: tuple[int, ...]

@@ -27,7 +27,9 @@ from agentfly_core.records.trajectory import (
 ORDER = ("call", "seed", "prompt")
 """The order of replies in time, which does not depend on the arrival of concurrent ones."""
 EpisodePlace = tuple[int | str, ...]
-"""A reply's or a call's place in an episode, the same whenever its agent plays it again."""
+"""The place of a reply or a call in an episode. It is the same each time the agent plays the
+episode.
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -74,9 +76,7 @@ class Reply:
 
     @property
     def alone(self) -> bool:
-        """Whether its place is simply its number in the conversation that begins with the
-        opening.
-        """
+        """Whether its place is its number in the conversation that begins with the opening."""
         return len(self.place) == 1
 
     @property
@@ -247,7 +247,8 @@ class EpisodeBranch:
         """Append a reply to the history; its speaker has read all earlier answers of its tools."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
-        # of equal replies the first in time is kept, whichever branch joined first
+        # the first of several equal replies is kept; the order in which branches join does not
+        # matter
         self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
