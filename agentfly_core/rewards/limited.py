@@ -14,6 +14,7 @@ SECONDS = 5
 MEMORY = 1 << 30
 NOT_BEGUN = 3
 _RESULT = struct.Struct("d")
+# sent by a person or by the kernel when memory is short, not caused by the answer
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
@@ -26,6 +27,7 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         _compute(work, seconds, write)
+    # with its own end open, this process would never read the end of the pipe
     os.close(write)
     with open(read, "rb") as line:
         result = line.read()

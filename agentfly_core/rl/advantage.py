@@ -80,6 +80,7 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
     """Normalise to mean 0 and variance 1 over all sampled tokens, float32 [rows, T]; 0 if all are
     equal.
     """
+    # in float64, because a sum over all tokens of an update loses digits in float32
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
     if not varies(of_tokens):
         return nothing

@@ -168,6 +168,7 @@ def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tens
     layout = sequences(batch, len(outcomes.leaves))
     tokens = _token_numbers(layout, outcomes.leaves)
     _, places, counts = torch.unique(tokens, return_inverse=True, return_counts=True)
+    # in float64 the mean of equal float32 values is exactly this value
     sums = torch.zeros(len(counts), dtype=torch.float64)
     sums.index_add_(0, places.flatten(), layout.gather(values).double().flatten())
     return layout.scatter((sums / counts)[places].to(values.dtype))

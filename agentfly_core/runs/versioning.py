@@ -181,6 +181,7 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
             try:
                 printed, _ = process.communicate()
             finally:
+                # after an interrupt; otherwise DVC and its stage would outlive this process
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, printed

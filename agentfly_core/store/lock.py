@@ -52,6 +52,7 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
+    # not "w+", which would erase the name of the holder before the lock is free
     with (folder / "lock.json").open("a+") as file:
         for _ in range(TRIES):
             if _taken(file, fcntl.LOCK_EX):

@@ -82,6 +82,7 @@ def create_text(path: Path, text: str) -> bool:
     """Create a text file atomically; returns False if it exists."""
     part = _written_beside(path, text)
     try:
+        # a rename would replace an existing file, a link fails
         os.link(part, path)
     except FileExistsError:
         return False
@@ -93,6 +94,7 @@ def create_text(path: Path, text: str) -> bool:
 
 def _written_beside(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # threads may write the same file at once; a rename is atomic only within one file system
     name = f".tmp-{threading.get_ident()}-{path.name}-{own_mark()}"
     part = path.with_name(name)
     with naming(path):

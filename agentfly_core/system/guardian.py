@@ -49,6 +49,7 @@ def main() -> None:
 def end_by(number: int) -> None:
     """End this process by a signal, without a core dump."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # the kernel allows no handler for SIGKILL
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
 
+    # an exception, so that `finally` kills the service
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_subreaper()
     try:

@@ -32,6 +32,7 @@ class Background:
     def start(self) -> None:
         """Send in the thread, unless the previous call is still running."""
         if not self._thread.is_alive():
+            # a daemon, because a server that hangs must not keep the process from ending
             self._thread = threading.Thread(target=self._call, daemon=True)
             self._thread.start()
 

@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--nodes", nargs="+", required=True)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
+    # an exception, so that `finally` ends the command on all nodes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     port = free_port(options.nodes[0])
     here, *others = options.nodes

@@ -17,11 +17,13 @@ SILENCE = 60.0
 
 def main() -> None:
     """Run the command until it ends or the starting node is gone."""
+    # an exception, so that `finally` kills the command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     become_subreaper()
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     try:
         dead = os.pidfd_open(child.pid)
+        # stdin is readable for a heartbeat and at its end, `dead` once the command has ended
         while select.select([0, dead], [], [], SILENCE)[0] == [0] and os.read(0, 64):
             pass
         end_politely(child)

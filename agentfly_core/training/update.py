@@ -162,6 +162,7 @@ class Updater:
                 micro.tokens, micro.sampled, self._temperature(micro), trees
             )
             if self.on_policy:
+                # detached, or the ratio to the old policy would be a constant without a gradient
                 micro = replace(micro, old_logprobs=logprobs.detach())
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
         learned = torch.full_like(entropy, float(torch.is_grad_enabled()))

@@ -105,6 +105,7 @@ class Worker:
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None
+        # reference cycles would keep the tensors until a later collection
         gc.collect()
         get_accelerator().empty_cache()
 

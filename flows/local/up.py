@@ -56,6 +56,7 @@ def only_one(state: Path) -> Iterator[None]:
     """Hold the project's lock with the identity of this process in it; raises ValueError while
     another process has it.
     """
+    # not "w", which would erase the identity of the process that has the lock
     with (state / LOCK).open("a") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
