@@ -1,4 +1,4 @@
-"""A worker that gives calls without a limit of their own three seconds."""
+"""A worker that gives calls without a limit of their own six seconds."""
 
 import sys
 
@@ -7,7 +7,7 @@ from agentfly_core.pipeline import services
 from agentfly_core.pipeline.workers import program
 from agentfly_core.rollout import pool, shard
 
-SECONDS = 3.0
+SECONDS = 6.0
 
 if __name__ == "__main__":
     event_loop.LONGEST = author_call.LONGEST = SECONDS

@@ -30,6 +30,8 @@ FORKS = 50
 GIB = 1 << 30
 FLOOD = 32 << 20
 LATE = "a late result"
+LIMIT = 2.0
+"""Seconds for a call. A busy machine keeps a program from running for a second."""
 WAITING = "waiting"
 
 
@@ -40,7 +42,7 @@ def sleeps() -> None:
 
 def is_late() -> str:
     """Return after the limit of the call."""
-    time.sleep(1)
+    time.sleep(2 * LIMIT)
     return LATE
 
 
@@ -82,8 +84,9 @@ def is_killed() -> None:
 
 
 def stops() -> None:
-    """Stop all threads of the process."""
+    """Stop all threads of the process, one after the other, while the call is under way."""
     os.kill(os.getpid(), signal.SIGSTOP)
+    sleeps()
 
 
 def allocates() -> None:
@@ -177,13 +180,13 @@ async def calm(*, problem: Problem) -> str:
     return f"Seen {problem.id}."
 
 
-@tool(timeout=0.5)
+@tool(timeout=LIMIT)
 async def bend(*, problem: Problem) -> str:
     """Misbehave on the event loop."""
     return await _do(problem, "bend")
 
 
-@tool(timeout=0.5)
+@tool(timeout=LIMIT)
 def press(*, problem: Problem) -> str:
     """Misbehave in a thread."""
     return str(_deed(problem, "press")())
@@ -215,7 +218,7 @@ async def look(*, unruly: Unruly) -> str:
     return f"Seen {unruly.problem.id}."
 
 
-@reward(timeout=0.5)
+@reward(timeout=LIMIT)
 async def judge(trajectory: Trajectory, unruly: Unruly) -> float:
     """Misbehave in a reward that needs an environment."""
     await _do(unruly.problem, "judge")

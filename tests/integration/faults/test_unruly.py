@@ -22,7 +22,7 @@ from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.system.service import RUN
 from tests.support.processes import processes_of
 from tests.support.short_limit_worker import SECONDS
-from tests.support.unruly_agent import LATE, WAITING
+from tests.support.unruly_agent import LATE, LIMIT, WAITING
 from tests.support.waiting import until
 from tests.support.worker_sessions import (
     AFFECTED,
@@ -35,7 +35,7 @@ from tests.support.worker_sessions import (
 
 HELD = "held the event loop for more than"
 SILENT = "kept its process from running for more than"
-OVERDUE = "no result within 0.5 s"
+OVERDUE = f"no result within {LIMIT:g} s"
 
 
 def tokens(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
@@ -144,14 +144,18 @@ def test_an_overdue_call_is_abandoned(
 
 EXIT = "ended its process: exit code 7"
 CRASH = "ended its process: SIGSEGV"
-TOOL_OR_AGENT = "The (tool '(bend|press)'|agent agent)"
-"""A call can return before all threads of its process are stopped."""
 
 
 @pytest.mark.parametrize(
     ("place", "deed", "error"),
     [
-        kind("sleep in async code", "bend", "sleeps", f"The tool 'bend' {HELD} 0.5 s", long=False),
+        kind(
+            "sleep in async code",
+            "bend",
+            "sleeps",
+            f"The tool 'bend' {HELD} {LIMIT:g} s",
+            long=False,
+        ),
         kind("infinite regex", "press", "matches", f"The tool 'press' {SILENT}", long=False),
         kind("SIGSEGV in a thread", "press", "crashes", f"The tool 'press' {CRASH}", long=False),
         kind("GIL held on the loop", "bend", "holds_gil", f"The tool 'bend' {SILENT}"),
@@ -160,10 +164,10 @@ TOOL_OR_AGENT = "The (tool '(bend|press)'|agent agent)"
         kind("os._exit in a thread", "press", "exits", f"The tool 'press' {EXIT}"),
         kind("SIGSEGV on the loop", "bend", "crashes", f"The tool 'bend' {CRASH}"),
         kind("SIGKILL", "press", "is_killed", "The tool 'press' ended its process: SIGKILL"),
-        kind("SIGSTOP on the loop", "bend", "stops", f"{TOOL_OR_AGENT} {SILENT}"),
-        kind("SIGSTOP in a thread", "press", "stops", f"{TOOL_OR_AGENT} {SILENT}"),
-        kind("blocking agent", "agent", "sleeps", f"The agent agent {HELD} 3 s"),
-        kind("blocking callback", "bend", "calls_back", f"The tool 'bend' {HELD} 3 s"),
+        kind("SIGSTOP on the loop", "bend", "stops", f"The tool 'bend' {SILENT}"),
+        kind("SIGSTOP in a thread", "press", "stops", f"The tool 'press' {SILENT}"),
+        kind("blocking agent", "agent", "sleeps", f"The agent agent {HELD} {SECONDS:g} s"),
+        kind("blocking callback", "bend", "calls_back", f"The tool 'bend' {HELD} {SECONDS:g} s"),
     ],
 )
 def test_code_that_ends_its_worker_fails_its_episode(
@@ -188,9 +192,9 @@ def test_the_stacks_of_code_that_blocks_are_in_the_log(
 @pytest.mark.parametrize(
     ("place", "deed", "error"),
     [
-        kind("blocking reward", "judge", "sleeps", f"The reward 'judge' {HELD} 0.5 s"),
-        kind("blocking reset", "reset", "sleeps", rf"Unruly.reset\(\) {HELD} 3 s"),
-        kind("blocking close", "close", "sleeps", rf"Unruly.close\(\) {HELD} 3 s"),
+        kind("blocking reward", "judge", "sleeps", f"The reward 'judge' {HELD} {LIMIT:g} s"),
+        kind("blocking reset", "reset", "sleeps", rf"Unruly.reset\(\) {HELD} {SECONDS:g} s"),
+        kind("blocking close", "close", "sleeps", rf"Unruly.close\(\) {HELD} {SECONDS:g} s"),
         kind("deaf reset", "reset", "ignores_cancelling", "ServiceFailure: Unruly is not ready"),
     ],
 )
@@ -230,7 +234,7 @@ def test_environments_whose_first_init_blocks_are_made_again(
 def test_an_environment_whose_init_always_blocks_stops_the_stage(
     sessions: Callable[..., Play], tmp_path: Path
 ) -> None:
-    with pytest.raises(WorkerLost, match=rf"{HELD} 3 s.* Under way were: Unruly\(\)"):
+    with pytest.raises(WorkerLost, match=rf"{HELD} {SECONDS:g} s.* Under way were: Unruly\(\)"):
         sessions(**with_mark(tmp_path / "no folder/mark"))()
 
 
