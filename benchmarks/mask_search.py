@@ -15,18 +15,20 @@ from statistics import fmean, stdev
 from agentfly_core.recipes.mask_search.corpus import encyclopaedia
 from agentfly_core.recipes.mask_search.ramp import write
 from agentfly_core.records.intervals import student
+from agentfly_core.reports.compare.seed_intervals import difference
+from agentfly_core.runs.summary import Evaluation
 from benchmarks import harness, learning
 from benchmarks.harness import Evaluated
 
 EXPERIMENT = "mask-search"
 OTHER_FACTS = Path(".agentfly/mask-search-other")
-QUESTIONS = ("data.formats=[qa]", "data.train=72", "rollout.curriculum=null")
-MASKS = ("data.formats=[ramp]", "data.test=48")
+QUESTIONS = ("data.formats=[qa]", "data.train=24", "rollout.curriculum=null")
+MASKS = ("data.formats=[ramp]", "data.train=2400", "data.test=48")
 ARMS = ("masks, then questions", "questions alone", "other facts, then questions")
 
 
 def main() -> None:
-    """Train what is missing and print the tables."""
+    """Train the missing runs and print the tables."""
     parser = harness.parser(__doc__, seeds=[1, 2, 3], pretrain=20, steps=10)
     options = parser.parse_args()
     results = {seed: compared(seed, options.pretrain, options.steps) for seed in options.seeds}
@@ -36,29 +38,29 @@ def main() -> None:
         for row in learning.rows(dict(zip(ARMS, arms, strict=True)))
     ]
     harness.show(("seed", *learning.COLUMNS), rows)
-    after = [[fmean(arm.after.solved.values()) for arm in arms] for arms in results.values()]
-    for arm, name in ((0, ARMS[0]), (2, ARMS[2])):
-        print(f"{name}, against {ARMS[1]}: {gain([seed[arm] - seed[1] for seed in after])}")
+    after = [[arm.after for arm in arms] for arms in zip(*results.values(), strict=True)]
+    for arm in (0, 2):
+        print(f"{ARMS[arm]}, against {ARMS[1]}: {gain(after[1], after[arm])}")
 
 
 def compared(seed: int, pretrain: int, steps: int) -> list[Evaluated]:
-    """The evaluations of the three arms of a seed on questions."""
+    """The evaluations of the three arms of a seed on questions, before and after all their steps.
+
+    A step has as many episodes in each arm.
+    """
     start = f"mask-search-start-{seed}"
     harness.trained(EXPERIMENT, [f"seed={seed}", "steps=0"], start)
-    masks = trained(seed, start, "masks", pretrain, MASKS)
-    other = trained(seed, start, "other-masks", pretrain, [*MASKS, other_facts(seed)])
+    masks, other = f"mask-search-masks-{seed}", f"mask-search-other-masks-{seed}"
+    for run, others in ((masks, MASKS), (other, [*MASKS, other_facts(seed)])):
+        harness.trained(EXPERIMENT, settings(seed, start, pretrain, others), run)
     arms = [("qa", masks, steps), ("qa-alone", start, pretrain + steps), ("other-qa", other, steps)]
-    names = [trained(seed, model, arm, count, QUESTIONS) for arm, model, count in arms]
-    first = harness.trained(
-        EXPERIMENT, settings(seed, start, pretrain + steps, QUESTIONS), names[1]
-    )
-    return [
-        Evaluated(
-            first.before,
-            harness.trained(EXPERIMENT, settings(seed, model, count, QUESTIONS), name).after,
+    results = [
+        harness.trained(
+            EXPERIMENT, settings(seed, model, count, QUESTIONS), f"mask-search-{arm}-{seed}"
         )
-        for name, (_, model, count) in zip(names, arms, strict=True)
+        for arm, model, count in arms
     ]
+    return [each._replace(before=results[1].before) for each in results]
 
 
 def settings(seed: int, model: str, steps: int, others: Sequence[str]) -> list[str]:
@@ -66,30 +68,27 @@ def settings(seed: int, model: str, steps: int, others: Sequence[str]) -> list[s
     return [f"seed={seed}", f"model=run:{model}", "warm_start=null", f"steps={steps}", *others]
 
 
-def trained(seed: int, model: str, arm: str, steps: int, others: Sequence[str]) -> str:
-    """Train a run of an arm, or read it, and return its name."""
-    name = f"mask-search-{arm}-{seed}"
-    harness.trained(EXPERIMENT, settings(seed, model, steps, others), name)
-    return name
-
-
 def other_facts(seed: int) -> str:
     """Write pages with the facts of another seed; returns the override that searches them."""
     folder = OTHER_FACTS / str(seed)
-    write(folder, encyclopaedia(1000 + seed), {})
+    texts = {page["title"]: page["text"] for page in encyclopaedia(1000 + seed)}
+    # the ids stay, so that the search hides the same pages
+    write(folder, [{**page, "text": texts[page["title"]]} for page in encyclopaedia(0)], {})
     file = folder / "pages.jsonl"
     version = hashlib.sha256(file.read_bytes()).hexdigest()
     search = f"use: agentfly_core.tools.search:Search, corpus: {file}, sha256: '{version}'"
     return f"tools=[{{{search}, results: 1, hides: source}}, agentfly_core.tools.answer:answer]"
 
 
-def gain(differences: Sequence[float]) -> str:
-    """The mean over seeds with its t-interval."""
-    mean = fmean(differences)
-    if len(differences) == 1:
-        return f"{mean:+.3f} (one seed)"
-    half = student(len(differences) - 1) * stdev(differences) / len(differences) ** 0.5
-    return f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f} by seed"
+def gain(alone: Sequence[Evaluation], after: Sequence[Evaluation]) -> str:
+    """The mean gain with its t-interval over seeds, and with an interval over problems."""
+    seeds = [two.success - one.success for one, two in zip(alone, after, strict=True)]
+    low, high = difference([learning.pooled(alone)], [learning.pooled(after)]).interval
+    mean, problems = fmean(seeds), f"{low:+.3f} to {high:+.3f} by problem"
+    if len(seeds) == 1:
+        return f"{mean:+.3f} (one seed), {problems}"
+    half = student(len(seeds) - 1) * stdev(seeds) / len(seeds) ** 0.5
+    return f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f} by seed, {problems}"
 
 
 if __name__ == "__main__":

@@ -29,11 +29,10 @@ pytestmark = pytest.mark.slow
 
 SEED = 911
 PAGES = encyclopaedia(SEED)
-RAMP = ramp(PAGES, SEED, masks=4, least=4)
+RAMP = ramp(PAGES, SEED, masks=2, least=2)
 QUESTIONS = questions(PAGES, SEED, persons=12)
 
 
-FACTS = ("age", "house", "badge")
 TEXTS = [f"{page['title']}: {page['text']}" for page in PAGES]
 
 
@@ -77,9 +76,8 @@ async def value(played: Trajectory) -> float:
 def test_every_fact_is_on_two_pages() -> None:
     for family in families(SEED):
         pages = [text for text in TEXTS if f"person {family.person}" in text]
-        facts = f"firm {family.firm}", *(f"{kind} {getattr(family, kind)}" for kind in FACTS)
-        for fact in facts:
-            assert sum(fact in text.replace("ged", "ge") for text in map(str.lower, pages)) == 2
+        for fact in (f"firm {family.firm}", f"badge {family.badge}"):
+            assert sum(fact in text for text in pages) == 2
 
 
 def test_a_question_needs_two_searches() -> None:
@@ -89,7 +87,7 @@ def test_a_question_needs_two_searches() -> None:
         seen = f"[1] {leading}"
         assert demonstrations.reply(row["prompt"], []) == search_for(family.firm)
         assert demonstrations.reply(row["prompt"], [seen]) == search_for(family.person)
-        assert not any(f"{kind} " in leading for kind in FACTS)
+        assert "badge" not in leading
 
 
 def test_splits_share_no_name_under_any_seed() -> None:
@@ -99,7 +97,7 @@ def test_splits_share_no_name_under_any_seed() -> None:
             for seed in (SEED, 912)
             for f in families(seed)
             if f.split == split
-            for name in f[1:4]
+            for name in f[1:]
         }
         for split in SPLITS
     }
@@ -122,7 +120,7 @@ def test_masks_are_different_names_of_the_page_alone() -> None:
 
 def test_the_committed_files_are_those_of_the_stage(tmp_path: Path) -> None:
     pages = encyclopaedia(0)
-    write(tmp_path, pages, {"ramp": ramp(pages, 0, 4, 4), "qa": questions(pages, 0, 24)})
+    write(tmp_path, pages, {"ramp": ramp(pages, 0, 2, 2), "qa": questions(pages, 0, 24)})
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(made) == 7
     assert made == {name: (ROOT / "data/ramp" / name).read_bytes() for name in made}
@@ -167,7 +165,7 @@ async def test_the_team_is_wrong_where_facts_are_shuffled(
     tokenizer: PreTrainedTokenizerBase, tmp_path: Path
 ) -> None:
     other = {page["title"]: page["text"] for page in encyclopaedia(SEED + 1)}
-    pages = [{**page, "text": other.get(page["title"], "-")} for page in PAGES]
+    pages = [{**page, "text": other[page["title"]]} for page in PAGES]
     assert await solved(tokenizer, searched(tmp_path, pages)) <= 0.05
 
 

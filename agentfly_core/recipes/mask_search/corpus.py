@@ -7,67 +7,61 @@ from typing import NamedTuple
 
 from agentfly_core.tools.search import Row, rows
 
-SIZES = {"train": 1200, "val": 80, "test": 80}
+SIZES = {"train": 1200, "val": 240, "test": 240}
 """Persons of each split, each with a firm and a book."""
 _NUMBERS = range(1000, 10000)
-_VALUES = range(10, 100)
-# facts are numbers of constant length: a nano model learns to copy ten digits, but not 200 words
-_FIRM = "Founded by person {person}, aged {age}, house {house}, badge {badge}."
-_PERSON = "Aged {age}, house {house}, badge {badge}."
+# A nano model learns to copy digits, but not 200 words, and copies them over a constant distance
+# only: names and facts are numbers of constant length, and the next number is last on its page.
+_FIRM = "Its founder has badge {badge} and is person {person}."
+_PERSON = "Has badge {badge}."
 _BOOK = "Tells how firm {firm} was founded by person {person}."
-QUESTIONS = {
-    "age": "Which age has the founder of firm {firm}?",
-    "house": "Which house has the founder of firm {firm}?",
-    "badge": "Which badge has the founder of firm {firm}?",
-}
+_QUESTION = "Which badge has the founder of firm {firm}?"
 
 
 class Family(NamedTuple):
-    """The encyclopaedia's facts about a person, each on two pages: `Family("train", 4821, 3072,
-    1177, age=57, house=38, badge=64)`. The number of the book is a title only.
+    """The encyclopaedia's facts about a person, each on two pages: `Family("train", person=4821,
+    firm=3072, book=1177, badge=5738)`. The number of the book is a title only.
     """
 
     split: str
     person: int
     firm: int
     book: int
-    age: int
-    house: int
     badge: int
 
     def pages(self) -> Iterator[Row]:
         """The pages of the firm, the person and the book, without ids.
 
         The book's page leads from the firm to the person. Only the firm's own page has both the
-        firm and the person's facts.
+        firm and the badge.
         """
         facts = self._asdict()
         for kind, text in (("firm", _FIRM), ("person", _PERSON), ("book", _BOOK)):
             title = f"{kind} {facts[kind]}"
             yield {"title": title, "text": text.format(**facts), "split": self.split}
 
-    def questions(self) -> Iterator[tuple[str, str, str]]:
-        """Kind, text and answer of the questions on the founder of the firm."""
-        facts = self._asdict()
-        for kind, question in QUESTIONS.items():
-            yield kind, question.format(**facts), str(facts[kind])
+    def question(self) -> str:
+        """The question about the badge."""
+        return _QUESTION.format(firm=self.firm)
 
 
 def families(seed: int) -> list[Family]:
-    """The facts of a seed. Splits share no person, firm or book, under any seed."""
+    """The facts of a seed. Splits share no number, under any seed."""
     draw, drawn = random.Random(seed), list[Family]()
     # not the seed of the encyclopaedia: a test name of one seed must not be trained with another
-    numbers = iter(random.Random(0).sample(_NUMBERS, 3 * sum(SIZES.values())))
+    numbers = iter(random.Random(0).sample(_NUMBERS, 4 * sum(SIZES.values())))
     for split, size in SIZES.items():
-        kinds = [[next(numbers) for _ in range(size)] for _ in range(3)]
-        for names in zip(*(draw.sample(kind, size) for kind in kinds), strict=True):
-            drawn.append(Family(split, *names, *draw.sample(_VALUES, 3)))
+        kinds = [[next(numbers) for _ in range(size)] for _ in range(4)]
+        drawn += [
+            Family(split, *facts)
+            for facts in zip(*(draw.sample(kind, size) for kind in kinds), strict=True)
+        ]
     return drawn
 
 
 def encyclopaedia(seed: int) -> list[Row]:
-    """The pages of a seed: `{"id": "0017", "title": "firm 3072", "text": "Founded by person 4821,
-    aged 57, house 38, badge 64.", "split": "train"}`, in random order.
+    """The pages of a seed: `{"id": "0017", "title": "firm 3072", "text": "Its founder has badge
+    5738 and is person 4821.", "split": "train"}`, in random order.
     """
     pages = [page for family in families(seed) for page in family.pages()]
     random.Random(seed).shuffle(pages)

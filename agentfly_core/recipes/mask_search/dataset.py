@@ -21,8 +21,8 @@ def mask_search(
 ) -> dict[str, list[Problem]]:
     """Problems of these formats for each split, drawn from `ramp_train.jsonl`, ... of a folder.
 
-        Problem("017-2", "Fill in: Founded by person [mask], aged ...", {"answers":
-            ["4821", "57"], "masks": 2, "source": "017", "kind": "ramp"})
+        Problem("017-2", "Fill in: Its founder has badge [mask] ...", {"answers":
+            ["5738", "4821"], "masks": 2, "source": "017", "kind": "ramp"})
 
     Raises ValueError for a missing file and for more problems than there are.
     """

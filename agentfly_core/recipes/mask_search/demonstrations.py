@@ -22,11 +22,10 @@ ATTEMPTS = 50
 _QUERY = re.compile(r'"query": "(.*?)"')
 _PAGE = re.compile(r"^\[\S+\] (\w+ \d+): (.*)$", re.MULTILINE)
 _QUESTION = re.compile(r"Which (\w+) has the founder of (firm \d+)\?")
-_CUES = {"age": "aged"}
 
 
 class Gaps(NamedTuple):
-    """What is to be found: `Gaps("firm 3072", ("person", "aged"))`."""
+    """What is to be found: `Gaps("firm 3072", ("badge", "person"))`."""
 
     subject: str
     cues: Sequence[str]
@@ -35,7 +34,7 @@ class Gaps(NamedTuple):
 def planned(prompt: str) -> Gaps:
     """The planner: the page that a prompt is about, and the word before each gap."""
     if match := _QUESTION.match(prompt):
-        return Gaps(match[2], [_CUES.get(match[1], match[1])])
+        return Gaps(match[2], [match[1]])
     text, _, title = prompt.rstrip(".").rpartition(" This is about ")
     return Gaps(title, re.findall(rf"(\w+) {re.escape(MASK)}", text))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.datasets.splitting import split_of
-from agentfly_core.recipes.mask_search.corpus import QUESTIONS, encyclopaedia, families, read
+from agentfly_core.recipes.mask_search.corpus import encyclopaedia, families, read
 from agentfly_core.tools.search import Row
 
 MASK = "[mask]"
@@ -30,8 +30,8 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
     """Problems of retrieval-augmented mask prediction, one for each number of masks and page with
     at least `least` entities:
 
-        {"id": "017-2", "prompt": "Fill in: Founded by person [mask], aged [mask], house 38, badge
-         64. This is about firm 3072.", "answers": ["4821", "57"], "masks": 2,
+        {"id": "017-2", "prompt": "Fill in: Its founder has badge [mask] and is person [mask]. This
+         is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
          "source": "017", "kind": "ramp"}
 
     Masks are drawn without replacement from `entities`, at most `masks` of them.
@@ -105,12 +105,11 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}
     for family in families(seed):
-        if family.split == "train" and len(made["train"]) >= persons * len(QUESTIONS):
+        if family.split == "train" and len(made["train"]) >= persons:
             continue
-        for kind, prompt, answer in family.questions():
-            source = sources[f"firm {family.firm}"]
-            facts = {"answers": [answer], "masks": 1, "source": source, "kind": "qa"}
-            made[family.split].append({"id": f"qa-{source}-{kind}", "prompt": prompt, **facts})
+        source = sources[f"firm {family.firm}"]
+        facts = {"answers": [str(family.badge)], "masks": 1, "source": source, "kind": "qa"}
+        made[family.split].append({"id": f"qa-{source}", "prompt": family.question(), **facts})
     return made
 
 
