@@ -18,14 +18,14 @@ from agentfly_core.runs.run import NONE_BEFORE, Run, StagesBefore, links_of, ope
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.runs.summary import Evaluation
+from agentfly_core.runs.tracking import sync as syncs
+from agentfly_core.runs.tracking.background import Background
+from agentfly_core.runs.tracking.mlflow_client import FLOW_RUN, MlflowRun
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking import sync as syncs
-from agentfly_core.tracking.background import Background
-from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowRun
 from flows.local.mlflow_ui import mlflow_place
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle

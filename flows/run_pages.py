@@ -17,10 +17,10 @@ from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_report import night_page
 from agentfly_core.reports.nights.nights import last_policy
 from agentfly_core.runs.run import links_of
+from agentfly_core.runs.tracking.mlflow_client import add_report, page, set_aliases
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import prefect_key, storable
 from agentfly_core.system.formats.text import fault
-from agentfly_core.tracking.mlflow_client import add_report, page, set_aliases
 from flows.local.display import summary_page
 from flows.local.mlflow_ui import PORT, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page

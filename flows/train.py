@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from prefect import flow, runtime
 from prefect.runtime import flow_run
 
-from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline.loop.forking import check_start
 from agentfly_core.pipeline.loop.training import Training, end_after
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
 from flows.flow_run import devices, experiment_of_flow
@@ -30,7 +30,7 @@ def session(
     """Open a run for writing, on devices of its own, and close everything at the end."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
     # before the wait for devices, which may take hours
-    check_run(loaded, loaded.run_name(run, new))
+    RunRequest(loaded, loaded.run_name(run, new)).check_new()
     with devices(loaded.site, loaded.site.gpus, f"the run {loaded.run_name(run, new)}"):
         name = loaded.run_name(run, new)  # the next free one may be another after the wait
         logs = settle().state / "logs" / name

@@ -27,9 +27,7 @@ from agentfly_core.config.tasks import task_key
 from agentfly_core.datasets.chat_files import ChatFile
 from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.datasets.rejection_sampling import RejectionSampling
-from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.policy_path import check_policy
-from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.task import Task, import_tasks, template_of, together
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import report
@@ -76,13 +74,6 @@ def check(settings: Settings) -> dict[str, Task]:
     if settings.steps:
         _require_problems(schedule, training)
     return tasks
-
-
-def check_run(experiment: Experiment, name: str) -> None:
-    """Check frozen speakers, and `check_beginning` of a new run; raises ValueError."""
-    if record_of(experiment.store, name) is None:
-        _ = experiment.frozen
-        check_beginning(experiment.settings)
 
 
 def check_beginning(settings: Settings) -> None:

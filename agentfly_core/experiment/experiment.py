@@ -131,6 +131,15 @@ class Experiment:
         return of_run(self.store, model, "model")
 
     @property
+    def start_policy(self) -> Pointer | None:
+        """The policy that training starts from; None before it is made."""
+        if parent := self.parent:
+            return parent.policy
+        stage_keys = StageKeys(self.settings)
+        target = stage_keys.base_model(self.store.get(stage_keys.prepare().uri))
+        return self.store.get(target.uri) if target else None
+
+    @property
     def reference(self) -> Pointer | None:
         """The policy run:NAME@STEP that the algorithm's KL penalty names, or None."""
         policy = run_step(self.algorithm.needs.reference or "")

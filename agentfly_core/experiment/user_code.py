@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,34 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
     """
     if missing := [name for name in settings.code_files if not Path(name).is_file()]:
         raise ValueError(f"code_files: {missing[0]!r} is missing in {Path.cwd()}.")
-    data = _digests(settings.code_files)
+    played = [settings.template.use, settings.agent.use, *chain(*map(_used, tasks.values()))]
+    # rewards with environments run in the rollout
+    during = [path for path, reward in _rewards(tasks) if reward.needs]
+    further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
+    shown = (settings.warm_start, *(task.warm_start for task in settings.tasks.values()))
+    demonstrated = [warm_start.demonstrations for warm_start in shown if warm_start]
+    paths = {
+        "prepare": [p for data in (settings.data, *further) for p in datasets(data.model_dump())],
+        "demonstrate": [*played, *filter(is_scripted, demonstrated)],
+        "rollout": [*played, *during],
+        "score": [path for path, reward in _rewards(tasks) if not reward.needs],
+        "memory": [settings.agent.remembers] if settings.agent.remembers else [],
+        "update": [settings.algorithm.use],
+    }
+    return _digested(paths, _digests(settings.code_files))
+
+
+def _used(task: Task) -> list[str]:
+    return [*(tool.use for tool in task.settings.tools), *task.settings.environments]
+
+
+def _digested(
+    paths: Mapping[str, Sequence[str]], data: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return the digests of the author's modules by stage; `data` are the digests of data files."""
     code = {}
-    for stage, paths in _paths(settings, tasks).items():
-        modules = sorted({path.partition(":")[0] for path in paths})
+    for stage, used in paths.items():
+        modules = sorted({path.partition(":")[0] for path in used})
         # a program's code is in the files; no module of the author needs to read it
         if own := {n: _module(n, data) for n in modules if sources(n) or n == PROGRAM_MODULE}:
             code[stage] = own
@@ -65,25 +90,6 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
 
 def _module(name: str, data: Mapping[str, str]) -> str:
     return digest({**sources(name), **data})[:16]
-
-
-def _paths(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, list[str]]:
-    played = [settings.template.use, settings.agent.use]
-    for task in tasks.values():
-        played += [*(tool.use for tool in task.settings.tools), *task.settings.environments]
-    # rewards with environments run in the rollout
-    during = [path for path, reward in _rewards(tasks) if reward.needs]
-    further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
-    shown = (settings.warm_start, *(task.warm_start for task in settings.tasks.values()))
-    demonstrated = [warm_start.demonstrations for warm_start in shown if warm_start]
-    return {
-        "prepare": [p for data in (settings.data, *further) for p in datasets(data.model_dump())],
-        "demonstrate": [*played, *filter(is_scripted, demonstrated)],
-        "rollout": [*played, *during],
-        "score": [path for path, reward in _rewards(tasks) if not reward.needs],
-        "memory": [settings.agent.remembers] if settings.agent.remembers else [],
-        "update": [settings.algorithm.use],
-    }
 
 
 def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:

@@ -54,7 +54,18 @@ def export(store: Store, reference: str, folder: Path) -> None:
             shutil.copytree(memory_folder(store, memory), part / MEMORY)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        text = page(str(where), named.policy, settings, rank, bool(jinja), stop)
+        used = dict.fromkeys(tool.use for task in settings.each.values() for tool in task.tools)
+        text = page(
+            str(where),
+            named.policy,
+            settings.agent,
+            settings.template,
+            list(used),
+            settings.dtype,
+            rank,
+            bool(jinja),
+            stop,
+        )
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:

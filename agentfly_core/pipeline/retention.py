@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import done_by, finished_summary, record_of
 from agentfly_core.runs.run import Run, recorded_settings
-from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 
@@ -128,17 +126,3 @@ def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
             f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
             f"{needed / 2**30:.1f} GiB. Free some space and run the same command again."
         )
-
-
-def require_space_for_night(experiment: Experiment) -> None:
-    """Raise NoSpace unless the disk has room for an update.
-
-    Nothing is checked before the model exists.
-    """
-    store, stage_keys = experiment.store, StageKeys(experiment.settings)
-    model: Pointer | None = parent.policy if (parent := experiment.parent) else None
-    if model is None:
-        target = stage_keys.base_model(store.get(stage_keys.prepare().uri))
-        model = store.get(target.uri) if target else None
-    if model:
-        require_space(store, experiment.sizes(model), saving=False)

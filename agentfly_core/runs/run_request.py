@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 
+from agentfly_core.experiment.checks import check_beginning
 from agentfly_core.experiment.continuing import refuse_other_settings
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
@@ -27,6 +28,12 @@ class RunRequest:
 
     experiment: Experiment
     name: str
+
+    def check_new(self) -> None:
+        """Raise ValueError if the run is new and cannot begin; an existing run is not checked."""
+        if record_of(self.experiment.store, self.name) is None:
+            _ = self.experiment.frozen  # raises for a missing policy or chat service
+            check_beginning(self.experiment.settings)
 
     def check(self, accept: bool) -> None:
         """Raise ValueError for settings that differ from the run's, and for edited code unless

@@ -10,7 +10,6 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from agentfly_core.experiment.checks import check_run
 from agentfly_core.pipeline import inputs
 from agentfly_core.reports.compare.comparison_view import compared_runs, draw, view
 from agentfly_core.reports.compare.run_comparison import (
@@ -20,6 +19,7 @@ from agentfly_core.reports.compare.run_comparison import (
 )
 from agentfly_core.reports.compare.sweep import PREFIX, grid, is_finished
 from agentfly_core.runs.listing import in_store
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
@@ -129,7 +129,7 @@ def planned_sweep(
         raise ValueError("Two of the combinations are the same run: list each value once.")
     trials = []
     for each, run in zip(experiments, runs, strict=True):
-        check_run(each, run)
+        RunRequest(each, run).check_new()
         problems = problems_digest(each.store, inputs.dataset(each), "test")
         trials.append(planned(each.settings, run, each.settings.steps, problems))
     require_comparable(trials)

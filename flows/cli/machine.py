@@ -13,10 +13,10 @@ from cyclopts import Parameter
 
 from agentfly_core.config import loading
 from agentfly_core.runs import versioning
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.cli.arguments import ExperimentArg
 from flows.deploy import require_deployable
 from flows.local import doctor as doctors

@@ -9,7 +9,6 @@ from cyclopts import Group, Parameter
 
 from agentfly_core.config.experiment import Fork
 from agentfly_core.config.reference import run_step
-from agentfly_core.experiment.checks import check_run
 from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.pipeline.loop.forking import forked, require_origin
@@ -76,8 +75,8 @@ def train(
     arguments = flow_arguments(target, overrides, where)
     experiment = load_experiment(**arguments)
     name = experiment.run_name(options.run, options.new)
-    check_run(experiment, name)
     request = RunRequest(experiment, name)
+    request.check_new()
     if not (options.run or options.new):
         for note in request.notes(typed.get()):
             print(note, flush=True)

@@ -20,11 +20,11 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.show.markdown import plain, table
 from agentfly_core.runs.listing import experiment_of, in_store
 from agentfly_core.runs.run import known_run
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import counted, redact
 from agentfly_core.system.progress import Progress as StageProgress
 from agentfly_core.system.progress import listening
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.state_dirs import Places
 from flows.local.terminal import VisibleConsole
 

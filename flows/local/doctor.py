@@ -20,11 +20,11 @@ import psutil
 from rich.table import Table
 from rich.text import Text
 
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.formats.text import redact
 from agentfly_core.system.service import SANDBOX
-from agentfly_core.tracking.mlflow_client import MlflowStore
 
 GIB = 2**30
 MEMORY_GIB, DISK_GIB = 6, 2

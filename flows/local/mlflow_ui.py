@@ -7,8 +7,8 @@ from typing import Literal
 from agentfly_core.config.site import Site
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import known_run, links_of
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore, page
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowStore, page
 from flows.local.own_servers import ACCOUNTS, USER, Program, free_port, mark, own, password, shown
 from flows.local.prefect_server import open_flow_run
 from flows.local.state_dirs import settle

@@ -25,6 +25,7 @@ import httpx
 import psutil
 
 from agentfly_core.config import loading
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.system.files import write_text
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import redact
@@ -32,7 +33,6 @@ from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.process import Owner
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.system.supervisor import ChildState
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.mlflow_ui import mlflow_server, serving
 from flows.local.own_servers import USER, Program, free_port, own_api, shown
 from flows.local.prefect_server import PATIENCE, POOL, WORKER, answers, prefect_server, worker

@@ -11,7 +11,7 @@ from prefect import get_run_logger
 from agentfly_core.config.episodes import SPLITS
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.evaluation import Evaluator
-from agentfly_core.pipeline.retention import require_space_for_night
+from agentfly_core.pipeline.retention import require_space
 from agentfly_core.pipeline.services import rollout_services
 from agentfly_core.records.dataset import split
 from agentfly_core.records.run_record import Summary
@@ -43,8 +43,10 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if an update does not fit on the disk."""
-        require_space_for_night(self._experiment(changes))
+        """Raise NoSpace if an update does not fit on the disk; skipped before there is a model."""
+        experiment = self._experiment(changes)
+        if model := experiment.start_policy:
+            require_space(experiment.store, experiment.sizes(model), saving=False)
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Train a run of this name."""

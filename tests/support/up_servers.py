@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from flows.local.mlflow_ui import serving
 from flows.local.own_servers import own_api
 from flows.local.up import keeper

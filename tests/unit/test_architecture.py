@@ -33,7 +33,7 @@ LAYERS = [
     ["agents"],
     ["experiment"],
     ["runs"],
-    ["tracking", "pipeline"],
+    ["runs.tracking", "pipeline"],
     ["pipeline.play", "reports.show", "testing"],
     ["reports.compare", "reports.nights", "pipeline.stages"],
     ["pipeline.loop"],
@@ -48,7 +48,7 @@ READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "to
 RECIPES = ROOT / "agentfly_core/recipes"
 SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
 ONLY = {
-    "mlflow": ("tracking/",),
+    "mlflow": ("runs/tracking/",),
     "deepspeed": ("training/",),
     "vllm": ("inference/",),
     "prefect": (),

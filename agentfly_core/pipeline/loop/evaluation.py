@@ -10,6 +10,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.lookahead import side_by_side
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import rollout_services
+from agentfly_core.pipeline.stages.held_out import HeldOutEpisodes
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Artifact, Pointer
@@ -61,9 +62,10 @@ class Evaluator:
     def on_split(self, player: JobPlayer, policy: Pointer, split: str, step: int) -> Evaluation:
         """Evaluate the policy of a step on a held-out split."""
         here, stages = self.experiment, self.stages
+        episodes = HeldOutEpisodes(here, self.data, split)
 
         def play(shard: int) -> Artifact:
-            return stages.held_out(here, player, policy, self.data, split, shard, step)
+            return stages.held_out(player, policy, episodes, shard, step)
 
         shards = here.evaluation_shards(self.data, split)
         played = side_by_side(here.site.workers, play, shards)

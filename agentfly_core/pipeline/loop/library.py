@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from agentfly_core.config.site import Site
-from agentfly_core.experiment.checks import check_inputs, check_run
+from agentfly_core.experiment.checks import check_inputs
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline import inputs
@@ -27,6 +27,7 @@ from agentfly_core.pipeline.play.episodes import Played, PlayRequest
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.runs.summary import Evaluation
 from agentfly_core.store.store import Store
 from agentfly_core.system.devices import held, numbered
@@ -118,7 +119,7 @@ def train(
     while another process writes the run.
     """
     name = experiment.run_name(run, new)
-    check_run(experiment, name)
+    RunRequest(experiment, name).check_new()
     with (
         _holding(experiment.site, experiment.site.gpus, f"the run {name}"),
         keeping_secrets(),

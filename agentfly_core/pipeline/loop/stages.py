@@ -59,7 +59,9 @@ class Stages:
         self.rollout = stage(
             "rollout step {episodes.sampling_round.step} shard {shard}", rollout.rollout, 3
         )
-        self.held_out = stage("evaluate {name} step {step} shard {shard}", held_out.held_out, 3)
+        self.held_out = stage(
+            "evaluate {episodes.split} step {step} shard {shard}", held_out.held_out, 3
+        )
         self.score = stage("score {what}", scoring.score)
         self.remember = stage("remember step {step}", memory.remember)
         self.update = stage("update step {step}", policy_update.update, 2)

@@ -19,7 +19,7 @@ from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.scoring import shard_scores
 from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.pipeline.stages.rollout import RoundEpisodes
-from agentfly_core.pipeline.workers.job import JobPlayer
+from agentfly_core.pipeline.workers.job import DemonstrationJob, JobPlayer
 from agentfly_core.records.ledger import used
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.records.run_record import Summary
@@ -176,13 +176,17 @@ def warm_started(
     """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []
+    stage_keys = StageKeys(experiment.settings)
     if run_step(settings.demonstrations):
-        target = StageKeys(experiment.settings).demonstrations(model, data, experiment.frozen)
+        target = stage_keys.demonstrations(model, data, experiment.frozen)
         demonstrations = stages.choose(experiment.store, settings, target, model, data)
     elif chat_file(settings.demonstrations):
         demonstrations = stages.read_chats(experiment, model, data)
     else:
-        demonstrations = stages.demonstrate(experiment, services.player, model, data)
+        memory = experiment.memory_of(model)
+        target = stage_keys.demonstrations(model, data, experiment.frozen, memory)
+        job = DemonstrationJob(target, Pointer(data.uri, data.digest), memory)
+        demonstrations = stages.demonstrate(experiment.store, services.player, job)
     rounds = range(1, settings.rounds + 1)
     return [
         demonstrations,

@@ -1,29 +1,45 @@
 """Play the episodes of a held-out evaluation, shard by shard."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_test
 from agentfly_core.pipeline.produce import find
 from agentfly_core.pipeline.workers.job import JobPlayer, Shard
 from agentfly_core.records.dataset import split
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.store.artifact import Artifact, Pointer
 
 
+@dataclass(frozen=True)
+class HeldOutEpisodes:
+    """The episodes of an evaluation: `HeldOutEpisodes(experiment, data, "test").specs`.
+
+    They are drawn once, when the first shard needs them.
+    """
+
+    experiment: Experiment
+    data: Pointer
+    split: str
+
+    @cached_property
+    def specs(self) -> list[EpisodeSpec]:
+        """The episodes of all shards, in order."""
+        settings = self.experiment.settings
+        problems = split(self.experiment.store.open(self.data), self.split)
+        return of_test(settings.evaluate, settings.data_seed, problems, self.split)
+
+
 def held_out(
-    experiment: Experiment,
-    player: JobPlayer,
-    policy: Pointer,
-    data: Pointer,
-    name: str,
-    shard: int,
-    step: int,
+    player: JobPlayer, policy: Pointer, episodes: HeldOutEpisodes, shard: int, step: int
 ) -> Artifact:
-    """Play one shard of the episodes that the policy of a step plays on the split `name`."""
-    keys, memory = StageKeys(experiment.settings), experiment.memory_of(policy)
-    target = keys.evaluation(policy, data, name, shard, experiment.frozen, memory)
+    """Play one shard of an evaluation of the policy of a step."""
+    experiment, data, name = episodes.experiment, episodes.data, episodes.split
+    settings, memory = experiment.settings, experiment.memory_of(policy)
+    target = StageKeys(settings).evaluation(policy, data, name, shard, experiment.frozen, memory)
     if published := find(experiment.store, target):
         return published
-    settings, problems = experiment.settings, split(experiment.store.open(data), name)
-    assigned = of_test(settings.evaluate, settings.data_seed, problems, name)
-    mine = Shard("evaluate", step, assigned, shard)
+    mine = Shard("evaluate", step, episodes.specs, shard)
     return player.do(mine.job(target, policy, step, settings.rollout.shard, memory))

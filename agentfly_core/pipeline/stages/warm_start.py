@@ -16,18 +16,13 @@ from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.pipeline.stages import rejection_sampling
 from agentfly_core.pipeline.workers.job import DemonstrationJob, JobPlayer
 from agentfly_core.records.dataset import split
-from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
+from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
 
 
-def demonstrate(
-    experiment: Experiment, player: JobPlayer, model: Artifact, data: Artifact
-) -> Artifact:
+def demonstrate(store: Store, player: JobPlayer, job: DemonstrationJob) -> Artifact:
     """Play and publish demonstrations. First, a few are scored to find faults of rewards."""
-    stage_keys, memory = StageKeys(experiment.settings), experiment.memory_of(model)
-    target = stage_keys.demonstrations(model, data, experiment.frozen, memory)
-    job = DemonstrationJob(target, Pointer(data.uri, data.digest), memory)
-    return find(experiment.store, target) or player.do(job)
+    return find(store, job.target) or player.do(job)
 
 
 def choose(

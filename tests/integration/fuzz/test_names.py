@@ -10,6 +10,7 @@ from dvc.utils.serialize import load_yaml
 from mlflow import MlflowClient
 from prefect.client.schemas.actions import ArtifactCreate
 
+from agentfly_core.runs.tracking.mlflow_client import MlflowRun, MlflowStore
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.foreign_names import (
     dvc_accepts,
@@ -18,7 +19,6 @@ from agentfly_core.system.formats.foreign_names import (
     prefect_key,
     storable,
 )
-from agentfly_core.tracking.mlflow_client import MlflowRun, MlflowStore
 from tests.support.mlflow_store import new_store
 
 SEED, COUNT, TIME = 42, 500, 1763740000000

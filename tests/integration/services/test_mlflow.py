@@ -11,9 +11,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from agentfly_core.tracking import background
-from agentfly_core.tracking.background import Background
-from agentfly_core.tracking.mlflow_client import (
+from agentfly_core.runs.tracking import background
+from agentfly_core.runs.tracking.background import Background
+from agentfly_core.runs.tracking.mlflow_client import (
     DATASET,
     DIGEST,
     SUCCESS,

@@ -20,8 +20,8 @@ from agentfly_core.reports.nights.held_out import HeldOut
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import Nights
 from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict
+from agentfly_core.runs.tracking.mlflow_client import DIGEST, MlflowStore
 from agentfly_core.store.artifact import Artifact
-from agentfly_core.tracking.mlflow_client import DIGEST, MlflowStore
 from flows import run_pages
 from flows.nights import deployment_schedule, events
 from flows.nights.deployment_schedule import record_missed

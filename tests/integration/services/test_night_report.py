@@ -15,8 +15,8 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.tracking.mlflow_client import FLOW_RUN, MlflowRun, MlflowStore
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import FLOW_RUN, MlflowRun, MlflowStore
 from flows.local.prefect_server import deliver, use
 from flows.run_pages import artifact_key, report_night
 from tests.support.judged_night import played_night

@@ -11,8 +11,8 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.run import opened
+from agentfly_core.runs.tracking.mlflow_client import MlflowRun, MlflowStore
 from agentfly_core.store.store import Store
-from agentfly_core.tracking.mlflow_client import MlflowRun, MlflowStore
 from flows.local.own_servers import mark
 from flows.local.prefect_server import deliver, use
 from flows.run_pages import artifact_key, name_after, show_summary

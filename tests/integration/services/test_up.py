@@ -9,8 +9,8 @@ import httpx
 import psutil
 import pytest
 
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.system.module_search import OF_SERVERS
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local.up import keeper, show_status
 from tests.support.processes import command
 from tests.support.project import PROGRAMS, Project

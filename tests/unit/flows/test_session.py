@@ -44,7 +44,7 @@ def test_a_tag_added_during_the_last_sync_is_sent_later(tmp_path, monkeypatch):
         change_tags(run.store, run.name, ["late"], [])
 
     monkeypatch.setattr(Run, "finished", property(lambda run: True))
-    monkeypatch.setattr("agentfly_core.tracking.sync.sync", add_tag)
+    monkeypatch.setattr("agentfly_core.runs.tracking.sync.sync", add_tag)
     with opened(tiny, "demo") as run, reporting(run):
         pass
     (complete,) = links_of(tiny.store, "demo")[COMPLETE]

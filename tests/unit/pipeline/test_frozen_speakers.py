@@ -23,6 +23,7 @@ from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.pipeline.workers.samplers import Samplers
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
 from agentfly_core.runs.run import experiment_of_run, opened
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from agentfly_core.store.store import Store
 from tests.support import experiments
@@ -131,7 +132,7 @@ def test_a_frozen_policy_without_weights_is_refused(tmp_path: Path, nano: Path) 
     publish(here.store, 1, [nano / "model.safetensors"])
     here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
     with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"):
-        checks.check_run(here, "mine")
+        RunRequest(here, "mine").check_new()
 
 
 def test_a_run_continues_with_its_first_speakers(
@@ -162,7 +163,7 @@ def test_the_record_of_a_run_without_speakers_names_none(tmp_path: Path) -> None
 def test_a_missing_frozen_speaker_is_refused_before_any_work(tmp_path: Path) -> None:
     here = experiment(tmp_path, {"critic": "run:demo@3"})
     with pytest.raises(ValueError, match=r"agent\.frozen\.critic: The run 'demo' has published no"):
-        checks.check_run(here, "mine")
+        RunRequest(here, "mine").check_new()
     with pytest.raises(ValueError, match=r"agent\.frozen\.critic: .*'local' has no endpoint"):
         checks.check_place(experiment(tmp_path, {"critic": "endpoint:gpd"}).settings, Site())
 

@@ -12,11 +12,7 @@ import pytest
 
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline.retention import (
-    require_space,
-    require_space_for_night,
-    retain,
-)
+from agentfly_core.pipeline.retention import require_space, retain
 from agentfly_core.pipeline.update import (
     catch_up,
     label_of,
@@ -229,22 +225,6 @@ def test_an_update_without_disk_space_does_not_begin(critic, busy, needed, tmp_p
     )
     with pytest.raises(OSError, match="Free some space"):
         require_space(place.store, place.sizes(policy), busy)
-
-
-def test_a_night_without_disk_space_does_not_begin(tmp_path, monkeypatch):
-    place = experiment(tmp_path)
-    require_space_for_night(place)  # before there is a model
-    with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
-        (folder / "model.safetensors").write_bytes(bytes(1000))
-    monkeypatch.setattr(
-        StageKeys, "model", lambda keys: ArtifactKey("artifacts/model/tiny", "", "", {})
-    )
-    needed = sum(place.sizes(place.store.artifact("artifacts/model/tiny")))
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed))
-    require_space_for_night(place)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed - 1))
-    with pytest.raises(OSError, match="Free some space"):
-        require_space_for_night(place)
 
 
 def test_a_warm_start_shares_prefixes_by_its_setting(tmp_path):

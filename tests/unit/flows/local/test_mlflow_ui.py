@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from flows.local import mlflow_ui
 from flows.local.own_servers import mark, password
 from tests.support.servers import listener

@@ -3,7 +3,7 @@
 import configparser
 from pathlib import Path
 
-from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from flows.local.mlflow_ui import mlflow_server
 from flows.local.own_servers import FILE, password
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.system.service import ServiceLost
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from flows.local import up
 from flows.local.own_servers import Program
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.runs.run import opened
-from agentfly_core.tracking.mlflow_client import MlflowStore
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from flows.run_pages import report_aliases
 from tests.support.experiments import experiment as experiment_in
 

@@ -1,14 +1,17 @@
 """A new entry of the ledger is emitted, sent for approval and reported."""
 
 import logging
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agentfly_core.config.reference import RunPolicy
+from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
 from agentfly_core.reports.nights.promotion import Verdict
-from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.artifact import ArtifactKey, Pointer
 from flows.nights import flow_work
 from flows.nights.flow_work import FlowWork
 from tests.support.experiments import experiment as experiment_in
@@ -36,3 +39,20 @@ def test_approval_is_requested_before_reports(
     judgement = Judgement(Verdict(()), champion, champion)
     work.happened(work.ledger.append(NIGHT, "awaits_approval", details=judgement))
     assert done == ["asked", "aliases", "report"]
+
+
+def test_a_night_without_disk_space_does_not_begin(
+    work: FlowWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, model = work.experiment, ArtifactKey("artifacts/model/tiny", "model", "0", {})
+    monkeypatch.setattr(FlowWork, "_experiment", lambda *_: here)
+    monkeypatch.setattr(StageKeys, "model", lambda _: model)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    work.require_space(NIGHT, [])  # before there is a model
+    with here.store.publish(model) as folder:
+        (folder / "model.safetensors").write_bytes(bytes(1000))
+    with pytest.raises(OSError, match="Free some space"):
+        work.require_space(NIGHT, [])
+    needed = sum(here.sizes(here.store.artifact(model.uri)))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=needed))
+    work.require_space(NIGHT, [])

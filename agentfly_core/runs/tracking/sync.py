@@ -17,12 +17,12 @@ from agentfly_core.runs import episodes
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.runs.run_tags import tags_of
 from agentfly_core.runs.summary import Evaluation, Evaluations
+from agentfly_core.runs.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, MlflowRun
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.json_value import JSON, as_json
-from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, SUCCESS, MlflowRun
 
 SYNCED = "agentfly.synced_step"
 EVALUATE = "agentfly.synced_evaluate"

@@ -12,12 +12,12 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.runs.summary import steps_frame
+from agentfly_core.runs.tracking import sync as sync_module
+from agentfly_core.runs.tracking.mlflow_client import MlflowRun
+from agentfly_core.runs.tracking.sync import SYNCED, sync
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.tracking import sync as sync_module
-from agentfly_core.tracking.mlflow_client import MlflowRun
-from agentfly_core.tracking.sync import SYNCED, sync
 from tests.support.evaluated_runs import (
     BASE,
     experiment_with,

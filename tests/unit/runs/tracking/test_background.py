@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.runs.tracking import background
+from agentfly_core.runs.tracking.background import Background
+from agentfly_core.runs.tracking.mlflow_client import MlflowStore
 from agentfly_core.system.formats.checksummed_json import Damaged
-from agentfly_core.tracking import background
-from agentfly_core.tracking.background import Background
-from agentfly_core.tracking.mlflow_client import MlflowStore
 from tests.support.waiting import LIMIT
 
 COMMAND = "`agentfly train quickstart`"

@@ -10,13 +10,13 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
+from agentfly_core.runs.tracking.mlflow_client import DATASET, DIGEST, MlflowRun, MlflowStore
 from agentfly_core.system.supervisor import die_with_parent
-from agentfly_core.tracking.mlflow_client import DATASET, DIGEST, MlflowRun, MlflowStore
 from tests.support.waiting import until
 
 CONNECT = (
     "import sys; from pathlib import Path;"
-    "from agentfly_core.tracking.mlflow_client import MlflowStore;"
+    "from agentfly_core.runs.tracking.mlflow_client import MlflowStore;"
     "MlflowStore.choose(Path(sys.argv[1])).connect()"
 )
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
+from agentfly_core.runs.tracking.mlflow_client import REFUSALS, MlflowStore
 from agentfly_core.system.formats.text import fault, redact
-from agentfly_core.tracking.mlflow_client import REFUSALS, MlflowStore
 
 LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
 """Limits of the wait at the end of a run: seconds for a database without a server, seconds for a
