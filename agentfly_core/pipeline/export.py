@@ -54,18 +54,9 @@ def export(store: Store, reference: str, folder: Path) -> None:
             shutil.copytree(memory_folder(store, memory), part / MEMORY)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        used = dict.fromkeys(tool.use for task in settings.each.values() for tool in task.tools)
-        text = page(
-            str(where),
-            named.policy,
-            settings.agent,
-            settings.template,
-            list(used),
-            settings.dtype,
-            rank,
-            bool(jinja),
-            stop,
-        )
+        tools = [*dict.fromkeys(tool.use for task in settings.each.values() for tool in task.tools)]
+        agent, form, dtype = settings.agent, settings.template, settings.dtype
+        text = page(str(where), named.policy, agent, form, tools, dtype, rank, bool(jinja), stop)
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:

@@ -3,11 +3,12 @@ name.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.authoring.event_loop import without_held_calls
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import (
     EndpointPolicy,
     LastPolicy,
@@ -31,6 +32,7 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.demonstrations import (
     HEARD,
     DemonstrationPlayer,
+    Spans,
     boundless,
     spans_of,
     unshown,
@@ -42,6 +44,8 @@ from agentfly_core.pipeline.workers.job import Blame
 from agentfly_core.pipeline.workers.samplers import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.versioning import read_pointer
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store
@@ -95,16 +99,9 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
             return {}
         reads_bytes, training = nano.byte_tokenizer(), split(store.open(data), "train")
         spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes)
-        warm_start = settings.warm_start
-        if warm_start and chat_file(warm_start.demonstrations):
-            chats, _ = recorded(warm_start, ChatPlayer(boundless(spec), reads_bytes))
-            spans = spans_of([trajectory for _, trajectory in chats[:HEARD]])
-        elif warm_start:
-            # without limits of length and without a seed; the script also replies for frozen
-            # speakers
-            rules, quotas, failed = boundless(spec), settings.quotas, settings.gates.failed
-            shown = DemonstrationPlayer(rules, reads_bytes, training, warm_start, quotas, 0, failed)
-            spans = without_held_calls(lambda held: replace(shown, blame=Blame.held(held)).spans())
+        if warm_start := settings.warm_start:
+            quotas, failed = settings.quotas, settings.gates.failed
+            spans = _shown(boundless(spec), reads_bytes, training, warm_start, quotas, failed)
         else:
             spans = unshown(spec, reads_bytes, training, settings.quotas(HEARD))
         pieces = [nano.pieces(reads_bytes, conversation) for conversation in spans]
@@ -114,6 +111,23 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
         return {}
 
     return produce(store, target, make)
+
+
+def _shown(
+    spec: RolloutSpec,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    warm_start: WarmStart,
+    quotas: Callable[[int], Mapping[str, int]],
+    failed: float,
+) -> list[Spans]:
+    """Return the token spans of the first demonstrations of a warm start; raises GateClosed."""
+    if chat_file(warm_start.demonstrations):
+        chats, _ = recorded(warm_start, ChatPlayer(spec, tokenizer))
+        return spans_of([trajectory for _, trajectory in chats[:HEARD]])
+    # the tokenizer depends on no seed; the script also replies for frozen speakers
+    player = DemonstrationPlayer(spec, tokenizer, problems, warm_start, quotas, 0, failed)
+    return without_held_calls(lambda held: replace(player, blame=Blame.held(held)).spans())
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
