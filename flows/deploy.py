@@ -13,6 +13,7 @@ from flows.local.state_dirs import settle
 from flows.nights.deployment_schedule import create_schedule
 from flows.nights.events import create_automations
 
+OWN_FLOW = "flows.own_flows:own_flow"
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 
 
@@ -85,6 +86,7 @@ def deploy() -> None:
     create_schedule()
     create_automations()
     deploy_own_flows()
+    delete_lost_flows()
 
 
 def deploy_own_flows() -> None:
@@ -104,11 +106,22 @@ def deploy_own_flows() -> None:
                 parameters={"experiment": experiment, "flow": flow},
                 parameter_openapi_schema=parameter_schema(own_flow).model_dump(),
                 enforce_parameter_schema=True,
-                entrypoint="flows.own_flows:own_flow",
+                entrypoint=OWN_FLOW,
                 path=folder,
                 pull_steps=[{SET_FOLDER: {"directory": folder}}],
                 work_pool_name=POOL,
             )
+
+
+def delete_lost_flows() -> None:
+    """Delete this project's deployments of flows that the experiments in conf/ no longer have."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for deployment in client.read_deployments():
+            ours = (deployment.entrypoint, deployment.path) == (OWN_FLOW, str(Path.cwd()))
+            if ours and loading.has_lost(**deployment.parameters):
+                client.delete_deployment(deployment.id)
 
 
 if __name__ == "__main__":

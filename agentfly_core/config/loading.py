@@ -75,15 +75,23 @@ def flows() -> list[tuple[str, str]]:
     A file that cannot be read has none; the commands that use it print the reason.
     """
     paths = sorted(CONF.glob("*.yaml"))
-    return [(path.stem, flow) for path in paths for flow in _flows(path, path.stat().st_mtime_ns)]
+    by_path = {path: _flows(path, path.stat().st_mtime_ns) or () for path in paths}
+    return [(path.stem, flow) for path, named in by_path.items() for flow in named]
+
+
+def has_lost(experiment: str, flow: str) -> bool:
+    """Whether an experiment in conf/ has no such flow; False if its file cannot be read."""
+    path = CONF / f"{experiment}.yaml"
+    named = _flows(path, path.stat().st_mtime_ns) if path.exists() else ()
+    return named is not None and flow not in named
 
 
 @cache  # `agentfly up` looks every few seconds
-def _flows(path: Path, changed_ns: int) -> tuple[str, ...]:
+def _flows(path: Path, changed_ns: int) -> tuple[str, ...] | None:
     try:
         named = strict_yaml.settings(path).get("flows")
     except ValueError:
-        return ()
+        return None
     return tuple(named) if isinstance(named, dict) else ()
 
 

@@ -170,6 +170,19 @@ def test_a_flow_of_an_experiment_is_deployed_and_its_rows_shown(orchestrator, tm
     assert "has no flow 'ends', only openings." in orchestrator.state(refused)["message"]
 
 
+@pytest.mark.long
+def test_the_deployment_of_a_removed_flow_is_deleted(orchestrator):
+    file = orchestrator.project.root / "conf/tiny.yaml"
+    complete = file.read_text()
+    changes = [("flows:", "flows: [", True), (OWN_FLOW, "", False), ("", "", True)]
+    for old, new, is_deployed in changes:
+        file.write_text(complete.replace(old, new))
+        orchestrator.project.run(sys.executable, "-m", "flows.deploy")
+        shown = orchestrator.deployment("tiny/openings")
+        assert ("parameters" in shown) == is_deployed, new
+        assert orchestrator.deployment("train")["name"] == "train"
+
+
 def test_no_deployment_has_a_concurrency_limit(orchestrator):
     limits = {
         name: orchestrator.deployment(name)["global_concurrency_limit"]

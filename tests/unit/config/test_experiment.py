@@ -211,6 +211,8 @@ def test_flows_of_all_experiments_are_listed_after_each_edit(tmp_path, monkeypat
     path.write_text(TINY + "flows: {rows: 'mine:rows', more: 'mine:more'}\n")
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
     assert loading.flows() == [("tiny", "rows"), ("tiny", "more")]
+    named = [("tiny", "rows"), ("tiny", "other"), ("removed", "rows"), ("broken", "rows")]
+    assert [loading.has_lost(*flow) for flow in named] == [False, True, True, False]
 
 
 def test_a_difference_reports_whether_a_run_may_continue(tiny):
