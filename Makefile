@@ -23,6 +23,8 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 SHORT := and not long
 ON_GPU := $(patsubst %,tests/integration/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
+# Tests with the markers of tests/support/tiers.py, besides those of faults.
+SERVICES := tests/integration/services tests/unit/inference/test_in_process.py tests/unit/models/test_reference.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
 .PHONY: quickstart install tokenizers check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image site
@@ -81,13 +83,13 @@ test-faults:
 	$(PYTEST) tests/integration/faults -m "(long or not long) $(SHORT)"
 
 test-flows:
-	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/integration/faults
+	$(PYTEST) -m "prefect $(SHORT)" $(SERVICES)
 
 test-learner:
-	$(PYTEST) -m "learner and not prefect $(SHORT)" --ignore=tests/integration/faults
+	$(PYTEST) -m "learner and not prefect $(SHORT)" $(SERVICES)
 
 test-services:
-	$(PYTEST) -m "(service or smollm2) and not prefect and not learner $(SHORT)" --ignore=tests/integration/faults
+	$(PYTEST) -m "(service or smollm2) and not prefect and not learner $(SHORT)" $(SERVICES)
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

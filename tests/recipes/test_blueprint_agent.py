@@ -145,7 +145,7 @@ async def test_a_program_may_print_the_blueprint() -> None:
     assert built.content == "Built: 155 stone."
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_memory_helps_with_repeated_families_only() -> None:
     problems = 120
     shares = await measured(SEED, problems)

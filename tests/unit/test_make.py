@@ -10,6 +10,10 @@ from tests.support.project import ROOT
 
 CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
 REST = "--ignore=tests/integration/faults"
+SERVICES = (
+    "tests/integration/services tests/unit/inference/test_in_process.py "
+    "tests/unit/models/test_reference.py"
+)
 EXTRAS = ".[babyai,docs,math,mle,reasoning-gym,search]"
 DRY_RUN = [
     "pip install --quiet --dry-run --no-index --no-build-isolation -c requirements/cpu.txt "
@@ -21,16 +25,16 @@ TIERS = {
         "tests/unit tests/recipes"
     ],
     "test": [
-        f"-m (service or smollm2) and not prefect and not learner and not long {REST}",
-        f"-m learner and not prefect and not long {REST}",
-        f"-m prefect and not long {REST}",
+        f"-m (service or smollm2) and not prefect and not learner and not long {SERVICES}",
+        f"-m learner and not prefect and not long {SERVICES}",
+        f"-m prefect and not long {SERVICES}",
         f"-n 2 --dist loadfile -m not service and not smollm2 and not long {REST}",
         "tests/integration/faults -m (long or not long) and not long",
     ],
     "test-all": [
-        f"-m (service or smollm2) and not prefect and not learner  {REST}",
-        f"-m learner and not prefect  {REST}",
-        f"-m prefect  {REST}",
+        f"-m (service or smollm2) and not prefect and not learner  {SERVICES}",
+        f"-m learner and not prefect  {SERVICES}",
+        f"-m prefect  {SERVICES}",
         f"-n 2 --dist loadfile -m not service and not smollm2  {REST}",
         "tests/integration/faults -m (long or not long) ",
     ],

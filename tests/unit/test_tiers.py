@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,19 @@ def test_update(workers): ...
 """
 
 
+def collected(
+    root: Path, monkeypatch: pytest.MonkeyPatch, folder: str, chosen: str
+) -> subprocess.CompletedProcess[str]:
+    """The chosen tests of a project whose tests are in a folder."""
+    (root / folder).mkdir(parents=True)
+    (root / "conftest.py").write_text(CONFTEST)
+    (root / folder / "test_some.py").write_text(TESTS)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
+    command += ["--rootdir", str(root), "-m", chosen, str(root)]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -47,11 +61,12 @@ def test_update(workers): ...
     ],
 )
 def test_fixtures_decide_the_tier_of_a_test(tmp_path, monkeypatch, chosen, expected):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_some.py").write_text(TESTS)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
-    command += ["--rootdir", tmp_path, "-m", chosen, tmp_path]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = collected(tmp_path, monkeypatch, "tests/integration/services", chosen)
     selected = [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
     assert selected == expected
+
+
+def test_a_misplaced_test_with_a_service_is_refused(tmp_path, monkeypatch):
+    done = collected(tmp_path, monkeypatch, "tests/unit", "service")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "move it to tests/integration/services" in done.stderr

@@ -119,7 +119,7 @@ def readers(experiment: Experiment, places: list[ArtifactKey]) -> dict[str, Call
     }
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("cases", [40, pytest.param(500, marks=pytest.mark.long)])
 def test_damaged_files_are_named_and_ignored(
     whole: Whole,
     tmp_path: Path,

@@ -52,7 +52,9 @@ def test_branching_plays_all_leaves_of_each_problem(forked: dict[str, Path]) -> 
     assert sum(one.branch is not None for played in steps for one in played) >= 2
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param("by an agent", marks=pytest.mark.long), "by rollout.branching"]
+)
 def test_a_run_killed_amid_its_forks_has_equal_bytes(
     lives: Lives, forked: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
@@ -60,7 +62,9 @@ def test_a_run_killed_amid_its_forks_has_equal_bytes(
     assert digests(tmp_path) == digests(forked[name])
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", ["by an agent", pytest.param("by rollout.branching", marks=pytest.mark.long)]
+)
 def test_two_workers_give_equal_bytes_of_forks(
     lives: Lives, forked: dict[str, Path], tmp_path: Path, name: str
 ) -> None:

@@ -13,12 +13,15 @@ from agentfly_core.training.client import DeepSpeedLearner
 from tests.support.generated_trajectories import crowd
 from tests.support.learner_jobs import PPO, after, digests, going_on, saved, settings, stored
 
+BOTH = ("head", "model")
 
-@pytest.fixture(params=["head", "model"])
+
+@pytest.fixture(params=["head", pytest.param("model", marks=pytest.mark.long)])
 def job(request, tmp_path, nano):
     return replace(stored(tmp_path, nano, crowd(6, 4)), algorithm=PPO | {"critic": request.param})
 
 
+@pytest.mark.parametrize("job", BOTH, indirect=True)
 def test_values_learn_the_return_of_each_problem(learner, job, nano, tmp_path):
     won, lost = turn([1, 2, 3], {11: -5.0}), turn([4, 5, 6], {11: -5.0})
     episodes = [
@@ -83,6 +86,7 @@ def test_the_critic_takes_larger_steps(learner, job, tmp_path):
     assert head.abs().median().item() == pytest.approx(10 * 1e-3, rel=1e-2)
 
 
+@pytest.mark.parametrize("job", BOTH, indirect=True)
 def test_only_a_critic_head_changes_the_policy(learner, job, tmp_path):
     policies = []
     for weight in (0.1, 10.0):

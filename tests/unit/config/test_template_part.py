@@ -51,7 +51,10 @@ def test_the_report_of_a_model_names_its_tools_and_its_history(tmp_path):
     assert lines[3:] and all(line.endswith(": continues") for line in lines[3:])
 
 
-@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1"])
+@pytest.mark.parametrize(
+    "family",
+    ["qwen3", *(pytest.param(one, marks=pytest.mark.long) for one in ("qwen2_5", "llama3_1"))],
+)
 def test_hermes_is_reported_where_the_model_has_another_format(family, tmp_path):
     tokenizer_of(family).save_pretrained(tmp_path)
     settings = experiment(tmp_path, model=str(tmp_path), template={"use": "hermes"}).settings

@@ -80,6 +80,7 @@ def test_a_local_model_is_copied_with_the_given_dtype(nano: Path, tmp_path: Path
     )
 
 
+@pytest.mark.long
 def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(smollm2)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}

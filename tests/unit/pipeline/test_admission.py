@@ -62,7 +62,12 @@ def test_a_new_model_of_a_known_family_passes(family: str, nano: Path, tmp_path:
             marks=pytest.mark.long,
         ),
         ("llama3_2", "continues in 7, impossible in 1, opens a context in 2", '"parameters"'),
-        ("qwen3", "opens a context in 9, continues in 1", "<tool_call>"),
+        pytest.param(
+            "qwen3",
+            "opens a context in 9, continues in 1",
+            "<tool_call>",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_the_template_of_a_model_and_a_call_are_tried(

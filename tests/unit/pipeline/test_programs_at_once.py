@@ -38,7 +38,7 @@ async def test_no_more_episodes_run_than_the_limit(most):
 
 
 @pytest.mark.parametrize(
-    ("agent", "workers", "most"),
+    ("agent", "processes", "most"),
     [
         ({"use": "program", "command": ["true"]}, 0, 6),
         ({"use": "program", "command": ["true"]}, 4, 2),
@@ -46,10 +46,10 @@ async def test_no_more_episodes_run_than_the_limit(most):
     ],
     ids=["command", "workers", "no program"],
 )
-def test_workers_share_the_limit_of_programs(tmp_path, nano, agent, workers, most):
+def test_workers_share_the_limit_of_programs(tmp_path, nano, agent, processes, most):
     from transformers import AutoTokenizer
 
-    site = Site(programs=6, workers=workers)
+    site = Site(programs=6, workers=processes)
     here = replace(experiments.experiment(tmp_path, agent=agent), site=site)
     nothing: Any = None
     services = LocalServices(nothing, nothing, AutoTokenizer.from_pretrained(nano), {})

@@ -91,7 +91,7 @@ def test_transformers_renders_the_trained_opening(
     assert rendered(tokenizer, messages, tools, show_tools) == list(opened)
 
 
-@pytest.mark.smollm2
+@pytest.mark.slow
 @pytest.mark.parametrize("tools", TOOLS)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, len(PLAYED)])
