@@ -43,7 +43,7 @@ SMOLLM2 = (
     "rewards={'agentfly_core.rewards.choice:choice': 1.0}",
     "tools=['agentfly_core.tools.calculator:calculator']",
     "agent.max_model_len=256",
-    "agent.max_tokens=24",
+    "agent.max_tokens=16",
     "warm_start=null",
     "steps=1",
     "evaluate.temperature=0",
@@ -133,8 +133,11 @@ def arm(experiment: Experiment, policy: str) -> Arm:
 
 
 def predictors(experiment: Experiment) -> list[PredictorRow]:
-    """Predictors of a base model's correct answers, and a probe of shuffled labels."""
-    fit, test = (readings(experiment, "base", split) for split in ("validation", "test"))
+    """Predictors of a base model's correct answers, and a probe of shuffled labels.
+
+    The questions ask for an answer at once, so no message follows them.
+    """
+    fit, test = (readings(experiment, "base", split, "") for split in ("validation", "test"))
     mixed = replace(fit, correct=np.random.default_rng(0).permutation(fit.correct))
     probes = {method: fitted_to(fit, method) for method in get_args(Method)}
     probes["shuffled labels"] = fitted_to(mixed, "logreg")

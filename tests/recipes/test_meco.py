@@ -100,6 +100,15 @@ async def test_a_decision_chooses_between_answer_and_call(
     assert trajectory.answer == answer
 
 
+async def test_an_empty_message_is_not_added(tmp_path: Path) -> None:
+    gated(tmp_path, "answer", "force")
+    trajectory = await played(Gated(str(tmp_path / "probe.npz"), answer=""), obedient)
+    assert texts(trajectory) == [PROBLEM.prompt]
+    assert trajectory.observations == ()
+    reading = json.loads((await played(Reading(answer=""), obedient)).answer or "")
+    assert unpacked(reading["states"])[0, 1] == len(f"^u{PROBLEM.prompt}$^a")
+
+
 @pytest.mark.parametrize(("mode", "executed"), [("advise", 1), ("force", 0)])
 async def test_a_model_that_calls_in_spite_of_advice(
     tmp_path: Path, mode: GateMode, executed: int

@@ -1,4 +1,4 @@
-"""A gate saves calls of a nano model and keeps its answers."""
+"""A gate saves calls of a nano model, and a probe predicts the answers of SmolLM2."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core import load_experiment, train
 from agentfly_core.recipes.meco.fitting import fit_gate
-from benchmarks.meco import gates
+from benchmarks.meco import SMOLLM2, gates, predictors
 from tests.support.project import ROOT
 
 pytestmark = pytest.mark.long
@@ -32,3 +32,11 @@ def test_a_gate_saves_calls_and_keeps_the_answers(tmp_path: Path) -> None:
     # the rate of calls follows the questions
     assert force.calls_of("fixed") <= 0.2
     assert force.calls_of("changing") >= 0.8
+
+
+@pytest.mark.smollm2
+def test_states_of_smollm2_predict_right_answers(tmp_path: Path) -> None:
+    experiment = load_experiment("meco", *SMOLLM2, "seed=1", store=str(tmp_path))
+    aurocs = {row["predictor"]: float(row["auroc"]) for row in predictors(experiment)}
+    assert aurocs["logreg"] >= max(0.75, aurocs["first_token"] + 0.1)
+    assert 0.35 <= aurocs["shuffled labels"] <= 0.65

@@ -27,14 +27,15 @@ LOW = "You cannot judge what you know. Answer without thinking about your knowle
 class Gate(ABC):
     """Decides before the first reply whether `agent` answers at once or calls a tool.
 
-    `off` leaves this to the model. `advise` appends the message ANSWER or CALL to the problem.
+    `off` leaves this to the model. `advise` appends the message `answer` or CALL to the problem.
     `force` also ends the episode with the answer, without executing calls, and repeats CALL once if
     the reply has no call. `agent` is the import path of an agent with the episode's main speaker.
-    The counts `gate/answer`, `gate/call` and `gate/own` are metrics.
+    An empty `answer` appends no message. The counts `gate/answer`, `gate/call` and `gate/own` are
+    metrics.
     """
 
-    def __init__(self, mode: GateMode, agent: str) -> None:
-        self.mode = mode
+    def __init__(self, mode: GateMode, agent: str, answer: str) -> None:
+        self.mode, self.hint = mode, hint_of(answer)
         self.agent: Callable[[Episode], Awaitable[Ending]] = resolve_name(agent)
 
     @abstractmethod
@@ -46,8 +47,8 @@ class Gate(ABC):
         episode.counts[f"gate/{decision}"] += 1
         if decision == "own":
             return await self.agent(episode)
-        hint = Message("user", ANSWER if decision == "answer" else CALL)
-        episode.opening += (hint,)
+        hint = self.hint if decision == "answer" else hint_of(CALL)
+        episode.opening += hint
         if self.mode == "advise":
             return await self.agent(episode)
         reply = await episode.reply(*episode.opening)
@@ -55,7 +56,7 @@ class Gate(ABC):
             episode.answer(reply.content.strip())
             return Ending.NO_TOOL_CALLS
         if not reply.calls:
-            reply = await episode.reply(hint)
+            reply = await episode.reply(*hint)
         episode.opening = await episode.call(*reply.calls)
         return await self.agent(episode) if reply.calls else Ending.NO_TOOL_CALLS
 
@@ -67,8 +68,14 @@ class Gated(Gate):
     episode of another policy than the probe's fails, see StaleProbe.
     """
 
-    def __init__(self, probe: str = "", mode: GateMode = "force", agent: str = TOOL_LOOP) -> None:
-        super().__init__(mode, agent)
+    def __init__(
+        self,
+        probe: str = "",
+        mode: GateMode = "force",
+        agent: str = TOOL_LOOP,
+        answer: str = ANSWER,
+    ) -> None:
+        super().__init__(mode, agent, answer)
         self.reads_hidden_states = mode != "off"
         if self.reads_hidden_states:
             if not probe:
@@ -76,8 +83,7 @@ class Gated(Gate):
             self.probe = MetaCogProbe.load(Path(probe))
 
     async def decide(self, episode: Episode) -> GateDecision:
-        read = (*episode.opening, Message("user", ANSWER))
-        states = await episode.hidden(self.probe.layers, *read)
+        states = await episode.hidden(self.probe.layers, *episode.opening, *self.hint)
         self.probe.require(states.policy)
         return self.probe.decide(float(self.probe.score(states.values)))
 
@@ -86,9 +92,14 @@ class AtRandom(Gate):
     """Answers a share `answers` of the problems at once, and forces calls in a share `calls`."""
 
     def __init__(
-        self, answers: float = 0.7, calls: float = 0.1, seed: int = 0, agent: str = TOOL_LOOP
+        self,
+        answers: float = 0.7,
+        calls: float = 0.1,
+        seed: int = 0,
+        agent: str = TOOL_LOOP,
+        answer: str = ANSWER,
     ) -> None:
-        super().__init__("force", agent)
+        super().__init__("force", agent, answer)
         self.answers, self.calls, self.seed = answers, calls, seed
 
     async def decide(self, episode: Episode) -> GateDecision:
@@ -109,8 +120,11 @@ class Reading:
 
     reads_hidden_states = True
 
+    def __init__(self, answer: str = ANSWER) -> None:
+        self.answer = answer
+
     async def __call__(self, episode: Episode) -> Ending:
-        prompts = [(*episode.opening, Message("user", text)) for text in (ANSWER, HIGH, LOW)]
+        prompts = [(*episode.opening, *hint_of(text)) for text in (self.answer, HIGH, LOW)]
         states, high, low = [await episode.hidden(None, *prompt) for prompt in prompts]
         question = (*episode.opening, Message("user", ASK))
         yes = await episode.turn(question, temperature=0, max_tokens=1)
@@ -124,6 +138,11 @@ class Reading:
         }
         episode.answer(json.dumps(reading))
         return Ending.NO_TOOL_CALLS
+
+
+def hint_of(text: str) -> tuple[Message, ...]:
+    """A message of the user, or none for an empty text."""
+    return (Message("user", text),) if text else ()
 
 
 def p_yes(reply: Reply) -> float:

@@ -4,6 +4,7 @@ import random
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sampled
@@ -13,6 +14,8 @@ SHELVES = range(100, 1000)
 CAPITALS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("capitals.toml").read_text())
 """Capitals by country."""
 SUMMANDS = range(1, 100)
+BRIEFLY = "Answer at once, with one word or number."
+"""The beginning of these questions. After the question it gives SmolLM2 few right sums."""
 NEAR = 20
 """Wrong options of a sum differ from it by at most NEAR."""
 
@@ -61,7 +64,7 @@ def capitals_and_sums(
 ) -> dict[str, list[Problem]]:
     """Make problems for each split, for pretrained models and the reward `choice`, such as
 
-        Problem("capital-Chile", "What is the capital of Chile?",
+        Problem("capital-Chile", "Answer at once, with one word or number. What is the capital ...",
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
     and as many sums of two numbers. Splits share no country and no sum. Raises ValueError for more
@@ -77,7 +80,7 @@ def capitals_and_sums(
 
 def _capital(country: str) -> Problem:
     facts = {"answer": CAPITALS[country], "options": [*CAPITALS.values()], "kind": "capital"}
-    return Problem(f"capital-{country}", f"What is the capital of {country}?", facts)
+    return _problem(f"capital-{country}", f"What is the capital of {country}?", facts)
 
 
 def _sum(x: int, y: int) -> Problem:
@@ -85,4 +88,8 @@ def _sum(x: int, y: int) -> Problem:
     # the reply may repeat the question
     options = [str(number) for number in near if number == x + y or number not in (x, y)]
     facts = {"answer": str(x + y), "options": options, "kind": "sum"}
-    return Problem(f"sum-{x}-{y}", f"What is {x}+{y}?", facts)
+    return _problem(f"sum-{x}-{y}", f"What is {x}+{y}?", facts)
+
+
+def _problem(name: str, question: str, facts: dict[str, Any]) -> Problem:
+    return Problem(name, f"{BRIEFLY} {question}", facts)

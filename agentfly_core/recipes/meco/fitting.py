@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from agentfly_core import ArtifactKey, Experiment, Trajectory, digest, play, produce
-from agentfly_core.recipes.meco.agents import AtRandom, Reading, unpacked
+from agentfly_core.recipes.meco.agents import ANSWER, AtRandom, Reading, unpacked
 from agentfly_core.recipes.meco.probe import Array, MetaCogProbe, Method, auroc, bootstrap
 
 PredictorRow = dict[str, str | float]
@@ -43,6 +43,7 @@ def fit_gate(
     folder: str = "probes",
     cost_call: float = 0.1,
     cost_error: float = 1.0,
+    answer: str = ANSWER,
 ) -> list[PredictorRow]:
     """Fit a probe on the validation problems, and write it to the store and to
     `folder/DIGEST.npz`; returns a row for each predictor with its AUROC on the test problems:
@@ -51,10 +52,11 @@ def fit_gate(
           "correct": 0.49, "file": "probes/4f53....npz"}, ...]
 
     `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval, `correct`
-    the share of correct answers without tools. The settings are those of `MetaCogProbe`.
+    the share of correct answers without tools. `answer` is the setting of the gate, and the others
+    are those of `MetaCogProbe`.
     Raises ValueError for a missing policy, and if nearly all or no answers are correct.
     """
-    fit, test = (readings(experiment, policy, split) for split in ("validation", "test"))
+    fit, test = (readings(experiment, policy, split, answer) for split in ("validation", "test"))
     fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
     held_out = fitted[method].held_out
     assert held_out is not None
@@ -77,14 +79,20 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
     return rows
 
 
-def readings(experiment: Experiment, policy: str, split: Literal["validation", "test"]) -> Readings:
-    """Play all problems of a split twice: with `Reading`, and without tools.
+def readings(
+    experiment: Experiment,
+    policy: str,
+    split: Literal["validation", "test"],
+    answer: str = ANSWER,
+) -> Readings:
+    """Play all problems of a split twice: with `Reading`, and without tools after this message.
 
     Episodes that failed are left out. Raises ValueError if all did.
     """
     count = getattr(experiment.settings.data, split)
-    read = play(with_agent(experiment, Reading), policy, count, split)
-    direct = play(with_agent(experiment, AtRandom, answers=1.0, calls=0.0), policy, count, split)
+    reader = with_agent(experiment, Reading, answer=answer)
+    answerer = with_agent(experiment, AtRandom, answer=answer, answers=1.0, calls=0.0)
+    read, direct = (play(one, policy, count, split) for one in (reader, answerer))
     goal, scores = experiment.whole.goal, {one.trajectory_id: one for one in direct.scores}
     answered = {one.problem.id: one for one in direct.episodes if one.turns}
     kept = [one for one in read.episodes if one.answered and one.problem.id in answered]

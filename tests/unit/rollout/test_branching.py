@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.episodes import Branching, Rollout
 from agentfly_core.pipeline.playing import of_step
+from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Branch, Ending, Problem, ToolCall
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.testing.episodes import play, play_all, rollout_spec
@@ -116,6 +118,14 @@ async def test_a_second_batch_is_like_that_of_a_fresh_sampler() -> None:
     second = await leaves(sampler, spec, 4, 2, problems=3)
     assert second == await leaves(Uncertain(spike(3)), rules(SPIKES), 4, 2, problems=3)
     assert set(fork_turns(second)) == {3}
+
+
+async def test_entropies_are_in_the_record(tmp_path: Path) -> None:
+    played = await leaves(Uncertain(spike(1)), rules(SPIKES))
+    write_trajectories(tmp_path / "episodes.parquet", played)
+    stored = read_trajectories(tmp_path / "episodes.parquet")
+    assert stored == played
+    assert [turn.sampled[0].entropies[0] for turn in stored[0].turns[:2]] == [1.0, 4.0]
 
 
 async def test_every_leaf_replays_with_equal_observations() -> None:

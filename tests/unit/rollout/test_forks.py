@@ -223,7 +223,9 @@ async def test_an_agent_that_asks_differently_fails_the_child(difference: str) -
     }[difference] in str(child.error)
 
 
-async def test_limits_count_the_whole_path() -> None:
+async def limited(**limit: int) -> list[Trajectory]:
+    """A parent and its child, which reply until they reach a limit."""
+
     async def agent(episode: Episode) -> Ending:
         await episode.reply(*episode.opening)
         await episode.reply(user("Again."))
@@ -231,9 +233,20 @@ async def test_limits_count_the_whole_path() -> None:
         while True:
             await episode.reply(user("Again."))
 
-    spec = rollout_spec(agent=agent, max_turns=4)
-    played = (await play_all(episode_specs(ADD), spec, scripted(by_seed)))[0]
+    spec = rollout_spec(agent=agent, **{"max_turns": 99, **limit})
+    return (await play_all(episode_specs(ADD), spec, scripted(by_seed)))[0]
+
+
+async def test_limits_count_the_whole_path() -> None:
+    played = await limited(max_turns=4)
     assert [(len(one.turns), one.ending) for one in played] == [(4, Ending.MAX_TURNS)] * 2
+
+
+async def test_token_limits_count_the_whole_path() -> None:
+    for one in await limited(max_model_len=90):
+        sizes = [len(turn.given.tokens) + len(turn.sampled[0].tokens) for turn in one.turns]
+        assert one.ending is Ending.MAX_MODEL_LEN
+        assert 90 - 2 * max(sizes[1:]) <= sum(sizes) <= 90
 
 
 async def test_facts_that_tools_change_are_those_of_the_fork() -> None:
