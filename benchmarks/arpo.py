@@ -1,13 +1,15 @@
 """Executed tool calls until vaults open: forks by entropy, at random, and none.
 
     python -m benchmarks.arpo [--seeds 1 2 3] [--steps 12] [--development 100]
+        [--arms entropy random never paper]
 
 All arms play 16 episodes of a problem and start from one warm start by seed. `random` forks at the
-mean rate of `entropy` on the development seed. The same command continues interrupted runs
-(`runs/arpo-...`), seed by seed, and prints each run when it has ended. The number of calls is
-interpolated between the evaluations on the validation problems around a success of 0.8. Ratios are
-paired by seed, with a t-interval of their logarithms. At the end the recorded entropies are
-permuted: their forks must be distributed like those of `random`.
+mean rate of `entropy` on the development seed; `paper` is `entropy` with the settings of the paper.
+The same command continues interrupted runs (`runs/arpo-...`), seed by seed, and prints each run
+when it has ended. The number of calls is interpolated between the evaluations on the validation
+problems around a success of 0.8. Ratios are paired by seed, with a t-interval of their logarithms.
+At the end the recorded entropies are permuted: their forks must be distributed like those of
+`random`.
 """
 
 import math
@@ -69,9 +71,12 @@ class Training:
 
 def main() -> None:
     """Train the missing runs and print the table and the control."""
-    options = harness.parser(__doc__, seeds=[1, 2, 3], steps=12, development=100).parse_args()
+    every = ["entropy", "random", "never", "paper"]
+    parser = harness.parser(__doc__, seeds=[1, 2, 3], steps=12, development=100, arms=every)
+    options = parser.parse_args()
     tuned = trained("entropy", (), options.development, options.steps)
-    arms = settings_of_arms(tuned.forks / tuned.decisions)
+    rate = tuned.forks / tuned.decisions
+    arms = {arm: settings_of_arms(rate)[arm] for arm in options.arms}
     trainings: dict[str, list[Training]] = {arm: [] for arm in arms}
     for seed in options.seeds:
         for arm, settings in arms.items():
@@ -89,13 +94,13 @@ def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
         "entropy": (),
         "random": (f"{branching}.mode=random", f"{branching}.alpha={rate:.3f}"),
         "never": (f"{branching}.mode=never",),
-        "entropy, settings of the paper": paper,
+        "paper": paper,
     }
 
 
 def trained(arm: str, settings: Sequence[str], seed: int, steps: int) -> Training:
     """Train a run if it is missing, and print its calls until the goal."""
-    run = f"arpo-{arm.replace(',', '').replace(' ', '-')}-{seed}"
+    run = f"arpo-{arm}-{seed}"
     changes = [*settings, f"seed={seed}", f"steps={steps}", "data.test=8"]
     command = [sys.executable, "-m", "flows", "train", "arpo", *changes, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)

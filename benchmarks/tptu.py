@@ -17,7 +17,7 @@ from benchmarks.office_skills import TABLES
 RECIPE = "agentfly_core.recipes.tptu"
 SETTINGS = (
     "data.kinds=[one, square, two, three, branch]",
-    "data.train=8",
+    "data.train=16",
     "data.validation=8",
     f"tools=['agentfly_core.tools.sql:sql', 'agentfly_core.tools.python:python',"
     f" '{RECIPE}.tools:weather', '{RECIPE}.tools:news']",
