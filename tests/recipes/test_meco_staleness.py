@@ -23,7 +23,7 @@ SMALL = (
 
 @reward
 async def even(trajectory: Trajectory) -> float:
-    """1 for a first reply of an even length: about half of those of an untrained model."""
+    """1 for a first reply of an even length, about half of an untrained model's replies."""
     return float(len(trajectory.turns[0].reply.content) % 2 == 0)
 
 
