@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from agentfly_core.datasets.traces import OURS
+from agentfly_core.datasets.traces import OURS, RecordedCall
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.pipeline.recorded_chats import calls_of
 from agentfly_core.records.parquet import trajectory_row
@@ -17,8 +19,8 @@ CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
     """Write the policy's episodes, or one speaker's part of them, into a new folder.
 
-    The file CHATS can be read by a warm start. The file TRACES has OpenEnv's `TrainingTrace`, with
-    our record in its metadata.
+    The file CHATS has a chat for each conversation, for a warm start. The file TRACES has OpenEnv's
+    `TrainingTrace`, with our record in its metadata.
 
     Returns the number of rows by file, and how many were left out: conversations with an unreadable
     call, and texts with NUL. Raises ValueError if the folder exists or there is no episode.
@@ -29,8 +31,8 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
         raise ValueError(f"There is no episode with a reply of {speaker or 'the policy'}.")
     if folder.exists():
         raise ValueError(f"{folder} exists; name a new folder, or remove it.")
-    conversations = [(t, turns) for t in mine for turns in conversations_of(t)]
-    chats = [chat_row(t, turns) for t, turns in conversations if not any(map(_is_bad, turns))]
+    conversations = [(t, one) for t in mine for one in conversations_of(t)]
+    chats = [chat_row(t, one) for t, one in conversations if not any(map(_is_bad, one.turns))]
     traces = [trace_row(t) for t in mine if all(turn.sampled for turn in t.turns)]
     folder.mkdir(parents=True)
     counts = {"left out": len(conversations) - len(chats)}
@@ -48,58 +50,113 @@ def _is_bad(turn: Turn) -> bool:
     return any(isinstance(call, BadCall) for call in turn.reply.calls)
 
 
-def conversations_of(trajectory: Trajectory) -> list[list[Turn]]:
-    """Return the turns of each conversation.
+class RecordedConversation(NamedTuple):
+    """The turns of a conversation. The first `shared` ones also belong to an earlier one."""
 
-    A context that begins as the first one does is another conversation.
-    """
-    conversations, contexts = list[list[Turn]](), set[int]()
-    for turn in trajectory.turns:
-        opens = turn.context not in contexts and turn.read[:1] == trajectory.turns[0].read[:1]
-        contexts.add(turn.context)
-        if opens:
-            conversations.append([])
-        conversations[-1].append(turn)
+    turns: tuple[Turn, ...]
+    shared: int
+
+
+def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
+    """Return the conversations by their last turns. A branch repeats the turns before it."""
+    histories, conversations = histories_of(trajectory), list[RecordedConversation]()
+    continued, exported = {path[-1] for path in histories if path}, set[int]()
+    for last in (number for number in range(len(histories)) if number not in continued):
+        path = (*histories[last], last)
+        turns = tuple(trajectory.turns[number] for number in path)
+        conversations.append(RecordedConversation(turns, len(exported.intersection(path))))
+        exported.update(path)
     return conversations
 
 
-def chat_row(trajectory: Trajectory, turns: Sequence[Turn]) -> dict[str, Any]:
+def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
+    """Return the numbers of the earlier turns in each turn's conversation."""
+    calls, histories = calls_of(trajectory), list[tuple[int, ...]]()
+    last = dict[int, int]()  # turns by context
+    for number, turn in enumerate(trajectory.turns):
+        before = last.get(turn.context)
+        if before is None:
+            before = _continued(number, trajectory.turns, calls, histories)
+        histories.append(() if before is None else (*histories[before], before))
+        last[turn.context] = number
+    return histories
+
+
+def _continued(
+    number: int,
+    turns: Sequence[Turn],
+    calls: Sequence[RecordedCall],
+    histories: Sequence[Sequence[int]],
+) -> int | None:
+    """Return the turn that a turn in a new context continues; None if it begins a conversation."""
+    prompt, first, earlier = calls[number].prompt, turns[number].read[:1], range(number)[::-1]
+    for before in earlier if prompt else ():
+        tokens = (*calls[before].prompt, *calls[before].sampled)
+        if prompt[: len(tokens)] == tokens:
+            return before
+    if first == turns[0].read[:1]:
+        return None
+    ends = {token for call in calls[:number] for token in call.sampled[-1:]}
+    openings = {before: calls[[*histories[before], before][0]].prompt for before in earlier}
+    is_answer = any(isinstance(item, Observation) for item in first)
+    again = (n for n in earlier if is_answer or _is_rewritten(openings[n], prompt, ends))
+    return next(again, None)
+
+
+def _is_rewritten(opening: Sequence[int], prompt: Sequence[int], ends: set[int]) -> bool:
+    """Whether a template wrote a conversation again: its opening with messages before its end.
+
+    An opening of another conversation may have another text at that place, but no end of a message.
+    """
+    begin = _equal(opening, prompt)
+    end = _equal(opening[begin:][::-1], prompt[begin:][::-1])
+    inserted = prompt[begin : len(prompt) - end]
+    has_ends = ends.isdisjoint(opening) or not ends.isdisjoint(inserted)
+    return has_ends and begin + end == len(opening)
+
+
+def _equal(first: Sequence[int], second: Sequence[int]) -> int:
+    """The number of equal tokens at the beginning."""
+    return sum(1 for _ in takewhile(bool, map(eq, first, second)))
+
+
+def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:
     """Convert a conversation to OpenAI's messages; `train` marks replies that are not trained."""
+    turns, shared = conversation
     items = [item for turn in turns for item in (*turn.read, turn.reply)]
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()
     messages, names = _messages([*items, *closing]), trajectory.problem.tools
     replies = [message for message in messages if message["role"] == "assistant"]
     # earlier replies belong to the problem's messages and have no turn
-    for message, turn in zip(replies[-len(turns) :], turns, strict=True):
-        if not any(span.trained for span in turn.sampled) or not trajectory.trains(turn):
+    for place, message in enumerate(replies[-len(turns) :]):
+        spans = turns[place].sampled
+        trained = any(span.trained for span in spans) and trajectory.trains(turns[place])
+        if place < shared or not trained:
             message["train"] = False
     return {"messages": messages, **({} if names is None else {"tools": [*names]})}
 
 
 def trace_row(trajectory: Trajectory) -> dict[str, Any]:
     """Convert a trajectory to a `TrainingTrace`."""
-    rows, calls = list[dict[str, Any]](), iter(calls_of(trajectory))
-    names = trajectory.problem.tools
-    for conversation in conversations_of(trajectory):
-        history = list[Message | Observation]()
-        for turn in conversation:
-            history += turn.read
-            call, (message,) = next(calls), _messages([turn.reply])
-            request = {"messages": _messages(history)}
-            rows.append(
-                {
-                    "node_id": f"{trajectory.id}-{len(rows)}",
-                    "prompt_token_ids": call.prompt,
-                    "completion_token_ids": call.sampled,
-                    "per_token_logps": call.logprobs,
-                    "loss_mask": [0] * len(call.prompt) + [int(bit) for bit in call.trained],
-                    "request": request if names is None else {**request, "tools": [*names]},
-                    "response": {"choices": [{"message": message}]},
-                    # only once, because the record has all turns
-                    "metadata": {} if rows else {OURS: trajectory_row(trajectory)},
-                }
-            )
-            history.append(turn.reply)
+    rows, names = list[dict[str, Any]](), trajectory.problem.tools
+    turns, histories = trajectory.turns, histories_of(trajectory)
+    for turn, call, earlier in zip(turns, calls_of(trajectory), histories, strict=True):
+        before = [item for n in earlier for item in (*turns[n].read, turns[n].reply)]
+        request = {"messages": _messages([*before, *turn.read])}
+        (message,) = _messages([turn.reply])
+        rows.append(
+            {
+                "node_id": f"{trajectory.id}-{len(rows)}",
+                "prompt_token_ids": call.prompt,
+                "completion_token_ids": call.sampled,
+                "per_token_logps": call.logprobs,
+                "loss_mask": [0] * len(call.prompt) + [int(bit) for bit in call.trained],
+                "request": request if names is None else {**request, "tools": [*names]},
+                "response": {"choices": [{"message": message}]},
+                # only once, because the record has all turns
+                "metadata": {} if rows else {OURS: trajectory_row(trajectory)},
+            }
+        )
     return {"schema_version": 1, "turns": rows}
 
 
