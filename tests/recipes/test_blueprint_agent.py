@@ -1,6 +1,5 @@
 """The architect: its stages with scripts, its memory, and the effect of the memory."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import load_experiment, train
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.scoring import score
 from agentfly_core.recipes.blueprint import tools
@@ -17,13 +15,11 @@ from agentfly_core.recipes.blueprint.demonstrations import interpreted
 from agentfly_core.recipes.blueprint.environment import COMPLETE
 from agentfly_core.recipes.blueprint.memory import NOTHING, Shelf, remember
 from agentfly_core.recipes.blueprint.rewards import building
-from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, ToolCall, Trajectory
 from agentfly_core.testing import loss_mask, play, problems_of, rollout_spec
 from agentfly_core.testing.episodes import episode_specs, play_all, scripted
 from agentfly_core.testing.letters import call_text
 from benchmarks.blueprint import expected, measured
-from tests.support.project import ROOT
 
 SEED = 7121
 TOOLS = (tools.submit_blueprint, tools.build, tools.inspect, tools.materials)
@@ -154,25 +150,3 @@ async def test_a_memory_helps_with_repeated_families_only() -> None:
         assert abs(share - closed) <= 2.576 * sqrt(closed * (1 - closed) / problems), name
     assert shares["repeated", "own"] - shares["repeated", "none"] >= 0.25
     assert abs(shares["disjoint", "own"] - shares["disjoint", "none"]) <= 0.03
-
-
-@pytest.mark.long
-def test_both_speakers_are_trained_in_an_update(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    agent = {"interprets": True, "recalls": True, "reflections": 1, "max_turns": 2}
-    agent |= {"remembers": "agentfly_core.recipes.blueprint.memory:remember"}
-    changes = [f"agent.{name}={json.dumps(value)}" for name, value in agent.items()]
-    sizes = ["data.train=16", "data.validation=1", "data.test=2", "rollout.problems=2", "steps=1"]
-    sizes += ["warm_start.episodes=16", "warm_start.rounds=1", "agent.max_model_len=1024"]
-    experiment = load_experiment("blueprint", *changes, *sizes, store=str(tmp_path))
-    run = train(experiment)["run"]
-    files = [*tmp_path.glob(f"runs/{run}/steps/*/rollout-*/{EPISODES}")]
-    trained = {
-        one.speaker
-        for file in files
-        for one in read_trajectories(file)
-        if any(one.trains(turn) for turn in one.turns)
-    }
-    assert trained == {"designer", "interpreter"}

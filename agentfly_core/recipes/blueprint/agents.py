@@ -29,8 +29,8 @@ class Architect:
 
     With `interprets` the speaker `interpreter` names the building and its parts. The speaker
     `designer` draws; with `recalls` it reads the best match of the memory. It may call all tools
-    before a blueprint. It draws again after each inspection without success, at most `reflections`
-    times. Without `instructions` it has no system message. Raises ValueError if `recalls` lacks the
+    before a blueprint. After an inspection without success it draws again, at most `reflections`
+    times. `instructions=False` omits its system message. Raises ValueError if `recalls` lacks the
     extra `search`.
     """
 
@@ -83,7 +83,7 @@ async def drawing(designer: Speaker, *read: Message | Observation) -> str:
 
 
 async def built(designer: Speaker, blueprint: str) -> str:
-    """Submit a blueprint, build and inspect it; returns what the tools report."""
+    """Submit a blueprint, build and inspect it; returns the answers of the tools."""
     reports = list[str]()
     submit = ToolCall("submit_blueprint", {"blueprint": blueprint})
     for call in (submit, ToolCall("build", {}), ToolCall("inspect", {})):

@@ -5,6 +5,8 @@ from importlib import import_module
 import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.recipes.blueprint import tools
+from agentfly_core.recipes.blueprint.agents import Architect
 from agentfly_core.recipes.coop_tools.agents import ROLES, CoopTeam
 from agentfly_core.recipes.hub.agents import team
 from agentfly_core.recipes.hub.demonstrations import MISTAKES
@@ -13,9 +15,11 @@ from agentfly_core.testing.episodes import episode_specs, play_all, scripted
 from agentfly_core.testing.learning import update_job
 from tests.support.learner_jobs import settings
 
+BUILDING = (tools.submit_blueprint, tools.build, tools.inspect)
 TEAMS = {
-    "hub": (team, "hidden_numbers", MISTAKES),
-    "coop_tools": (CoopTeam(), "rest_questions", ROLES),
+    "hub": (team, "hidden_numbers", "team", MISTAKES),
+    "coop_tools": (CoopTeam(), "rest_questions", "team", ROLES),
+    "blueprint": (Architect(), "orders", "architect", ("interpreter", "designer")),
 }
 
 
@@ -23,18 +27,24 @@ TEAMS = {
     ("recipe", "speaker"), [(name, one) for name, (*_, roles) in TEAMS.items() for one in roles]
 )
 async def test_each_speaker_has_trained_tokens(learner, nano, tmp_path, recipe, speaker):
-    agent, dataset, _ = TEAMS[recipe]
+    agent, dataset, script, _ = TEAMS[recipe]
     path = f"agentfly_core.recipes.{recipe}"
     (problem,) = problems_of(f"{path}.dataset:{dataset}", seed=41, train=1, validation=1, test=1)[
         "train"
     ]
-    demonstrated = import_module(f"{path}.demonstrations").team([problem], 0)
+    demonstrated = getattr(import_module(f"{path}.demonstrations"), script)([problem], 0)
 
     async def policy(conversation: Conversation) -> str:
         """Replies that differ by chain, since equal ones have no gradient."""
         return await demonstrated(conversation) + " " * conversation.chain
 
-    spec = rollout_spec(agent=agent, max_turns=20, max_tokens=1000, max_model_len=20_000)
+    spec = rollout_spec(
+        *(BUILDING if recipe == "blueprint" else ()),
+        agent=agent,
+        max_turns=20,
+        max_tokens=1000,
+        max_model_len=20_000,
+    )
     trajectories, *_ = await play_all(episode_specs(problem, chains=2), spec, scripted(policy))
     own = [one for one in trajectories if one.speaker == speaker]
     job = update_job(tmp_path, own, [0.0, 1.0], nano, update=settings(mini_batches=1))
