@@ -10,7 +10,7 @@ import pytest
 
 from agentfly_core.pipeline.play import exported
 from agentfly_core.recipes.coop_tools import agents
-from agentfly_core.recipes.coop_tools.agents import ROLES, CoopTeam, OneAgent
+from agentfly_core.recipes.coop_tools.agents import ROLES, CoopTeam, ObserverAlone, OneAgent
 from agentfly_core.recipes.coop_tools.demonstrations import simulated
 from agentfly_core.recipes.coop_tools.observing import LONG, ExtractionError, extracted, schema
 from agentfly_core.recipes.coop_tools.world import (
@@ -40,6 +40,11 @@ PLACES = [(kind, aspect) for kind in KINDS for pair in ASPECTS for aspect in pai
 
 def problems(size: int) -> list[Problem]:
     path = "agentfly_core.recipes.coop_tools.dataset:rest_questions"
+    return problems_of(path, seed=SEED, train=size, validation=1, test=1)["train"]
+
+
+def tasks(size: int) -> list[Problem]:
+    path = "agentfly_core.recipes.coop_tools.dataset:observations"
     return problems_of(path, seed=SEED, train=size, validation=1, test=1)["train"]
 
 
@@ -155,6 +160,7 @@ async def test_three_speakers_beat_one_agent_and_each_ablation() -> None:
     drawn = problems(200)
     team, alone = await solved(CoopTeam(), drawn), await solved(OneAgent(), drawn)
     assert sum(team) >= sum(alone) + 30
+    assert await solved(OneAgent(attempts=3), drawn) == alone
     assert mcnemar(team, alone) < 0.01
     for lacks in ("server_feedback", "code_feedback", "observer"):
         ablated = await solved(CoopTeam(**{lacks: False}), drawn)
@@ -190,6 +196,21 @@ async def test_values_behind_the_beginning_need_the_schema_and_code() -> None:
     assert len(late) >= 50
     assert all(await solved(CoopTeam(retries=9), late))
     assert not any(await solved(CoopTeam(observer=False), late))
+
+
+async def test_the_observer_alone_reads_the_answers_of_its_team() -> None:
+    made = tasks(40)
+    answers = [one.facts["answer"] for one in problems(40)]
+    assert [one.facts["answer"] for one in made] == answers
+    assert [one.facts["digits"] for one in made] == [str(len(one)) for one in answers]
+    assert all(await solved(ObserverAlone(retries=9, reads=1000), made))
+
+
+async def test_each_long_answer_is_read_by_code() -> None:
+    (trajectory,) = [
+        one for one in await played(ObserverAlone(retries=0, reads=1000), tasks(2)[1:]) if one.turns
+    ]
+    assert trajectory.turns[0].read[-1].content.endswith(agents.CODE)
 
 
 async def test_an_adaptive_executor_gives_a_task_back() -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentfly_core import Ending, Episode, Message, Speaker
+from agentfly_core import Context, Ending, Episode, Message, Problem, Speaker
 from agentfly_core.recipes.coop_tools.observing import LONG, ExtractionError, extracted, schema
 from agentfly_core.recipes.coop_tools.world import HttpAnswer, RestEndpoint, RestWorld
 
@@ -31,7 +31,8 @@ class CoopTeam:
     Each of `max_steps` steps adds the observer's value to the grounder's notes. Requests and
     extraction code that fail are repeated with the error, up to `retries` times; without
     `server_feedback` or `code_feedback` they are not. Without `observer` all read the beginning of
-    an answer. With the protocol `adaptive` the executor may give a task back to the grounder.
+    an answer. With the protocol `adaptive` the executor may give a task back to the grounder. An
+    answer of more than `reads` characters is read by code.
     """
 
     def __init__(
@@ -43,15 +44,16 @@ class CoopTeam:
         code_feedback: bool = True,
         observer: bool = True,
         down: Sequence[str] = (),
+        reads: int = LONG,
     ) -> None:
         self.protocol, self.max_steps, self.observer = protocol, max_steps, observer
+        self.reads = reads
         self.requests = 1 + retries * server_feedback
         self.codes = 1 + retries * code_feedback
         self.down = frozenset(down)
 
     async def __call__(self, episode: Episode) -> Ending:
         world = RestWorld(episode.problem.facts["world"], self.down)
-        # `agentfly export` begins a conversation at each system message
         grounder, executor, observer = (
             episode.speaker(role, system=system) for role, system in ROLES.items()
         )
@@ -99,8 +101,8 @@ class CoopTeam:
         if answer.status != 200:
             return f"failed: {answer.status} {answer.body}"
         if not self.observer:
-            return answer.body[:LONG]
-        if len(answer.body) > LONG:
+            return answer.body[: self.reads]
+        if len(answer.body) > self.reads:
             form = json.dumps(schema(json.loads(answer.body)))
             text, context = f"Task: {task}\nResponse: {form}\n{CODE}", observer.context()
             for _ in range(self.codes):
@@ -109,23 +111,46 @@ class CoopTeam:
                     return await extracted(code, answer.body)
                 except ExtractionError as error:
                     text = f"{error}\n{CODE}"
-        text = f"Task: {task}\nResponse: {answer.body[:LONG]}\n{READ}"
+        text = f"Task: {task}\nResponse: {answer.body[: self.reads]}\n{READ}"
         return (await observer.context().reply(Message("user", text))).content.strip()
 
 
-class OneAgent:
-    """One speaker that makes requests and reads the beginning of each answer, `max_turns` times."""
+class ObserverAlone(CoopTeam):
+    """The observer alone, after the request in the fact `url` of a problem of `observations`."""
 
     async def __call__(self, episode: Episode) -> Ending:
-        world = RestWorld(episode.problem.facts["world"])
-        documents = "\n".join(one.document for one in world.endpoints.values())
-        text = f"{documents}\nQuestion: {episode.problem.prompt}\n{ALONE}"
+        facts, role = episode.problem.facts, "observer"
+        observer = episode.speaker(role, system=ROLES[role])
+        answer = RestWorld(facts["world"], self.down).get(facts["url"])
+        observer.answer(await self._observed(observer, episode.problem.prompt, answer))
+        return Ending.NO_TOOL_CALLS
+
+
+class OneAgent:
+    """One speaker that makes requests and reads the beginning of each answer.
+
+    It answers the question `attempts` times and gives the most frequent answer.
+    """
+
+    def __init__(self, attempts: int = 1) -> None:
+        self.attempts = attempts
+
+    async def __call__(self, episode: Episode) -> Ending:
+        answers = list[str]()
         episode.answer("")
+        for _ in range(self.attempts):
+            answers.append(await self._answered(episode.context(), episode.problem))
+            episode.answer(max(answers, key=answers.count))
+        return Ending.NO_TOOL_CALLS
+
+    async def _answered(self, context: Context, problem: Problem) -> str:
+        world = RestWorld(problem.facts["world"])
+        documents = "\n".join(one.document for one in world.endpoints.values())
+        text = f"{documents}\nQuestion: {problem.prompt}\n{ALONE}"
         while True:
-            reply = _object((await episode.reply(Message("user", text))).content)
+            reply = _object((await context.reply(Message("user", text))).content)
             if "answer" in reply:
-                episode.answer(str(reply["answer"]))
-                return Ending.NO_TOOL_CALLS
+                return str(reply["answer"])
             answer = world.get(str(reply.get("url")))
             text = f"{answer.status} {answer.body[:LONG]}\n{ALONE}"
 

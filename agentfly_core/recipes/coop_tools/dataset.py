@@ -1,10 +1,13 @@
-"""Questions that need an id and then a long answer of a REST service."""
+"""Questions that need an id and then a long answer of a REST service, and the observer's tasks."""
 
+import json
 import random
+import re
 from collections.abc import Iterator
 
 from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sampled
+from agentfly_core.recipes.coop_tools.demonstrations import grounded
 from agentfly_core.recipes.coop_tools.world import ASPECTS, ENTITIES, KINDS, OPTIONS, RestWorld
 
 
@@ -37,3 +40,28 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
     numbers = range(1, ENTITIES + 1)
     places = [(kind, number, aspect) for kind in KINDS for number in numbers for aspect in aspects]
     return sampled(draw, places, problems, sizes)
+
+
+@generated
+def observations(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
+    """The observer's second task in each question of `rest_questions`, such as
+
+        Problem(
+            "films-7-ratings",
+            "Find the value of badokilu for id 7 (region north).",
+            {"answer": "417", "digits": "3", "world": 3, "url": "/films/7/ratings?region=north"},
+        )
+
+    `digits` is the length of the answer.
+    """
+    made = rest_questions(seed, train, validation, test)
+    return {split: [_observation(question) for question in made[split]] for split in made}
+
+
+def _observation(question: Problem) -> Problem:
+    kind, number, aspect = question.id.split("-")
+    parameter, option = re.findall(r"\((\w+) (\w+)\)", question.prompt)[0]
+    task = json.loads(grounded(f"{question.prompt}\n- the id -> {number}"))["task"]
+    url = f"/{kind}/{number}/{aspect}?{parameter}={option}"
+    facts = {**question.facts, "digits": str(len(question.facts["answer"])), "url": url}
+    return Problem(question.id, task, facts)
