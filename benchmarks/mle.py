@@ -1,50 +1,63 @@
-"""Does a nano model learn to choose pipelines for competitions that it has not seen?
+"""HumanRank of a nano model's pipelines before and after training, and after permuted rewards.
 
     python -m benchmarks.mle [--seeds 1 2 3]
 
-Each run is an ordinary one (`runs/mle-...`): the same command continues it after an interruption.
-The table has the mean HumanRank on test problems before and after training, and the paired 95 %
-interval of the difference; the control has permuted rewards.
+The same command continues interrupted runs (`runs/learning-mle-...`). The competitions are those of
+the test problems, drawn anew for each seed. The interval of a row is paired by problem; the line
+below the table has the mean gain with its t-interval over seeds.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import final_policy
-from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.summary import Evaluations
+from agentfly_core.store.artifact import Pointer
 from benchmarks import harness
-from benchmarks.learning import COLUMNS, CONTROL, row
+from benchmarks.learning import COLUMNS, CONTROL, row, run_of
+from benchmarks.mask_search import gain
 from flows.experiments import load_experiment
+
+Ranks = Mapping[str, float]
+"""HumanRank by competition."""
 
 
 def main() -> None:
-    """Train the runs that are missing and print the table."""
+    """Train the missing runs and print the table."""
     seeds = harness.parser(__doc__, seeds=[1, 2, 3]).parse_args().seeds
-    runs = {f"seed {seed}": [f"seed={seed}"] for seed in seeds}
-    runs[f"permuted rewards, seed {seeds[0]}"] = [f"seed={seeds[0]}", CONTROL]
-    results = {name: ranks(overrides) for name, overrides in runs.items()}
-    harness.show(COLUMNS, [row(name, *result) for name, result in results.items()])
+    results = {f"seed {seed}": ranks([f"seed={seed}"], f"seed {seed}") for seed in seeds}
+    before, after = zip(*results.values(), strict=True)
+    gains = [fmean(own[1].values()) - fmean(own[0].values()) for own in results.values()]
+    control = f"permuted rewards, seed {seeds[0]}"
+    results["all seeds"] = united(before), united(after)
+    results[control] = ranks([f"seed={seeds[0]}", CONTROL], control)
+    rows = [row(name, *result) for name, result in results.items()]
+    harness.show(COLUMNS, rows, note=gain(gains))
 
 
-def ranks(overrides: Sequence[str]) -> list[Mapping[str, float]]:
-    """The mean reward of each test problem before and after a run."""
-    run = "mle-" + "-".join(text.rpartition("=")[2].rpartition(":")[2] for text in overrides)
+def ranks(overrides: Sequence[str], name: str) -> tuple[Ranks, Ranks]:
+    """The ranks before and after a run, which is trained if it is missing."""
+    run = run_of("mle", name)
     harness.trained("mle", overrides, run)
     loaded = load_experiment("mle", overrides, "local", "")
-    store = loaded.store
-    first = store.artifact(store.read_json(RunLayout(run).start)["uri"])
-    results: list[Mapping[str, float]] = []
-    for policy in (first, final_policy(store, run)):
-        played, scores = Evaluations(loaded).episodes(policy, "test", loaded.dataset)
-        rewards, earned = {one.trajectory_id: one.reward for one in scores}, defaultdict(list)
-        for trajectory in played:
-            if not isinstance(reward := rewards[trajectory.id], Unscored):
-                earned[trajectory.problem.id].append(reward)
-        results.append({problem: fmean(each) for problem, each in earned.items()})
-    return results
+    start = loaded.store.read_json(RunLayout(run).start)
+    policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
+    before, after = (_ranks(Evaluations(loaded), policy, loaded.dataset) for policy in policies)
+    return before, after
+
+
+def united(seeds: Iterable[Ranks]) -> Ranks:
+    """The ranks of all seeds; their competitions differ."""
+    return {name: rank for own in seeds for name, rank in own.items()}
+
+
+def _ranks(stored: Evaluations, policy: Pointer, data: Pointer) -> Ranks:
+    episodes, scores = stored.episodes(policy, "test", data)
+    return {
+        one.problem.id: scored.rewards["human_rank"]
+        for one, scored in zip(episodes, scores, strict=True)
+    }
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def brute_force(board: list[float], score: float, higher: bool, formula: str) ->
 def test_ranks_equal_brute_force(metric, formula):
     draw = random.Random(42)
     for _ in range(2000):
-        # few values, so that many tie
+        # few different values make many ties
         board = [draw.randint(0, 6) / 4 for _ in range(draw.randint(0, 12))]
         score = draw.choice([draw.randint(-1, 8) / 4, math.nan, math.inf, -math.inf])
         expected = brute_force(board, score, metric.higher_is_better, formula)

@@ -58,7 +58,7 @@ class Competition:
                 float(self.metric.of(self.answers[rows].copy(), given[rows].copy()))
                 for rows in (public, ~public)
             ]
-        except Exception as error:  # the metric of a folder, whose message may contain answers
+        except Exception as error:  # the message of a folder's metric may contain answers
             raise ToolError(f"The metric refused the values: {type(error).__name__}.") from None
         return scores[0], scores[1]
 
@@ -95,7 +95,7 @@ def _check(name: str, given: "pd.Series[Any]", expected: "pd.Series[Any]") -> No
         raise ToolError(f"The column {name} has missing values.")
     if pd.api.types.is_numeric_dtype(expected):
         if not pd.api.types.is_numeric_dtype(given):
-            raise ToolError(f"The column {name} has values that are no numbers.")
+            raise ToolError(f"The column {name} must have numbers only.")
         if not np.isfinite(given.to_numpy(float)).all():
             raise ToolError(f"The column {name} has infinite values.")
 

@@ -45,10 +45,10 @@ def dojo(
     Raises ValueError if they are too few.
     """
     roots = sorted(path.parent.resolve() for path in folder.glob("*/utils"))
-    if len(roots) < train + validation + test:
-        raise ValueError(f"{folder} has {len(roots)} competitions, fewer than the splits ask for.")
-    rest = iter(roots)
     sizes = {"train": train, "validation": validation, "test": test}
+    if len(roots) < (needed := sum(sizes.values())):
+        raise ValueError(f"{folder} has {len(roots)} competitions, the splits need {needed}.")
+    rest = iter(roots)
     return {
         split: [_folder(next(rest), formula) for _ in range(size)] for split, size in sizes.items()
     }

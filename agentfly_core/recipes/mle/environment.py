@@ -71,7 +71,7 @@ class MLE(Environment):
         return self.ranks[self.formula]
 
     async def run(self, code: str) -> tuple[str, bytes]:
-        """Run code in the folder of the files; returns what it printed and its submission.
+        """Run code in the folder of the files; returns the printed text and the submission.
 
         Raises ToolError if it fails or writes no submission.
         """
@@ -108,7 +108,7 @@ class MLE(Environment):
 
 
 async def _executed(key: Key, task: Competition) -> Ran:
-    """The cached execution, or else the one that runs in this event loop, or a new one."""
+    """Return the cached execution, else await the running one of this event loop or a new one."""
     if key in _executions:
         return _executions[key]
     at = asyncio.get_running_loop(), key

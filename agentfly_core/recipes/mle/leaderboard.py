@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,43 +26,43 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from agentfly_core.recipes.mle.competitions import Competition
 
 _TREES = {"n_estimators": 60, "random_state": 0}
+_STUMP = {"max_depth": 1, "random_state": 0}
+_LOGISTIC = LogisticRegression(max_iter=1000)
+_RIDGE = RidgeCV(np.logspace(-2, 3, 11))
 _CHOSEN = np.logspace(-2, 2, 5)
-CLASSIFIERS: Mapping[str, Any] = {
-    "constant": DummyClassifier(),
-    "stump": DecisionTreeClassifier(max_depth=1, random_state=0),
-    "tree": DecisionTreeClassifier(random_state=0),
-    "one neighbour": KNeighborsClassifier(1),
-    "ten neighbours": KNeighborsClassifier(10),
-    "linear": LogisticRegression(max_iter=1000),
-    "chosen linear": GridSearchCV(LogisticRegression(max_iter=1000), {"C": _CHOSEN}, cv=3),
-    "vectors": SVC(),
-    "chosen vectors": GridSearchCV(SVC(), {"C": _CHOSEN}, cv=3),
-    "forest": RandomForestClassifier(**_TREES),
-    "extra trees": ExtraTreesClassifier(**_TREES),
-    "curved": LogisticRegression(C=0.1, max_iter=1000),
-}
-REGRESSORS: Mapping[str, Any] = {
-    "constant": DummyRegressor(),
-    "stump": DecisionTreeRegressor(max_depth=1, random_state=0),
-    "tree": DecisionTreeRegressor(random_state=0),
-    "one neighbour": KNeighborsRegressor(1),
-    "ten neighbours": KNeighborsRegressor(10),
-    "linear": Ridge(),
-    "chosen linear": RidgeCV(np.logspace(-2, 3, 11)),
-    "vectors": SVR(),
-    "chosen vectors": GridSearchCV(SVR(), {"C": 100 * _CHOSEN}, cv=3),
-    "forest": RandomForestRegressor(**_TREES),
-    "extra trees": ExtraTreesRegressor(**_TREES),
-    "curved": RidgeCV(np.logspace(-2, 3, 11)),
+
+
+class Baseline(NamedTuple):
+    """Similar models of classes and of numbers."""
+
+    classifier: Any
+    regressor: Any
+
+
+BASELINES: Mapping[str, Baseline] = {
+    "constant": Baseline(DummyClassifier(), DummyRegressor()),
+    "stump": Baseline(DecisionTreeClassifier(**_STUMP), DecisionTreeRegressor(**_STUMP)),
+    "tree": Baseline(DecisionTreeClassifier(random_state=0), DecisionTreeRegressor(random_state=0)),
+    "one neighbour": Baseline(KNeighborsClassifier(1), KNeighborsRegressor(1)),
+    "ten neighbours": Baseline(KNeighborsClassifier(10), KNeighborsRegressor(10)),
+    "linear": Baseline(_LOGISTIC, Ridge()),
+    "chosen linear": Baseline(GridSearchCV(_LOGISTIC, {"C": _CHOSEN}, cv=3), _RIDGE),
+    "vectors": Baseline(SVC(), SVR()),
+    "chosen vectors": Baseline(
+        GridSearchCV(SVC(), {"C": _CHOSEN}, cv=3), GridSearchCV(SVR(), {"C": 100 * _CHOSEN}, cv=3)
+    ),
+    "forest": Baseline(RandomForestClassifier(**_TREES), RandomForestRegressor(**_TREES)),
+    "extra trees": Baseline(ExtraTreesClassifier(**_TREES), ExtraTreesRegressor(**_TREES)),
+    "curved": Baseline(LogisticRegression(C=0.1, max_iter=1000), _RIDGE),
 }
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
     """The private score of each baseline, by name."""
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
-    models = CLASSIFIERS if task.metric.higher_is_better else REGRESSORS
     scores = {}
-    for name, model in models.items():
+    for name, baseline in BASELINES.items():
+        model = baseline.classifier if task.metric.higher_is_better else baseline.regressor
         steps = _pipeline(model, "text" in train, curved=name == "curved")
         columns = "text" if "text" in train else list(test.columns[1:])
         steps.fit(train[columns], train["target"])
