@@ -8,15 +8,15 @@ below the table has the mean gain with its t-interval over seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import final_policy
+from agentfly_core.records.intervals import student
 from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Pointer
 from benchmarks import harness
 from benchmarks.learning import COLUMNS, CONTROL, row, run_of
-from benchmarks.mask_search import gain
 from flows.experiments import load_experiment
 
 Ranks = Mapping[str, float]
@@ -33,7 +33,7 @@ def main() -> None:
     results["all seeds"] = united(before), united(after)
     results[control] = ranks([f"seed={seeds[0]}", CONTROL], control)
     rows = [row(name, *result) for name, result in results.items()]
-    harness.show(COLUMNS, rows, note=gain(gains))
+    harness.show(COLUMNS, rows, note=by_seed(gains) if len(gains) > 1 else "")
 
 
 def ranks(overrides: Sequence[str], name: str) -> tuple[Ranks, Ranks]:
@@ -45,6 +45,12 @@ def ranks(overrides: Sequence[str], name: str) -> tuple[Ranks, Ranks]:
     policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
     before, after = (_ranks(Evaluations(loaded), policy, loaded.dataset) for policy in policies)
     return before, after
+
+
+def by_seed(gains: Sequence[float]) -> str:
+    """The mean of two or more seeds with its t-interval."""
+    mean, half = fmean(gains), student(len(gains) - 1) * stdev(gains) / len(gains) ** 0.5
+    return f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f} by seed"
 
 
 def united(seeds: Iterable[Ranks]) -> Ranks:
