@@ -236,7 +236,7 @@ FAILING = """
         with requests.open("a") as numbers:
             print(number, file=numbers)
         if not begun:
-            raise AccessFault("full")
+            return {"fault": "AccessFault", "text": "full"}
         return {"content": number, "cut": False}
 
     class Agent:

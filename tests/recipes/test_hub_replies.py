@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.recipes.hub import faults
+from agentfly_core.recipes.hub import faults, parsers
 from agentfly_core.recipes.hub.faults import AccessFault, Faults, HubFault, ReplyFault, RequestFault
 from agentfly_core.recipes.hub.parsers import JsonReply, MarkedReply
 from agentfly_core.records.trajectory import Message
@@ -97,6 +97,16 @@ def test_a_hopeless_reply_has_the_class_of_its_fault(parser: Parser, form: str, 
         with pytest.raises(ReplyFault) as raised:
             parser.read(form.format(number))
         assert type(raised.value).__name__ == fault
+
+
+@pytest.mark.parametrize("text", ["{" * 400, '{"a": ' * 66, "{" * 8 + " and so on" * 39])
+def test_a_repair_decodes_a_bounded_number_of_texts(text, monkeypatch):
+    decoded, decode = list[int](), parsers._object_at
+    monkeypatch.setattr(parsers, "_object_at", lambda *a: decoded.append(1) or decode(*a))
+    with pytest.raises(ReplyFault):
+        OBJECT.read(text)
+    # up to four marks at each place, and an object at each of up to nine braces
+    assert len(decoded) < 4 * 400 * 9
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ class Actor:
             # without a number of its own, an equal later request would get the first reply; a call
             # after a fault has the number of the failed one
             answered = sum("fault" not in one for one in replies)
-            replies.append(_outcome(self._url, f"{self._name}/{number}/{answered}", messages))
+            replies.append(_completion(self._url, f"{self._name}/{number}/{answered}", messages))
             _send(link, {"entry": number, "reply": replies[call]})
         self._at = number, call + 1
         reply = replies[call]
@@ -133,16 +133,8 @@ async def _answer(agent: HubAgent, message: HubMessage | None) -> dict[str, Any]
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def _outcome(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-    """A completion, or the fault of the call."""
-    try:
-        return _completion(url, model, messages)
-    except HubFault as fault:
-        return {"fault": type(fault).__name__, "text": str(fault)}
-
-
 def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-    """The content of a completion, and whether it is cut; raises AccessFault and RequestFault."""
+    """The content of a completion and whether it is cut, or the fault of the call."""
     written = [{"role": one.role, "content": one.content} for one in messages]
     body = json.dumps({"model": model, "messages": written}).encode()
     # it may be the repetition of a killed process
@@ -153,7 +145,7 @@ def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, 
             (choice,) = json.load(response)["choices"]
     except (OSError, HTTPException) as error:
         refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-        raise (RequestFault if refused else AccessFault)(f"{error}") from error
+        return {"fault": (RequestFault if refused else AccessFault).__name__, "text": f"{error}"}
     return {"content": choice["message"]["content"], "cut": choice["finish_reason"] == "length"}
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from agentfly_core.recipes.hub import faults
 
-LONGEST = 400
-"""Longer texts are not repaired, because all places of a mark are tried; these take a second."""
+LONGEST, MOST_BRACES = 400, 8
+"""Longer texts and those with more opening braces are not repaired, because each place of a mark is
+tried, and in each such text an object at each brace.
+"""
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")
 INSIDE = re.compile(r"\w\w")
@@ -40,12 +42,10 @@ class JsonReply:
         if not {'"', "{", "}"} & {*text}:
             raise faults.NoJson("expected a JSON object")
         fitting = fitting or self._fitting(v for one in _repairs(text) for v in _objects(one))
-        if len(fitting) != 1:
-            raise (
-                faults.AmbiguousReply("expected one object")
-                if fitting
-                else faults.BrokenJson("invalid JSON")
-            )
+        if not fitting:
+            raise faults.BrokenJson("invalid JSON")
+        if len(fitting) > 1:
+            raise faults.AmbiguousReply("expected one object")
         return fitting[0], not (text[0] == "{" and first and first[1] == len(text))
 
     def _fitting(self, objects: Iterator[dict[str, Any]]) -> list[Fields]:
@@ -85,8 +85,7 @@ class MarkedReply:
         pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
         # texts outside and inside of the marks in turn
         texts, marks = pieces[::2], pieces[1::2]
-        numbers = range(len(expected))
-        lacks = [n for n in numbers if marks == expected[:n] + expected[n + 1 :]]
+        lacks = [n for n, _ in enumerate(expected) if marks == expected[:n] + expected[n + 1 :]]
         if marks != expected:
             if not lacks or BLANK_LINE.search(texts[lacks[0]].strip()):
                 raise faults.MissingMark(f"expected {' '.join(expected)}")
@@ -116,7 +115,7 @@ def _object_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 
 def _repairs(text: str) -> Iterator[str]:
     """The text with one mark more, or without a comma before a brace."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or text.count("{") > MOST_BRACES:
         return
     for comma in COMMA.finditer(text):
         yield text[: comma.start()] + text[comma.end() :]
