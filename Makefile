@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SHORT := and not long
 ON_GPU := $(patsubst %,tests/integration/services/test_%.py,learner learner_memory adapter critic checkpointing) tests/unit/inference/test_in_process.py
 # Tests with the markers of tests/support/tiers.py, besides those of faults.
-SERVICES := tests/integration/services tests/unit/inference/test_in_process.py tests/unit/models/test_reference.py
+SERVICES := tests/integration/services tests/integration/docs/test_commands.py tests/unit/inference/test_in_process.py tests/unit/models/test_reference.py
 BESIDE := $(MAKE) --no-print-directory --jobs=3 --keep-going
 
 .PHONY: quickstart install tokenizers check test test-all test-gpu coverage style format-check types extras test-units test-quick test-faults test-flows test-learner test-services repro lock deploy worker wheel image site

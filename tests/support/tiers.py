@@ -14,6 +14,7 @@ MARKS = {
 PLACES = (
     "tests/integration/faults/",
     "tests/integration/services/",
+    "tests/integration/docs/test_commands.py",
     "tests/unit/inference/test_in_process.py",
     "tests/unit/models/test_reference.py",
 )

@@ -11,8 +11,8 @@ from tests.support.project import ROOT
 CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
 REST = "--ignore=tests/integration/faults"
 SERVICES = (
-    "tests/integration/services tests/unit/inference/test_in_process.py "
-    "tests/unit/models/test_reference.py"
+    "tests/integration/services tests/integration/docs/test_commands.py "
+    "tests/unit/inference/test_in_process.py tests/unit/models/test_reference.py"
 )
 EXTRAS = ".[babyai,docs,math,mle,reasoning-gym,search]"
 DRY_RUN = [
