@@ -8,6 +8,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.recipes.blueprint import tools
 from agentfly_core.recipes.blueprint.agents import Architect
 from agentfly_core.recipes.coop_tools.agents import ROLES, CoopTeam
+from agentfly_core.recipes.evolve.agents import Evolve
 from agentfly_core.recipes.hub.agents import team
 from agentfly_core.recipes.hub.demonstrations import MISTAKES
 from agentfly_core.testing import problems_of, rollout_spec
@@ -19,6 +20,7 @@ BUILDING = (tools.submit_blueprint, tools.build, tools.inspect)
 TEAMS = {
     "hub": (team, "hidden_numbers", "team", MISTAKES),
     "coop_tools": (CoopTeam(), "rest_questions", "team", ROLES),
+    "evolve": (Evolve(["reversal"]), "word_questions", "team", ("evolve", "evolver", "expert")),
     "blueprint": (Architect(), "orders", "architect", ("interpreter", "designer")),
 }
 
@@ -47,7 +49,8 @@ async def test_each_speaker_has_trained_tokens(learner, nano, tmp_path, recipe, 
     )
     trajectories, *_ = await play_all(episode_specs(problem, chains=2), spec, scripted(policy))
     own = [one for one in trajectories if one.speaker == speaker]
-    job = update_job(tmp_path, own, [0.0, 1.0], nano, update=settings(mini_batches=1))
+    rewards = [float(one.chain) for one in own]
+    job = update_job(tmp_path, own, rewards, nano, update=settings(mini_batches=1))
     metrics = learner.update(job)
     sampled = [len(span.tokens) for one in own for turn in one.turns for span in turn.sampled]
     assert metrics["train/tokens"] == sum(sampled) > 0
