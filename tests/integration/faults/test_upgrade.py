@@ -1,18 +1,19 @@
-"""A run that an earlier version stored is shown and continued by this version."""
+"""A run that version 0.1.0 stored is shown and continued by this version."""
 
 import tarfile
 from pathlib import Path
 
 from tests.support.killed_commands import Lives, digests
-from tests.support.release_run import FIXTURES, TRAIN
+from tests.support.project import ROOT
 
+STORED = ROOT / "tests/fixtures/run-0.1.0.tar.xz"
 KINDS = ("prepare", "model", "demonstrate", "warm_start", "evaluate")
+TRAIN = ("train", "experiment.yaml", "--run", "first")
 
 
 def test_a_run_of_the_first_version_continues(tmp_path: Path, lives: Lives) -> None:
     """Its data, base model, warm start and first step are kept byte for byte."""
-    (stored_run,) = FIXTURES.glob("run-*.tar.xz")
-    with tarfile.open(stored_run) as archive:
+    with tarfile.open(STORED) as archive:
         archive.extractall(tmp_path, filter="data")
     stored = digests(tmp_path)
     del stored["runs/first/ledger"]  # it grows
