@@ -30,10 +30,7 @@ library, program, packages = os.path.dirname(sysconfig.get_path("stdlib")), link
 if sys.prefix == sys.base_prefix:
     # no virtual environment, which names its library: it is searched beside the program
     program, packages = links[-1], sysconfig.get_path("purelib")
-# packages of editable installations, which setuptools maps to their folders
-finders = [one for name, one in sys.modules.items() if name.startswith("__editable__")]
-editable = [folder for finder in finders for folder in finder.MAPPING.values()]
-print(json.dumps([program, *links, packages, library, *editable]))
+print(json.dumps([program, *links, packages, library]))
 """
 
 
@@ -65,9 +62,7 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
 
 @functools.cache
 def _interpreter(python: str) -> tuple[str, ...]:
-    """An interpreter and the files and folders that it needs: its links, packages, library, and the
-    packages of editable installations.
-    """
+    """An interpreter and the files and folders that it needs: its links, packages and library."""
     command = [python, "-I", "-c", _PATHS]
     return tuple(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
 
