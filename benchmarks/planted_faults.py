@@ -29,8 +29,7 @@ CORE = Path("agentfly_core")
 
 @dataclass(frozen=True)
 class Fault:
-    """A place in a module of the core, what it is replaced by, and the folder or file of tests that
-    is to notice.
+    """Replaces a text in a module of the core. The tests in a folder or file must notice it.
 
     `Fault("clip takes the smaller loss", "rl/policy_loss.py", "torch.maximum(", "torch.minimum(",
     "unit/rl")`

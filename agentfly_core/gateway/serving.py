@@ -39,11 +39,20 @@ class _Conversation:
     running: int = 0
     replies: int = 0
     tokens: int = 0
+    counted: set[Exchange] = field(default_factory=set)
 
     @property
     def bytes(self) -> int:
         """An estimate of the memory that the conversation takes, in bytes."""
         return REPLY_BYTES * self.replies + TOKEN_BYTES * self.tokens
+
+    def count(self, exchange: Exchange) -> None:
+        """Add the replies of an exchange, unless this is a repetition of its request."""
+        if exchange not in self.counted:
+            self.counted.add(exchange)
+            replies = exchange.replies.result()
+            self.replies += len(replies)
+            self.tokens += sum(len(one.given) + len(one.tokens) for one in replies)
 
 
 @dataclass
@@ -81,10 +90,10 @@ class ServedPolicy:
         conversation.running += 1
         try:
             exchange = await session.complete(call)
-            replies = exchange.replies.result()
-            conversation.tokens += sum(len(one.given) + len(one.tokens) for one in replies)
+            conversation.count(exchange)
             return exchange
         finally:
+            self._forget()
             conversation.running -= 1
             if not conversation.running:
                 self.cast.close()
@@ -101,12 +110,14 @@ class ServedPolicy:
         # the time of a call grows with the replies, so long conversations start again
         if kept is None or kept.session.broken.done() or kept.replies >= MOST_REPLIES:
             kept = _Conversation(GatewaySession(self._episode(), self.speakers))
-        kept.replies += request.n
         self._kept[key] = kept
+        return kept
+
+    def _forget(self) -> None:
+        """Forget the conversations used first, down to the limits."""
         most = MOST_CONVERSATIONS
         while len(self._kept) > most or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:
             self._kept.popitem(last=False)
-        return kept
 
     def _episode(self) -> Episode:
         # otherwise equal prompts of two conversations would get equal replies

@@ -22,7 +22,7 @@ class NoSpace(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The steps whose learner states, and those whose policies, other runs need:
+    """Other runs need the learner states and policies of these steps:
     `Kept(learners={7}, policies={6, 7})`.
     """
 

@@ -101,8 +101,7 @@ class Child:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:
-                # also after a cancellation, because a late answer would be read as the next one
+            except BaseException as error:  # after a cancellation, a late answer would be the next
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(

@@ -106,8 +106,7 @@ class Pool:
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:
-            # also after a cancellation, because the slot must be given back
+        except BaseException:  # after a cancellation, too, the slot must be given back
             self._in_background(self._abandon(getting))
             raise
         well = False

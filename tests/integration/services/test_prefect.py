@@ -1,9 +1,7 @@
 """Runs are triggered, cancelled, retried and scheduled through a real Prefect server and worker."""
 
-import datetime
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from mlflow import MlflowClient
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
-from agentfly_core.reports.nights.nights import name_of_night, recorded_changes
 from agentfly_core.reports.nights.promotion import Verdict
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.system.devices import held, slot
@@ -378,27 +375,3 @@ def test_a_run_waits_for_its_slot_and_survives_its_server(orchestrator):
         assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)
         orchestrator.restart_server()
     orchestrator.wait(triggered, "Completed")
-
-
-def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
-    monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    shutil.copy("conf/tiny.yaml", "conf/small.yaml")
-    tiny, small = (load_experiment(name, [], "local", "") for name in ("tiny", "small"))
-    date = datetime.date(2026, 11, 20)
-    with opened(tiny, name_of_night(tiny.store, "tiny", date)):
-        pass
-    assert name_of_night(tiny.store, "tiny", date) == "nightly-2026-11-20"
-    assert name_of_night(small.store, "small", date) == "nightly-2026-11-20-small"
-
-
-def test_a_resumed_night_keeps_its_original_settings(tmp_path, monkeypatch):
-    monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    first = load_experiment(
-        "tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", ""
-    )
-    with opened(first, "nightly-2026-11-20"):
-        pass
-    today = load_experiment("tiny", [], "local", "").settings.model_dump(mode="json")
-    changes = recorded_changes(first.store, "nightly-2026-11-20", "tiny", today)
-    assert {change.partition("=")[0] for change in changes} == {"steps", "warm_start", "algorithm"}
-    assert load_experiment("tiny", changes, "local", "").settings == first.settings

@@ -1,7 +1,9 @@
 """Programs in the sandbox play as others do, and reach only the gateway."""
 
 import asyncio
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,16 +17,12 @@ import pytest
 
 from agentfly_core.agents.program import ProgramAgent
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.config import loading
-from agentfly_core.experiment import checks
 from agentfly_core.gateway.process import ProgramCommand
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.child_process import sweep
 from agentfly_core.sandbox import confined
 from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
-from agentfly_core.sandbox.backends import Unavailable
-from agentfly_core.sandbox.confined import isolates, listener
 from agentfly_core.sandbox.guest.confined import LIMITS
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.self_test import target
@@ -195,15 +193,23 @@ async def test_it_uses_its_own_port_pairs_and_threads(tmp_path):
 
 
 async def test_its_environment_has_named_variables_only(tmp_path, monkeypatch):
-    for name in ("MY_SECRET", "MY_NAME"):
+    for name in [*os.environ]:
+        if name not in ("PATH", SANDBOX):
+            monkeypatch.delenv(name)
+    for name in ("MY_SECRET", "MY_NAME", "OPENAI_ORG_ID", "PYTHONPATH", "TZ"):
         monkeypatch.setenv(name, name)
+    named = {"HOME": "/sandbox", "TMPDIR": "/tmp", "MY_NAME": "MY_NAME", "TZ": "TZ"}
+    named |= {"OPENAI_API_KEY": "agentfly"}
     lines = """
         ask("x")
-        shown = {name: text for name, text in os.environ.items() if name.startswith(("MY", "HO"))}
-        print(shown, os.environ["TMPDIR"])
+        print(json.dumps(dict(os.environ)))
     """
     trajectory = await played(tmp_path, lines, {"environment": ("MY_NAME",)})
-    assert trajectory.answer == "{'HOME': '/sandbox', 'MY_NAME': 'MY_NAME'} /tmp"
+    shown = json.loads(trajectory.answer or "")
+    assert re.fullmatch(r"http://127\.0\.0\.1:80/[0-9a-f]{32}/v1", shown.pop("OPENAI_BASE_URL"))
+    # the mark of its owner, and the locale that Python sets without one
+    assert {"AGENTFLY_OWNER", "LC_CTYPE"} >= {*shown} - {"PATH", *named}
+    assert {name: shown[name] for name in named} == named
 
 
 async def test_it_sees_its_files_and_an_empty_temporary_folder(tmp_path, monkeypatch):
@@ -358,56 +364,8 @@ async def _started(command: ProgramCommand) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("command", "settings", "error"),
-    [
-        (("python", "a.py"), {"preload": ("openai",)}, "remove `preload` or `sandbox`"),
-        (("node", "a.js"), {}, r"expected a command \[python, ...\], got \['node', 'a.js'\]"),
-    ],
-)
-def test_a_program_that_cannot_run_in_the_sandbox_is_refused(command, settings, error):
-    with pytest.raises(ValueError, match=error):
-        ProgramAgent(command, sandbox=True, **settings)
-
-
-def test_an_experiment_without_a_sandbox_is_refused(monkeypatch):
-    monkeypatch.setenv(SANDBOX, "bubblewrap")
-    monkeypatch.setenv("PATH", "")
-    agent = "agent={use: program, command: [python, a.py], sandbox: true}"
-    settings = loading.read(str(ROOT / "conf/openai-program.yaml"), [agent]).settings
-    with pytest.raises(OSError, match=r"No sandbox .*bubblewrap"):
-        checks.check(settings)
-
-
-def test_bubblewrap_is_refused(monkeypatch):
-    class Other:
-        backend, refused = type("B", (), {}), {"forkserver": "clone: Operation not permitted"}
-
-    monkeypatch.setattr("agentfly_core.sandbox.confined.Bubblewrap", type)
-    monkeypatch.setattr("agentfly_core.sandbox.confined.chosen", Other)
-    with pytest.raises(Unavailable, match=r"forkserver \(clone"):
-        isolates()
-
-
 async def test_without_isolation_it_runs_outside(tmp_path, monkeypatch):
     monkeypatch.setenv(SANDBOX, "unsafe")
     trajectory = await played(tmp_path, "ask('x'); print(os.getpid() > 2, os.getcwd())")
     assert trajectory.answer == f"True {Path.cwd()}"
     chosen().close()
-
-
-@pytest.mark.parametrize(("message", "error"), [(b"unshare: no", "unshare: no"), (b"", "it ended")])
-async def test_a_sandbox_that_fails_is_a_failure_of_the_machine(message, error):
-    ours, theirs = socket.socketpair()
-    with ours:
-        theirs.send(message)
-        theirs.close()
-        with pytest.raises(Unavailable, match=error):
-            await listener(ours)
-
-
-async def test_a_missing_interpreter_is_named():
-    spec = rollout_spec(agent=ProgramAgent(("python9.9", "a.py"), sandbox=True))
-    (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
-    assert trajectory.ending is Ending.FAILED
-    assert "python9.9" in (trajectory.error or "")

@@ -147,6 +147,16 @@ async def test_a_conversation_that_begins_anew_has_other_draws(monkeypatch):
     assert len({*session.seeds}) == 2
 
 
+async def test_retries_count_as_one_reply(monkeypatch):
+    monkeypatch.setattr(serving, "MOST_REPLIES", 2)
+    session = Batches()
+    async with served(session) as client:
+        for number in range(4):
+            headers = {"x-stainless-retry-count": str(number)}
+            await ask(client, [user("1+1?")], extra_headers=headers)
+    assert len(session.prompts) == 1
+
+
 async def test_requests_at_the_same_time_wait_for_no_other_ones():
     session = Batches()
     async with served(session) as client:

@@ -53,7 +53,7 @@ def no_calls() -> None:
 
 
 async def by_seed(conversation: Conversation) -> str:
-    """A policy whose replies tell seeds apart."""
+    """Reply with a part of the seed, so that replies of other seeds differ."""
     return f"r{conversation.seed % 1000}"
 
 
