@@ -8,6 +8,7 @@ and a pipe, to which the server writes the program's process id and exit code. T
 its owner closes the socket.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -16,8 +17,9 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 LARGEST = 2**18
 PID_BYTES = 16
@@ -29,6 +31,8 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
     try:
         for module in modules:
             importlib.import_module(module)
+        if "openai" in modules:
+            _first_request()
     except Exception as error:  # of any module
         link.send(f"{type(error).__name__}: {error}".encode())
         return
@@ -70,7 +74,38 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     sys.argv = [script, *order["arguments"]]
-    runpy.run_path(script, run_name="__main__")
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        _end(end.code)
+    except BaseException:  # an interpreter ends like this, too
+        sys.excepthook(*sys.exc_info())
+        _end(1)
+    _end(0)
+
+
+def _end(code: Any) -> NoReturn:
+    """End as an interpreter does, without the 30 ms in which it takes its modules apart."""
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit((code or 0) & 0xFF)
+
+
+def _first_request() -> None:
+    """Let OpenAI's client build what it needs at its first request, 75 ms, without a network."""
+    import httpx
+    import openai
+
+    reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}}]}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=reply))
+    web = httpx.Client(transport=transport)
+    with openai.OpenAI(api_key="-", base_url="http://localhost", http_client=web) as client:
+        client.chat.completions.create(model="-", messages=[{"role": "user", "content": ""}])
 
 
 if __name__ == "__main__":

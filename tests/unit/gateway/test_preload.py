@@ -97,6 +97,22 @@ async def test_its_end_is_that_of_a_started_program(tmp_path, lines, code, error
     assert len(end.output) <= MOST_OUTPUT
 
 
+async def test_threads_and_exit_functions_end_before_the_program(tmp_path):
+    lines = """
+        import atexit, threading, time
+        atexit.register(print, "last")
+        threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+        print("main")
+    """
+    assert (await ended(command(tmp_path, lines))).output.split() == [b"main", b"thread", b"last"]
+
+
+async def test_the_client_of_openai_has_made_its_first_request(tmp_path):
+    lines = "import sys; print('openai.resources.chat.completions' in sys.modules)"
+    warm = command(tmp_path, lines, preload=("openai",))
+    assert (await ended(warm)).answer == "True"
+
+
 async def test_a_forked_program_is_killed_with_its_descendants(tmp_path):
     lines = f"""
         import os, subprocess, sys, time
