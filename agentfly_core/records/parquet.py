@@ -288,22 +288,25 @@ def _item_row(item: record.Message | record.Observation) -> dict[str, Any]:
 
 
 def _turn_row(turn: record.Turn) -> dict[str, Any]:
+    continues = {} if turn.continues is None else {"continues": turn.continues}
     return _fields(turn, _TURN_FIELDS) | {
         "read": _text([_item_row(item) for item in turn.read]),
         "given": turn.given.tokens,
-        "reply": _text(_item_row(turn.reply)),
+        "reply": _text(_item_row(turn.reply) | continues),
         "sampled": [_fields(span, _SPAN_FIELDS) for span in turn.sampled],
     }
 
 
 def _turn(row: Mapping[str, Any]) -> record.Turn:
-    reply = _message(json.loads(row["reply"]))
+    item = json.loads(row["reply"])
+    continues, reply = item.pop("continues", None), _message(item)
     assert isinstance(reply, record.Message)
     return record.Turn(
         read=tuple(_message(item) for item in json.loads(row["read"])),
         given=record.Given(tuple(row["given"])),
         reply=reply,
         sampled=tuple(record.Sampled(**_tuples(span)) for span in row["sampled"]),
+        continues=continues,
         **_tuples({name: row[name] for name in _TURN_FIELDS}),
     )
 

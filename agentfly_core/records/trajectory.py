@@ -139,8 +139,9 @@ class Turn:
     The turns of a `context` form one sequence of tokens; `given` are the tokens that were added
     before the reply. `call` numbers the replies of the episode from 0. `temperature` is None for
     the experiment's temperature. `state` is the environments' state key before the reply. `reward`
-    is the sum of the tools' rewards, or None. `pictures` are SHA-256 digests. Replies of untrained
-    policies have no tokens.
+    is the sum of the tools' rewards, or None. `pictures` are SHA-256 digests. If a context opens
+    amid a conversation, `continues` is the place in `Trajectory.turns` of the reply before it.
+    Replies of untrained policies have no tokens.
     """
 
     read: tuple[Message | Observation, ...]
@@ -153,6 +154,7 @@ class Turn:
     state: str = ""
     reward: float | None = None
     pictures: tuple[str, ...] = ()
+    continues: int | None = None
 
     @property
     def cut(self) -> bool:

@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
-from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentfly_core.datasets.traces import OURS, RecordedCall
+from agentfly_core.datasets.traces import OURS
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.pipeline.recorded_chats import calls_of
 from agentfly_core.records.parquet import trajectory_row
@@ -71,53 +69,12 @@ def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
 
 def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
     """Return the numbers of the earlier turns in each turn's conversation."""
-    calls, histories = calls_of(trajectory), list[tuple[int, ...]]()
-    last = dict[int, int]()  # turns by context
+    histories, last = list[tuple[int, ...]](), dict[int, int]()  # turns by context
     for number, turn in enumerate(trajectory.turns):
-        before = last.get(turn.context)
-        if before is None:
-            before = _continued(number, trajectory.turns, calls, histories)
+        before = last.get(turn.context, turn.continues)
         histories.append(() if before is None else (*histories[before], before))
         last[turn.context] = number
     return histories
-
-
-def _continued(
-    number: int,
-    turns: Sequence[Turn],
-    calls: Sequence[RecordedCall],
-    histories: Sequence[Sequence[int]],
-) -> int | None:
-    """Return the turn that a turn in a new context continues; None if it begins a conversation."""
-    prompt, first, earlier = calls[number].prompt, turns[number].read[:1], range(number)[::-1]
-    for before in earlier if prompt else ():
-        tokens = (*calls[before].prompt, *calls[before].sampled)
-        if prompt[: len(tokens)] == tokens:
-            return before
-    if first == turns[0].read[:1]:
-        return None
-    ends = {token for call in calls[:number] for token in call.sampled[-1:]}
-    openings = {before: calls[[*histories[before], before][0]].prompt for before in earlier}
-    is_answer = any(isinstance(item, Observation) for item in first)
-    again = (n for n in earlier if is_answer or _is_rewritten(openings[n], prompt, ends))
-    return next(again, None)
-
-
-def _is_rewritten(opening: Sequence[int], prompt: Sequence[int], ends: set[int]) -> bool:
-    """Whether a template wrote a conversation again: its opening with messages before its end.
-
-    An opening of another conversation may have another text at that place, but no end of a message.
-    """
-    begin = _equal(opening, prompt)
-    end = _equal(opening[begin:][::-1], prompt[begin:][::-1])
-    inserted = prompt[begin : len(prompt) - end]
-    has_ends = ends.isdisjoint(opening) or not ends.isdisjoint(inserted)
-    return has_ends and begin + end == len(opening)
-
-
-def _equal(first: Sequence[int], second: Sequence[int]) -> int:
-    """The number of equal tokens at the beginning."""
-    return sum(1 for _ in takewhile(bool, map(eq, first, second)))
 
 
 def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:

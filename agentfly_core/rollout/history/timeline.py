@@ -147,31 +147,39 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     new one. A further reply that continues the same reply opens a context, in which all earlier
     tokens are given. So a token is sampled, and trained, in exactly one context of an episode.
     """
-    turns: list[Turn] = []
+    turns: list[tuple[Turn, Reply]] = []
     contexts: dict[Reply | None, int] = {}  # contexts by their last reply so far
-    opened = count()
+    opening, opened = set[Reply](), count()
     for reply in sorted(replies, key=attrgetter(*ORDER)):
         if reply.before in contexts and not reply.opens:
             context, given = contexts.pop(reply.before), reply.given
         else:
             earlier = () if reply.opens else tokens_of(reply.before)
             context, given = next(opened), (*earlier, *reply.given)
+            opening.add(reply)
         contexts[reply] = context
-        turns.append(
-            Turn(
-                read=reply.read,
-                given=Given(given),
-                reply=reply.message,
-                sampled=reply.sampled if reply.trained else _untrained(reply.sampled),
-                context=context,
-                call=reply.call,
-                temperature=reply.temperature,
-                state=reply.state,
-                # the exact sum, because calls that run at the same time end in any order
-                reward=math.fsum(reply.earned) if reply.earned else None,
-            )
-        )
-    return tuple(sorted(turns, key=attrgetter("call", "context")))
+        turns.append((_turn(reply, context, given), reply))
+    turns.sort(key=lambda pair: (pair[0].call, pair[0].context))
+    places: dict[Reply | None, int] = {reply: place for place, (_, reply) in enumerate(turns)}
+    return tuple(
+        replace(turn, continues=places.get(reply.before)) if reply in opening else turn
+        for turn, reply in turns
+    )
+
+
+def _turn(reply: Reply, context: int, given: tuple[int, ...]) -> Turn:
+    return Turn(
+        read=reply.read,
+        given=Given(given),
+        reply=reply.message,
+        sampled=reply.sampled if reply.trained else _untrained(reply.sampled),
+        context=context,
+        call=reply.call,
+        temperature=reply.temperature,
+        state=reply.state,
+        # the exact sum, because calls that run at the same time end in any order
+        reward=math.fsum(reply.earned) if reply.earned else None,
+    )
 
 
 def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:

@@ -43,6 +43,7 @@ def test_every_field_of_a_turn_is_read_back(tmp_path):
         state="shelf",
         reward=0.1,
         pictures=(A,),
+        continues=2,
     )
     written = dataclasses.replace(
         trajectory(turns=(full,)), agent="searcher/2", answered="99", policy="https://example.org"
