@@ -236,7 +236,7 @@ FAILING = """
         with requests.open("a") as numbers:
             print(number, file=numbers)
         if not begun:
-            return {"fault": "AccessFault", "text": "full"}
+            return {"fault": "full", "refused": False}
         return {"content": number, "cut": False}
 
     class Agent:

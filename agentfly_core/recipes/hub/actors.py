@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from http.client import HTTPException
+from itertools import chain
 from typing import Any
 
 from agentfly_core import Message
@@ -27,10 +28,6 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage
 
 RESTARTS = 5
 """The most restarts of an actor amid one request."""
-REPETITION = "x-stainless-retry-count"
-"""The header of a repeated request."""
-MODEL_FAULTS = {one.__name__: one for one in (AccessFault, RequestFault)}
-"""The faults of model calls."""
 
 
 class ActorFault(HubFault):
@@ -41,8 +38,8 @@ class ActorFault(HubFault):
 class JournalEntry:
     """A message to observe, or None for a request to reply, with the replies of the model.
 
-    A failed call of the model has the fault in the place of a reply: `{"fault": "AccessFault",
-    "text": "..."}`.
+    A failed call of the model has the fault in the place of a reply: `{"fault": "...", "refused":
+    False}`.
     """
 
     message: HubMessage | None
@@ -54,7 +51,7 @@ class Actor:
 
     def __init__(self, name: str, make: Callable[[AgentModel], HubAgent], base_url: str) -> None:
         self._name, self._make, self._url = name, make, f"{base_url}/{name}"
-        self._journal, self._at = list[JournalEntry](), (0, 0)
+        self._journal = list[JournalEntry]()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def observe(self, message: HubMessage) -> None:
@@ -77,14 +74,12 @@ class Actor:
 
     async def _result(self) -> Any:
         """The result of the last entry; replies of the model join their entries."""
-        entry = self._journal[-1]
         if self._streams is None:
             # the new process has a copy of the journal
-            link = _forked(self._serve)
-            self._streams = await asyncio.open_connection(sock=link, limit=2**26)
+            self._streams = await asyncio.open_connection(sock=_forked(self._serve), limit=2**26)
         else:
-            line = json.dumps(entry.message and astuple(entry.message))
-            self._streams[1].write(line.encode() + b"\n")
+            message = self._journal[-1].message
+            self._streams[1].write(json.dumps(message and astuple(message)).encode() + b"\n")
         # a killed process may leave a part of a line
         while (line := (await self._streams[0].readline()).decode()).endswith("\n"):
             answer: dict[str, Any] = json.loads(line)
@@ -99,30 +94,26 @@ class Actor:
         """Repeat the journal in a process of its own, and answer its last entry and later ones."""
         waits_for = len(self._journal) - 1
         with link.makefile("r") as lines, asyncio.Runner() as runner:
-            agent, number = self._make(partial(self._model, link)), 0
-            while number < len(self._journal) or (line := lines.readline()):
-                if number == len(self._journal):
-                    message = json.loads(line)
-                    self._journal.append(JournalEntry(message and HubMessage(*message)))
-                self._at = number, 0
-                answer = runner.run(_answer(agent, self._journal[number].message))
+            agent = self._make(partial(self._model, link))
+            later = (JournalEntry(new and HubMessage(*new)) for new in map(json.loads, lines))
+            for number, entry in enumerate(chain(self._journal, later)):
+                self._at = number, entry, 0
+                answer = runner.run(_answer(agent, entry.message))
                 if number >= waits_for:
                     _send(link, answer)
-                number += 1
 
     async def _model(self, link: socket.socket, messages: Sequence[Message]) -> Message:
-        number, call = self._at
-        replies = self._journal[number].replies
-        if call == len(replies):
+        number, entry, call = self._at
+        if call == len(entry.replies):
             # without a number of its own, an equal later request would get the first reply; a call
             # after a fault has the number of the failed one
-            answered = sum("fault" not in one for one in replies)
-            replies.append(_completion(self._url, f"{self._name}/{number}/{answered}", messages))
-            _send(link, {"entry": number, "reply": replies[call]})
-        self._at = number, call + 1
-        reply = replies[call]
+            answered = sum("fault" not in one for one in entry.replies)
+            name = f"{self._name}/{number}/{answered}"
+            entry.replies.append(_completion(self._url, name, messages))
+            _send(link, {"entry": number, "reply": entry.replies[call]})
+        self._at, reply = (number, entry, call + 1), entry.replies[call]
         if "fault" in reply:
-            raise MODEL_FAULTS[reply["fault"]](reply["text"])
+            raise (RequestFault if reply["refused"] else AccessFault)(reply["fault"])
         return Message("assistant", **reply)
 
 
@@ -137,15 +128,16 @@ def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, 
     """The content of a completion and whether it is cut, or the fault of the call."""
     written = [{"role": one.role, "content": one.content} for one in messages]
     body = json.dumps({"model": model, "messages": written}).encode()
-    # it may be the repetition of a killed process
-    request = urllib.request.Request(f"{url}/chat/completions", body, {REPETITION: "1"})
+    # it may repeat the request of a killed process
+    repeated = {"x-stainless-retry-count": "1"}
+    request = urllib.request.Request(f"{url}/chat/completions", body, repeated)
     request.add_header("Authorization", f"Bearer {os.environ.get('OPENAI_API_KEY', '')}")
     try:
         with urllib.request.urlopen(request) as response:
             (choice,) = json.load(response)["choices"]
     except (OSError, HTTPException) as error:
         refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-        return {"fault": (RequestFault if refused else AccessFault).__name__, "text": f"{error}"}
+        return {"fault": f"{error}", "refused": refused}
     return {"content": choice["message"]["content"], "cut": choice["finish_reason"] == "length"}
 
 

@@ -20,9 +20,8 @@ class HubMessage:
 async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
     """The results of concurrent work; the first error is raised after the end of all work."""
     results = await asyncio.gather(*work, return_exceptions=True)
-    for one in results:
-        if isinstance(one, BaseException):
-            raise one
+    if errors := [one for one in results if isinstance(one, BaseException)]:
+        raise errors[0]
     return [one for one in results if not isinstance(one, BaseException)]
 
 
@@ -96,8 +95,7 @@ class Participant:
     async def settled(self) -> None:
         """Wait for all work, and raise the first error of a placeholder that was never awaited."""
         work, self._work = self._work, []
-        errors = [e for one in work if (e := await one.error()) and not one.awaited]
-        if errors:
+        if errors := [e for one in work if (e := await one.error()) and not one.awaited]:
             raise errors[0]
 
     def _begin(self, work: Coroutine[Any, Any, R]) -> Placeholder[R]:

@@ -16,9 +16,8 @@ from agentfly_core.recipes.hub.team import CHAIR, WITNESSES, conversation, membe
 
 async def play(problem: dict[str, str], base_url: str) -> str:
     """The number in the chair's reply."""
-    digits, faults = problem["digits"], Faults()
     agents = {
-        name: Actor(name, partial(member, name, digits, faults), base_url)
+        name: Actor(name, partial(member, name, problem["digits"], Faults()), base_url)
         for name in (*WITNESSES, CHAIR)
     }
     return await conversation(agents, problem["prompt"], problem["first"])
