@@ -7,7 +7,8 @@ All arms play 16 episodes of a problem and start from one warm start by seed. `r
 mean rate of `entropy` on the development seed; `paper` is `entropy` with the settings of the paper.
 The same command continues interrupted runs (`runs/arpo-...`), seed by seed, and prints each run
 when it has ended. The number of calls is interpolated between the evaluations on the validation
-problems around a success of 0.8. Ratios are paired by seed, with a t-interval of their logarithms.
+problems around a success of 0.8. Ratios are paired by seed, with a t-interval of their logarithms,
+and beside it the interval over DRAWS random draws of the validation problems.
 At the end the recorded entropies are permuted: their forks must be distributed like those of
 `random`.
 """
@@ -17,18 +18,19 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, stdev
+from statistics import fmean, quantiles, stdev
 
 from scipy.stats import chisquare
 
 from agentfly_core.experiment.run_layout import RunLayout, rollouts, step_layout
+from agentfly_core.experiment.task import goal_of
 from agentfly_core.pipeline.playing import fork_rule
 from agentfly_core.records.intervals import student
 from agentfly_core.records.parquet import EPISODES, read_trajectories
-from agentfly_core.reports.compare.run_steps import run_steps
+from agentfly_core.reports.show.sources import evaluations, solved_held_out
 from agentfly_core.rollout.history.branching import ForkRule
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.store import Store
@@ -36,31 +38,53 @@ from benchmarks import harness
 from flows.store import store_at
 
 GOAL = 0.8
+DRAWS = 1000
 COLUMNS = (
     "arm",
     "forks per decision",
     "calls per step",
     "calls until 0.8, by seed",
     "ratio to never",
-    "95 % interval",
+    "95 % by seed",
+    "95 % by problem",
 )
 
 
 @dataclass(frozen=True)
 class Training:
-    """Validation success by step, and by step the executed calls, decisions and forks."""
+    """By step the solved share of each validation problem and the executed calls; all decisions and
+    forks.
+    """
 
-    held_out: Mapping[int, float]
+    solved: Mapping[int, Mapping[str, float]]
     calls: Mapping[int, float]
     decisions: float
     forks: float
 
     @property
+    def problems(self) -> Sequence[str]:
+        """The validation problems with a score."""
+        return [*dict.fromkeys(one for own in self.solved.values() for one in own)]
+
+    @property
     def until_goal(self) -> float:
-        """Executed calls until GOAL, interpolated between evaluations; infinite if not reached."""
-        spent = {step: sum(self.calls[one] for one in range(1, step + 1)) for step in self.held_out}
-        for before, after in pairwise(sorted(self.held_out)):
-            low, high = self.held_out[before], self.held_out[after]
+        """Executed calls until GOAL."""
+        return self.until(self.problems)
+
+    def until(self, problems: Iterable[str]) -> float:
+        """Executed calls until a mean success of GOAL on these problems.
+
+        Interpolated between evaluations; infinite if not reached.
+        """
+        drawn, steps = [*problems], sorted(self.solved)
+        spent = {step: sum(self.calls[one] for one in range(1, step + 1)) for step in steps}
+        # a failed episode has no score
+        success = {
+            step: fmean(own[one] for one in drawn if one in own)
+            for step, own in self.solved.items()
+        }
+        for before, after in pairwise(steps):
+            low, high = success[before], success[after]
             if low >= GOAL:
                 return spent[before]
             if high >= GOAL:
@@ -82,7 +106,8 @@ def main() -> None:
         for arm, settings in arms.items():
             trainings[arm].append(trained(arm, settings, seed, options.steps))
     harness.show(COLUMNS, [row(arm, trainings) for arm in arms])
-    print("entropy to random: {}, {}".format(*ratio(trainings["entropy"], trainings["random"])))
+    to_random = ratio(trainings["entropy"], trainings["random"])
+    print("entropy to random: {}, {} by seed, {} by problem".format(*to_random))
     control([f"arpo-entropy-{seed}" for seed in options.seeds])
 
 
@@ -105,25 +130,25 @@ def trained(arm: str, settings: Sequence[str], seed: int, steps: int) -> Trainin
     command = [sys.executable, "-m", "flows", "train", "arpo", *changes, "--run", run]
     subprocess.run(command, check=True, stdout=sys.stderr)
     training = read(store_at(""), run, steps)
-    success = ", ".join(f"{share:.2f}" for _, share in sorted(training.held_out.items()))
+    success = ", ".join(f"{fmean(one.values()):.2f}" for _, one in sorted(training.solved.items()))
     print(f"{run}: {training.until_goal:.0f} calls; validation success {success}", flush=True)
     return training
 
 
 def read(store: Store, run: str, steps: int) -> Training:
     """Read a finished run."""
-    held_out = {
-        one.step: one.held_out["validation"].share
-        for one in run_steps(store, run)
-        if "validation" in one.held_out
-    }
+    record = known_run(store, run)
+    settings = recorded_settings(record)
+    scored_at = evaluations(store, record, run, "validation")
+    scored = {step: uri for step in range(steps + 1) if (uri := scored_at(step))}
+    goal = goal_of(settings.goal, settings.rewards)
     metrics = {}
     for step in range(1, steps + 1):
         content = store.read_json(step_layout(store, run, step).metrics)
         assert content, f"the run {run} lacks step {step}"
         metrics[step] = content["metrics"]
     return Training(
-        held_out,
+        {step: solved_held_out(store, uri, goal) for step, uri in scored.items()},
         {step: each["branching/executed_calls"] for step, each in metrics.items()},
         sum(each.get("branching/decisions", 0) for each in metrics.values()),
         sum(each.get("branching/forks", 0) for each in metrics.values()),
@@ -140,19 +165,36 @@ def row(arm: str, trainings: Mapping[str, Sequence[Training]]) -> list[str]:
     return [arm, f"{forks:.3f}", f"{calls:.0f}", until, *ratio(mine, trainings["never"])]
 
 
-def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, str]:
-    """The mean ratio of calls, paired by seed, and its t-interval."""
-    logs = [
-        math.log(a.until_goal) - math.log(b.until_goal) for a, b in zip(some, others, strict=True)
-    ]
+def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, str, str]:
+    """The mean ratio of calls, paired by seed, its t-interval, and the interval over problems."""
+    pairs = [*zip(some, others, strict=True)]
+    logs = [log_ratio(a.until_goal, b.until_goal) for a, b in pairs]
     if not all(map(math.isfinite, logs)):
-        return "-", "-"
-    middle = fmean(logs)
-    if len(logs) == 1:
-        return f"{math.exp(middle):.2f}", "-"
-    reach = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    low, high = math.exp(middle - reach), math.exp(middle + reach)
-    return f"{math.exp(middle):.2f}", f"{low:.2f} to {high:.2f}"
+        return "-", "-", "-"
+    middle, by_seed = fmean(logs), "-"
+    if len(logs) > 1:
+        reach = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+        by_seed = f"{math.exp(middle - reach):.2f} to {math.exp(middle + reach):.2f}"
+    low, high = by_problem(pairs)
+    return f"{math.exp(middle):.2f}", by_seed, f"{low:.2f} to {high:.2f}"
+
+
+def by_problem(pairs: Sequence[tuple[Training, Training]]) -> tuple[float, float]:
+    """The bootstrap interval of the mean ratio, in which each seed's problems are drawn again."""
+    draw, ratios = random.Random(1), list[float]()
+    for _ in range(DRAWS):
+        logs = []
+        for a, b in pairs:
+            problems = draw.choices(a.problems, k=len(a.problems))
+            logs.append(log_ratio(a.until(problems), b.until(problems)))
+        ratios.append(math.exp(fmean(logs)))
+    low, *_, high = quantiles(ratios, n=40)
+    return low, high
+
+
+def log_ratio(calls: float, others: float) -> float:
+    """The logarithm of a ratio; 0 if both are infinite."""
+    return 0.0 if calls == others else math.log(calls) - math.log(others)
 
 
 def control(runs: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Vaults, their demonstrations, and forks at the lamp."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from agentfly_core.pipeline.playing import of_step
 from agentfly_core.recipes.arpo.vault import HANDLES, LAMPS, Vault, vaults
 from agentfly_core.records.trajectory import Sampled, Score, Trajectory
 from agentfly_core.testing.episodes import play_all
+from benchmarks.arpo import Training, by_problem, ratio
 from tests.support.shipped_demonstrations import Played
 
 
@@ -97,3 +99,24 @@ async def test_forks_are_at_the_lamp_and_save_calls(shipped: Played) -> None:
     assert metrics["branching/executed_calls"] == whole + sum(
         HANDLES - one.problem.facts["handle"] for one in forks
     )
+
+
+def training(later: float) -> Training:
+    """One problem is solved after 100 calls, and both by `later` after 300."""
+    solved = {0: {"a": 0.0, "b": 0.0}, 1: {"a": 1.0, "b": 0.0}, 2: {"a": later, "b": later}}
+    return Training(solved, {1: 100, 2: 200}, decisions=0, forks=0)
+
+
+def test_calls_until_the_goal_are_interpolated() -> None:
+    # 0.5 after 100 calls and 1 after 300 calls are 0.8 at three fifths of the way
+    assert training(1.0).until_goal == pytest.approx(100 + 0.6 * 200)
+    assert training(1.0).until(["a", "a"]) == pytest.approx(80)
+    assert training(0.7).until_goal == math.inf
+
+
+def test_equal_runs_have_a_ratio_of_1_for_all_draws() -> None:
+    assert ratio([training(1.0)], [training(1.0)]) == ("1.00", "-", "1.00 to 1.00")
+    assert ratio([training(1.0)], [training(0.7)]) == ("-", "-", "-")
+    cheap = replace(training(1.0), calls={1: 50, 2: 200})
+    low, high = by_problem([(cheap, training(1.0))])
+    assert low == pytest.approx(0.5) and 0.5 < high < 1
