@@ -18,7 +18,7 @@ from typing import Any
 from agentfly_core.pipeline import inputs
 from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Pointer
-from benchmarks import harness, learning
+from benchmarks import harness, learning, score_learning
 from benchmarks.harness import Evaluated
 from flows.experiments import load_experiment
 
@@ -43,12 +43,14 @@ def main() -> None:
     chats = exported(options.questions, data)
     arms = {f"seed {seed}": (seed, chats) for seed in seeds}
     arms[f"replies of other chats, seed {seeds[0]}"] = (seeds[0], permuted(chats))
-    rows = []
+    rows, gains = list[list[str]](), list[float]()
     for name, (seed, file) in arms.items():
         before, after = trained([data, f"seed={seed}", *SETTINGS, imitates(file)], name)
         digits = ", ".join(f"{n}: {rate.share:.3f}" for n, rate in after.by["digits"].items())
         rows.append([*learning.row(name, before.solved, after.solved), digits])
-    harness.show((*learning.COLUMNS, "after, by digits"), rows)
+        gains.append(after.success - before.success)
+    note = score_learning.by_seed(gains[:-1])  # the last arm is the control
+    harness.show((*learning.COLUMNS, "after, by digits"), rows, note=note)
 
 
 def exported(questions: int, data: str) -> Path:

@@ -5,25 +5,16 @@
 Each of the drawn problems needs three of twelve skills; the first agent has one.
 """
 
-import argparse
 import asyncio
-from collections.abc import Sequence
 from functools import partial
-from statistics import fmean
 
 from agentfly_core.recipes.evolve.agents import Evolve, SelfRefine
 from agentfly_core.recipes.evolve.demonstrations import simulated
-from agentfly_core.records.trajectory import Problem
-from agentfly_core.rewards.exact import exact
-from agentfly_core.testing import (
-    Simulated,
-    Visible,
-    problems_of,
-    rollout_spec,
-    scores_of_policy,
-)
+from agentfly_core.testing import rollout_spec
 from benchmarks import harness
+from benchmarks.simulated import drawn, simulation
 
+DATASET = "agentfly_core.recipes.evolve.dataset:word_questions"
 SKILLS = ["reversal"]
 SYSTEM = "You are the first agent. Your skills: reversal."
 CALLS = {1: 22, 3: 44}
@@ -33,21 +24,12 @@ COLUMNS = ("agent", "replies at most", "success")
 
 def main() -> None:
     """Play all agents and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=907)
-    options = parser.parse_args()
-    made = problems_of(
-        "agentfly_core.recipes.evolve.dataset:word_questions",
-        seed=options.seed,
-        train=options.problems,
-        validation=1,
-        test=1,
-    )
-    rows = [
-        [name, str(agent.budget), f"{100 * asyncio.run(success(agent, made['train'])):.1f} %"]
-        for name, agent in agents().items()
-    ]
+    options = harness.parser(__doc__, problems=200, seed=907).parse_args()
+    problems, rows = drawn(DATASET, options.problems, options.seed), list[list[str]]()
+    for name, agent in agents().items():
+        spec = rollout_spec(agent=agent, system=SYSTEM, max_tokens=10_000, max_model_len=100_000)
+        played = asyncio.run(simulation(spec, problems, simulated))
+        rows.append([name, str(played.most_replies), f"{100 * played.success:.1f} %"])
     harness.show(COLUMNS, rows, "mechanism, simulated")
 
 
@@ -63,17 +45,6 @@ def agents() -> dict[str, Evolve]:
         compared[f"SelfRefine, {calls} replies"] = SelfRefine(SKILLS, budget=calls)
         compared[f"SelfRefine, inherit, {calls} replies"] = SelfRefine(SKILLS, True, calls)
     return compared
-
-
-async def success(agent: Evolve, problems: Sequence[Problem]) -> float:
-    """The share of solved problems."""
-
-    def replies(visible: Visible) -> str:
-        return simulated(visible.texts, visible.draw)
-
-    spec = rollout_spec(agent=agent, system=SYSTEM, max_tokens=10_000, max_model_len=100_000)
-    scores = await scores_of_policy(Simulated([replies]), problems, spec, [exact])
-    return fmean(one["exact"] for one in scores.values())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""A score of test problems before and after training with several seeds and permuted rewards."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+
+from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.run_policies import final_policy
+from agentfly_core.records.intervals import student
+from agentfly_core.runs.summary import Evaluations
+from agentfly_core.store.artifact import Pointer
+from benchmarks import harness
+from benchmarks.learning import COLUMNS, CONTROL, row, run_of
+from flows.experiments import load_experiment
+
+ByProblem = Mapping[str, float]
+"""A score by problem."""
+
+
+def show(experiment: str, score: str, seeds: Sequence[int]) -> None:
+    """Train the missing runs and print the table.
+
+    The interval of a row is paired by problem; the line below the table has the mean gain with its
+    t-interval over seeds.
+    """
+    results = {f"seed {seed}": learned(experiment, score, [], seed) for seed in seeds}
+    gains = [fmean(after.values()) - fmean(before.values()) for before, after in results.values()]
+    before, after = zip(*results.values(), strict=True)
+    control = learned(experiment, score, [CONTROL], seeds[0])
+    results |= {"all seeds": (united(before), united(after)), "permuted rewards": control}
+    rows = [row(name, *result) for name, result in results.items()]
+    harness.show(COLUMNS, rows, note=by_seed(gains))
+
+
+def learned(
+    experiment: str, score: str, changes: Sequence[str], seed: int
+) -> tuple[ByProblem, ByProblem]:
+    """The score before and after a run, which is trained if it is missing."""
+    name = f"permuted rewards, seed {seed}" if changes else f"seed {seed}"
+    run, overrides = run_of(experiment, name), [f"seed={seed}", *changes]
+    harness.trained(experiment, overrides, run)
+    loaded = load_experiment(experiment, overrides, "local", "")
+    start = loaded.store.read_json(RunLayout(run).start)
+    policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
+    stored = Evaluations(loaded)
+    before, after = (_scores(stored, policy, loaded.dataset, score) for policy in policies)
+    return before, after
+
+
+def by_seed(gains: Sequence[float]) -> str:
+    """The mean of the seeds with its t-interval; empty for one seed."""
+    if len(gains) == 1:
+        return ""
+    mean, half = fmean(gains), student(len(gains) - 1) * stdev(gains) / len(gains) ** 0.5
+    return f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f} by seed"
+
+
+def united(seeds: Sequence[ByProblem]) -> ByProblem:
+    """The scores of all seeds, whose problems are drawn anew."""
+    return {f"{n} {name}": value for n, own in enumerate(seeds) for name, value in own.items()}
+
+
+def _scores(stored: Evaluations, policy: Pointer, data: Pointer, score: str) -> ByProblem:
+    episodes, scores = stored.episodes(policy, "test", data)
+    return {
+        one.problem.id: scored.rewards[score]
+        for one, scored in zip(episodes, scores, strict=True)
+        if one.turns  # a speaker without replies has no part in an episode
+    }

@@ -1,0 +1,46 @@
+"""Success and replies of agents that a simulated model plays."""
+
+import random
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from agentfly_core.authoring.reward import reward
+from agentfly_core.records.trajectory import Problem, Team, Trajectory
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rollout.episode import RolloutSpec
+from agentfly_core.testing import Simulated, Visible, problems_of, scores_of_policy
+
+
+class Simulation(NamedTuple):
+    """The share of solved problems, and the mean and the largest number of replies."""
+
+    success: float
+    replies: float
+    most_replies: int
+
+
+@reward
+def replies(trajectory: Trajectory, team: Team) -> float:
+    """The replies of all speakers."""
+    return float(sum(len(one.turns) for one in team.trajectories))
+
+
+def drawn(dataset: str, size: int, seed: int) -> Sequence[Problem]:
+    """Problems of a dataset with this seed."""
+    return problems_of(dataset, seed=seed, train=size, validation=1, test=1)["train"]
+
+
+async def simulation(
+    spec: RolloutSpec,
+    problems: Sequence[Problem],
+    model: Callable[[Sequence[str], random.Random], str],
+) -> Simulation:
+    """Play all problems; `model` replies to the texts of a conversation."""
+
+    def reply(visible: Visible) -> str:
+        return model(visible.texts, visible.draw)
+
+    scores = await scores_of_policy(Simulated([reply]), problems, spec, [exact, replies])
+    solved, counts = ([one[name] for one in scores.values()] for name in ("exact", "replies"))
+    return Simulation(fmean(solved), fmean(counts), int(max(counts)))
