@@ -1,14 +1,16 @@
 """EvoAgent with a simulated policy: its calls follow Algorithm 1, and evolved teams solve more."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
+from statistics import NormalDist
 
 import pytest
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.recipes.evolve import dataset, operators
 from agentfly_core.recipes.evolve.agents import Evolve, SelfRefine
-from agentfly_core.recipes.evolve.demonstrations import simulated
+from agentfly_core.recipes.evolve.demonstrations import INSIGHT, simulated
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rollout.episode import Episode
@@ -21,7 +23,7 @@ from agentfly_core.testing import (
     scores_of_policy,
 )
 from agentfly_core.testing.episodes import episode_specs, play_all, scripted
-from tests.support.paired_outcomes import mcnemar
+from tests.support.paired_outcomes import sign_test
 
 SKILLS = ["reversal"]
 WORDS = {
@@ -115,6 +117,65 @@ async def test_the_budget_is_never_exceeded(budget: int) -> None:
         assert len(calls(await played(agent, [problem]))) <= budget
 
 
+Skills = frozenset[str]
+
+
+def mutations(needed: Skills, known: Skills) -> dict[Skills, float]:
+    """The probability of each pair of new skills: half of them answer an open question."""
+    open_, every = needed - known, sorted(dataset.SKILLS)
+    share = INSIGHT if open_ else 0.0
+    chance = {
+        one: (1 - share) / len(every) + (share / len(open_) if one in open_ else 0.0)
+        for one in every
+    }
+    pairs = defaultdict[Skills, float](float)
+    for one, other in product(every, repeat=2):
+        pairs[frozenset({one, other})] += chance[one] * chance[other]
+    return pairs
+
+
+def next_known(needed: Skills, known: Skills, agent: type[Evolve]) -> dict[Skills, float]:
+    """The probability of each set of answered questions after one child.
+
+    A team keeps its answers. If a child adds no skill, there is a second proposal, and then the
+    evolution ends. SelfRefine proposes from the first agent, and keeps the last answer alone.
+    """
+    is_team, after = agent is Evolve, defaultdict[Skills, float](float)
+    if is_team and known == needed:
+        return {known: 1.0}
+    parent = known if is_team and known else frozenset(SKILLS)
+    pairs = mutations(needed, known)
+    same = sum(chance for pair, chance in pairs.items() if pair <= parent)
+    for pair, chance in pairs.items():
+        if not is_team:
+            after[needed & (parent | pair)] += chance
+        elif not pair <= parent:
+            after[known | needed & pair] += chance * (1 + same)
+    return after
+
+
+def solved_chance(needed: Skills, agent: type[Evolve], children: int) -> float:
+    """The probability that all questions are answered after some children."""
+    states = {needed & {*SKILLS}: 1.0}
+    for _ in range(children):
+        later = defaultdict[Skills, float](float)
+        for known, chance in states.items():
+            for after, share in next_known(needed, known, agent).items():
+                later[after] += chance * share
+        states = later
+    return states[needed]
+
+
+@pytest.mark.parametrize(("agent", "children"), [(Evolve(SKILLS), 3), (SelfRefine(SKILLS), 10)])
+async def test_success_equals_the_closed_form(agent: Evolve, children: int) -> None:
+    drawn = problems(200)
+    agent.budget = 22
+    needed = [frozenset(one.id.split("-")[1:]) for one in drawn]
+    chances = [solved_chance(one, type(agent), children) for one in needed]
+    reach = NormalDist().inv_cdf(0.995) * sum(one * (1 - one) for one in chances) ** 0.5
+    assert abs(sum(await solved(agent, drawn)) - sum(chances)) <= reach
+
+
 @pytest.mark.parametrize("children", [1, pytest.param(3, marks=pytest.mark.long)])
 async def test_a_team_beats_self_refinement_at_equal_calls(children: int) -> None:
     drawn = problems(200)
@@ -122,7 +183,7 @@ async def test_a_team_beats_self_refinement_at_equal_calls(children: int) -> Non
     spent = len(calls(await played(agent, drawn[:1])))
     team, alone = await solved(agent, drawn), await solved(SelfRefine(SKILLS, budget=spent), drawn)
     assert sum(team) >= sum(alone) + 40
-    assert mcnemar(team, alone) < 0.01
+    assert sign_test(team, alone) < 0.01
 
 
 async def test_without_mutation_nothing_is_learned() -> None:

@@ -6,7 +6,9 @@ import random
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 import pytest
@@ -287,16 +289,15 @@ async def test_a_folder_without_answers_is_refused(folder):
 async def test_the_ladder_rises_on_fresh_competitions(monkeypatch):
     monkeypatch.setattr(environment, "LIMITS", replace(LIMITS, wall=600.0, cpu=120))
     problems = competitions(seed=43, train=0, validation=0, test=24)["test"]
-    means = {}
+    ranks: dict[str, list[float]] = {rung: [] for rung in LADDER}
     for rung, code in LADDER.items():
-        ranks = []
         for problem in problems:
             mle = MLE()
             await mle.reset(problem)
             _, submission = await mle.run(code)
             mle.submit(submission)
-            ranks.append(mle.rank)
-        means[rung] = sum(ranks) / len(ranks)
-    copied, default, tuned, ensemble = means.values()
-    assert copied == 0.0 < default < tuned < ensemble, means
-    assert ensemble >= 0.75, means
+            ranks[rung].append(mle.rank)
+    for worse, better in pairwise(ranks.values()):
+        assert fmean(worse) < fmean(better), ranks
+    assert {*ranks["copy"]} == {0.0}
+    assert fmean(ranks["ensemble"]) >= 0.75, ranks
