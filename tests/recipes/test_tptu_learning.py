@@ -14,4 +14,4 @@ def test_combinations_that_were_not_trained_are_learned(
 ) -> None:
     monkeypatch.chdir(ROOT)
     summary = train(load_experiment("tptu", "seed=1", store=str(tmp_path)))
-    assert summary["success_after"] >= summary["success_before"] + 0.1
+    assert summary["success_after"] >= summary["success_before"] + 0.2
