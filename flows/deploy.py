@@ -1,8 +1,10 @@
 """Deploy the flows to a Prefect server: `python -m flows.deploy`."""
 
 import sys
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.config import loading
 from agentfly_core.system.formats import strict_yaml
@@ -13,7 +15,13 @@ from flows.local.state_dirs import settle
 from flows.nights.deployment_schedule import create_schedule
 from flows.nights.events import create_automations
 
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
+
 OWN_FLOW = "flows.own_flows:own_flow"
+PAGE = 200
+"""The most deployments in an answer of Prefect."""
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 
 
@@ -118,10 +126,18 @@ def delete_lost_flows() -> None:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        for deployment in client.read_deployments():
+        for deployment in all_deployments(client):
             ours = (deployment.entrypoint, deployment.path) == (OWN_FLOW, str(Path.cwd()))
             if ours and loading.has_lost(**deployment.parameters):
                 client.delete_deployment(deployment.id)
+
+
+def all_deployments(client: "SyncPrefectClient") -> Sequence["DeploymentResponse"]:
+    """Read all deployments of the server, in pages of the largest size."""
+    pages = [client.read_deployments(limit=PAGE)]
+    while len(pages[-1]) == PAGE:
+        pages.append(client.read_deployments(limit=PAGE, offset=PAGE * len(pages)))
+    return [*chain.from_iterable(pages)]
 
 
 if __name__ == "__main__":
