@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.config.parts import AgentPart, TemplatePart
@@ -11,39 +12,44 @@ from agentfly_core.store.artifact import Pointer
 TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 
 
-def page(
-    reference: str,
-    policy: Pointer,
-    agent: AgentPart,
-    template: TemplatePart,
-    tools: Sequence[str],
-    dtype: str,
-    rank: int | None,
-    templated: bool,
-    stop: Sequence[int],
-) -> str:
-    """Write the page of a whole model, or of an adapter with this `rank`.
+@dataclass(frozen=True, kw_only=True)
+class PolicyPage:
+    """The page of a whole model, or of an adapter with this `rank`.
 
     `tools` are import paths, and `stop` the ids of the end tokens. If `templated`, the export has
     the chat template of training.
     """
-    from jinja2 import Template  # imported here, because only this function needs it
 
-    shows_tools = templated and template.settings.get("show_tools", True)
-    messages = [{"role": "system", "content": agent.system}] if agent.system else []
-    messages.append({"role": "user", "content": "The prompt of a problem."})
-    text: str = Template(TEMPLATE.read_text(), keep_trailing_newline=True).render(
-        reference=reference,
-        policy=policy,
-        dtype=dtype,
-        max_tokens=agent.max_tokens,
-        template=template.use,
-        rank=rank,
-        folder="base" if rank else ".",
-        most=next(most for most in VLLM_RANKS if most >= (rank or 0)),
-        templated=templated,
-        tools=tools if shows_tools else [],
-        messages=json.dumps(messages, ensure_ascii=False),
-        stop=list(stop),
-    )
-    return text
+    reference: str
+    policy: Pointer
+    agent: AgentPart
+    template: TemplatePart
+    tools: Sequence[str]
+    dtype: str
+    rank: int | None
+    templated: bool
+    stop: Sequence[int]
+
+    def write(self, file: Path) -> None:
+        """Write the page."""
+        from jinja2 import Template  # imported here, because only this function needs it
+
+        shows_tools = self.templated and self.template.settings.get("show_tools", True)
+        system = self.agent.system
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": "The prompt of a problem."})
+        text: str = Template(TEMPLATE.read_text(), keep_trailing_newline=True).render(
+            reference=self.reference,
+            policy=self.policy,
+            dtype=self.dtype,
+            max_tokens=self.agent.max_tokens,
+            template=self.template.use,
+            rank=self.rank,
+            folder="base" if self.rank else ".",
+            most=next(most for most in VLLM_RANKS if most >= (self.rank or 0)),
+            templated=self.templated,
+            tools=self.tools if shows_tools else [],
+            messages=json.dumps(messages, ensure_ascii=False),
+            stop=list(self.stop),
+        )
+        file.write_text(text, encoding="utf-8")
