@@ -30,7 +30,10 @@ library, program, packages = os.path.dirname(sysconfig.get_path("stdlib")), link
 if sys.prefix == sys.base_prefix:
     # no virtual environment, which names its library: it is searched beside the program
     program, packages = links[-1], sysconfig.get_path("purelib")
-print(json.dumps([program, *links, packages, library]))
+# packages of editable installations, which setuptools maps to their folders
+finders = [one for name, one in sys.modules.items() if name.startswith("__editable__")]
+editable = [folder for finder in finders for folder in finder.MAPPING.values()]
+print(json.dumps([program, *links, packages, library, *editable]))
 """
 
 
@@ -62,7 +65,9 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
 
 @functools.cache
 def _interpreter(python: str) -> tuple[str, ...]:
-    """An interpreter and the files and folders that it needs: its links, packages and library."""
+    """An interpreter and the files and folders that it needs: its links, packages, library, and the
+    packages of editable installations.
+    """
     command = [python, "-I", "-c", _PATHS]
     return tuple(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
 
@@ -75,7 +80,9 @@ async def listener(link: socket.socket) -> socket.socket:
         await readable.wait()
     finally:
         loop.remove_reader(link)
-    message, descriptors, _, _ = socket.recv_fds(link, 1000, 1, socket.MSG_CMSG_CLOEXEC)
+    message, descriptors, _, _ = socket.recv_fds(link, 1000, 1)
     if not descriptors:
         raise Unavailable(f"The sandbox of a program failed: {message.decode() or 'it ended'}")
-    return socket.socket(fileno=descriptors[0])
+    received = socket.socket(fileno=descriptors[0])
+    received.set_inheritable(False)  # recv_fds ignores MSG_CMSG_CLOEXEC
+    return received

@@ -20,8 +20,8 @@ from agentfly_core.sandbox.guest.protocol import ONCE
 
 AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
-LONGEST = 4096
-"""Bytes of a message."""
+LONGEST = 2**18
+"""Bytes of a message, more than its socket takes: the rest of a longer one would be lost."""
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 )

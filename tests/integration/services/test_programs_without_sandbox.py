@@ -59,6 +59,15 @@ async def test_a_sandbox_that_fails_is_a_failure_of_the_machine(message, error):
             await listener(ours)
 
 
+async def test_the_listener_of_a_sandbox_is_not_inherited():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.create_server(("127.0.0.1", 0)) as sent:
+        socket.send_fds(theirs, [b"."], [sent.fileno()])
+        with await listener(ours) as received:
+            assert received.getsockname() == sent.getsockname()
+            assert not received.get_inheritable()
+
+
 async def test_a_missing_interpreter_is_named():
     spec = rollout_spec(agent=ProgramAgent(("python9.9", "a.py"), sandbox=True))
     (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))

@@ -144,7 +144,8 @@ async def test_modules_are_imported_in_the_warm_process(sandbox: Sandbox) -> Non
     if not sandbox.backend.warm:
         pytest.skip("this backend starts an interpreter for each execution")
     code = "import sys; print('colorsys' in sys.modules, 'wave' in sys.modules)"
-    assert (await run(code, modules=["colorsys", "no_such_module"])).stdout == "True False\n"
+    missing = [f"no_such_module_{number}" for number in range(300)]
+    assert (await run(code, modules=[*missing, "colorsys"])).stdout == "True False\n"
 
 
 async def test_packages_can_be_imported_and_hold_no_data() -> None:
