@@ -98,7 +98,8 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
             require_learnable(folder, settings.dtype, experiment.site)
             return {}
         reads_bytes, training = nano.byte_tokenizer(), split(store.open(data), "train")
-        spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes)
+        programs = experiment.site.programs
+        spec = rollout_spec(experiment.whole, experiment.mixture, reads_bytes, programs=programs)
         if warm_start := settings.warm_start:
             quotas, failed = settings.quotas, settings.gates.failed
             spans = _shown(boundless(spec), reads_bytes, training, warm_start, quotas, failed)

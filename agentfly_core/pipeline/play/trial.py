@@ -89,9 +89,9 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
         specs = of_split(temperature, seed, sample, "trial", len(sample))
         tokenizer, policies = byte_tokenizer(), {"oracle": knowing, "idle": idle}
-        spec = _without_judges(
-            boundless(rollout_spec(experiment.whole, experiment.mixture, tokenizer))
-        )
+        programs = experiment.site.programs
+        rules = rollout_spec(experiment.whole, experiment.mixture, tokenizer, programs=programs)
+        spec = _without_judges(boundless(rules))
         played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
         return report + _report(experiment.name, played["oracle"], played["idle"])
     except Exception as error:  # a run reports errors of the author's code with their line

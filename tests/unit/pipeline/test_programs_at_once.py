@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.site import Site
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
 from agentfly_core.pipeline.workers.job import DemonstrationJob
 from agentfly_core.pipeline.workers.local import LocalPlayer, LocalServices
 from agentfly_core.records.trajectory import Ending
@@ -55,3 +57,19 @@ def test_workers_share_the_limit_of_programs(tmp_path, nano, agent, processes, m
     services = LocalServices(nothing, nothing, AutoTokenizer.from_pretrained(nano), {})
     job = DemonstrationJob(nothing, Pointer("artifacts/data", "da7a"))
     assert LocalPlayer(here, services)._rules(job).at_once == most
+
+
+def test_the_tokens_of_nano_are_learned_within_the_limit(tmp_path, monkeypatch):
+    limits = list[int]()
+
+    def spans(player: DemonstrationPlayer) -> Any:
+        limits.append(player.spec.at_once)
+        raise InterruptedError
+
+    monkeypatch.setattr(DemonstrationPlayer, "spans", spans)
+    agent = {"use": "program", "command": ["true"]}
+    script = {"demonstrations": "agentfly_core.datasets.demonstrations:calculator"}
+    made = experiments.experiment(tmp_path, model="nano", agent=agent, warm_start=script)
+    with pytest.raises(InterruptedError):
+        inputs.tokenizer(replace(made, site=Site(programs=6)))
+    assert limits == [6]
