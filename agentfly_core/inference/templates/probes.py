@@ -43,6 +43,8 @@ def report(template: ModelTemplate) -> list[str]:
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, because the template writes none"
     lines = [f"tools: {tools}", f"reasoning: {dialect.reasoning or 'dropped from earlier replies'}"]
+    if dialect.reasoning:
+        lines.append("echoes without reasoning: keep it, though other servers write them without")
     if template.history == "kept":
         lines.append(
             "history: kept, so training and serving differ if a server rewrites the history"

@@ -47,8 +47,9 @@ def test_the_report_of_a_model_names_its_tools_and_its_history(tmp_path):
     settings = experiment(tmp_path, model=str(tmp_path), template=template).settings
     lines = template_report(settings.model, settings.template)
     assert lines[:2] == ["tools: hermes", "reasoning: reasoning_content"]
-    assert lines[2].startswith("history: kept")
-    assert lines[3:] and all(line.endswith(": continues") for line in lines[3:])
+    assert lines[2].startswith("echoes without reasoning: keep it, though other servers")
+    assert lines[3].startswith("history: kept")
+    assert lines[4:] and all(line.endswith(": continues") for line in lines[4:])
 
 
 @pytest.mark.parametrize(

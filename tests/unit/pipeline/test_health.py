@@ -199,6 +199,14 @@ def test_a_healthy_step_shows_none_of_the_vetted_signs():
     assert set(lasting(SIGNS, healthy | {"train/skipped_steps": 0.0}, {}).values()) == {0.0}
 
 
+def test_rewritten_histories_are_reported_above_5_percent_of_turns():
+    metrics = {"rollout/history_rewrites": 0.05}
+    assert warnings(SIGNS, metrics | lasting(SIGNS, metrics, {})) == []
+    metrics = {"rollout/history_rewrites": 0.06}
+    expected = ["rollout/history_rewrites is 0.06, above 0.05"]
+    assert warnings(SIGNS, metrics | lasting(SIGNS, metrics, {})) == expected
+
+
 def test_a_sign_in_one_optimizer_step_is_reported():
     metrics = {"train/grad_norm": 250.0, "train/grad_norm_max": 2000.0, "train/skipped_steps": 1.0}
     expected = ["train/grad_norm_max is 2e+03, above 1000", "train/skipped_steps is 1, above 0"]
