@@ -2,20 +2,19 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from pathlib import Path
 
 from agentfly_core.authoring.author_call import in_thread
 from agentfly_core.gateway.connected import in_sandbox, isolates, outside
 from agentfly_core.gateway.process import ProgramCommand, ProgramEnd, RunningProgram
 from agentfly_core.gateway.server import served
 from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
-from agentfly_core.gateway.warm import script_of
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver, StartAgain
+from agentfly_core.system.files import command_files, runs_python
 from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
@@ -53,32 +52,11 @@ class ProgramAgent:
         preload: tuple[str, ...] = (),
         sandbox: bool = False,
     ) -> None:
-        if not command:
-            raise ValueError("program(command=[]): expected a program and its arguments.")
-        roles = [PROGRAM, *speakers]
-        if unknown := [role for role in train if role not in roles]:
-            raise ValueError(
-                f"program(train={[*train]}): there is no speaker {unknown[0]!r}, expected some of "
-                f"{', '.join(roles)}.{did_you_mean(unknown[0], roles)}"
-            )
-        if preload and not script_of(command):
-            raise ValueError(
-                f"program(preload={[*preload]}): expected a command [python, script.py, ...], got "
-                f"{[*command]}."
-            )
-        if sandbox and preload:
-            raise ValueError(
-                f"program(sandbox=True, preload={[*preload]}): a program in the sandbox starts its "
-                "own interpreter; remove `preload` or `sandbox`."
-            )
-        if sandbox and not Path(command[0]).name.startswith("python"):
-            raise ValueError(
-                f"program(sandbox=True): expected a command [python, ...], got {[*command]}."
-            )
         self.command = ProgramCommand(command, environment, preload)
+        _require_command(self.command, sandbox)
+        _require_speakers(train, [PROGRAM, *speakers])
         self.speakers, self.facts = speakers, facts
-        self.files = [*files, *(word for word in command[1:] if Path(word).is_file())]
-        self.sandbox = sandbox
+        self.files, self.sandbox = [*files, *command_files(command)], sandbox
         self.__name__ = PROGRAM
 
     async def __call__(self, episode: Episode) -> Ending:
@@ -117,6 +95,31 @@ class FunctionProgram:
                 raise _at_limit(session, error) from error
         session.answer(answer)
         return Ending.NO_TOOL_CALLS
+
+
+def _require_command(command: ProgramCommand, sandbox: bool) -> None:
+    words, preload = [*command.words], [*command.preload]
+    if not words:
+        raise ValueError("program(command=[]): expected a program and its arguments.")
+    if preload and not (runs_python(words) and "".join(words[1:2]).endswith(".py")):
+        raise ValueError(
+            f"program(preload={preload}): expected a command [python, script.py, ...], got {words}."
+        )
+    if sandbox and preload:
+        raise ValueError(
+            f"program(sandbox=True, preload={preload}): a program in the sandbox starts its own "
+            "interpreter; remove `preload` or `sandbox`."
+        )
+    if sandbox and not runs_python(words):
+        raise ValueError(f"program(sandbox=True): expected a command [python, ...], got {words}.")
+
+
+def _require_speakers(train: Sequence[str], roles: Sequence[str]) -> None:
+    if unknown := [role for role in train if role not in roles]:
+        raise ValueError(
+            f"program(train={[*train]}): there is no speaker {unknown[0]!r}, expected some of "
+            f"{', '.join(roles)}.{did_you_mean(unknown[0], roles)}"
+        )
 
 
 def _seconds(episode: Episode) -> float:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isfunction
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -28,6 +27,7 @@ from agentfly_core.config.import_path import (
 )
 from agentfly_core.config.reference import SpeakerReference, run_step, speaker
 from agentfly_core.config.section import OPEN, Keys, Positive, Section
+from agentfly_core.system.files import command_files
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
 
@@ -168,7 +168,7 @@ def program_files(agent: object) -> list[str]:
     if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
         return []
     words = [word for word in agent.get("command", ()) if isinstance(word, str)]
-    return [*agent.get("files", ()), *(one for one in words if Path(one).is_file())]
+    return [*agent.get("files", ()), *command_files(words)]
 
 
 class AgentPart(Section):

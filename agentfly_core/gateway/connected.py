@@ -40,7 +40,9 @@ async def in_sandbox(
             words = await asyncio.to_thread(confined.words, command.words, files, theirs)
             inside = replace(command, words=words, descriptors=(theirs.fileno(),))
             program = await stack.enter_async_context(inside.started(line, env))
-        await stack.enter_async_context(served_alone(session, await confined.listener(ours)))
+        stack.callback(session.close)
+        listener = await confined.listener(ours)
+        await stack.enter_async_context(served_alone(session, session.token, listener))
         # before its server ends: a reply that comes after a deadline is not received
         stack.callback(program.kill)
         yield program

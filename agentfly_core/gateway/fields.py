@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 
 from agentfly_core.system.formats.json_value import JSON
 
@@ -81,23 +80,3 @@ FIELDS: Mapping[str, FieldRule] = {
     "web_search_options": _REFUSED,
 }
 """Fields of null are treated as absent, fields that are not listed as refused."""
-
-
-def table() -> str:
-    """The table of the documentation, in Markdown."""
-    rows = (
-        f"| {', '.join(map(_shown, names))} | {treatment} | {note} |"
-        for (treatment, note), names in groupby(FIELDS, key=_row)
-    )
-    return "\n".join(["| field | treatment | |", "|---|---|---|", *rows])
-
-
-def _row(name: str) -> tuple[Treatment, str]:
-    """The treatment and the note of a field, which neighbours share."""
-    rule = FIELDS[name]
-    return rule.treatment, "" if rule.neutral else rule.note
-
-
-def _shown(name: str) -> str:
-    values = (f"{name}: {json.dumps(value)}" for value in FIELDS[name].neutral)
-    return " or ".join(f"`{text}`" for text in values) or f"`{name}`"

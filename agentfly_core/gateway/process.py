@@ -35,8 +35,11 @@ class ProgramEnd:
 
     @property
     def answer(self) -> str | None:
-        """The last line of the output, or its "answer" if the line is a JSON object with one."""
-        lines = self.output.decode(errors="replace").strip().splitlines()
+        """The last line of the output, or its "answer" if the line is a JSON object with one.
+
+        Secrets of this process are replaced.
+        """
+        lines = clip(self.output, MOST_OUTPUT).strip().splitlines()
         if not lines:
             return None
         with suppress(ValueError):

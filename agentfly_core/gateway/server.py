@@ -115,26 +115,14 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def served_alone(session: GatewaySession, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve a session for the block's duration on a listening socket of its own."""
-    server = GatewayServer(listener)
-    server.sessions[session.token] = session
-    try:
-        await server.url
-        yield
-    finally:
-        await server.close()
-        session.close()
-
-
-@asynccontextmanager
-async def served_policy(policy: ServedPolicy, key: str, port: int) -> AsyncIterator[str]:
-    """Serve a policy with an API key for the block's duration; yields the base URL of its clients.
-
-    Raises OSError for a taken port.
+async def served_alone(
+    session: GatewaySession | ServedPolicy, key: str, listener: socket.socket
+) -> AsyncIterator[str]:
+    """Serve the requests with a key on a listening socket for the block's duration; yields the base
+    URL of clients that send the key.
     """
-    server = GatewayServer(socket.create_server((HOST, port)))
-    server.sessions[key] = policy
+    server = GatewayServer(listener)
+    server.sessions[key] = session
     try:
         yield f"{await server.url}/v1"
     finally:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentfly_core.gateway import fork_server
 from agentfly_core.rollout.rules import StartAgain
@@ -140,10 +139,3 @@ async def forked(
         with suppress(OSError, StartAgain):
             (await work).kill()
         raise
-
-
-def script_of(command: Sequence[str]) -> Path | None:
-    """The script of a command `[python, script.py, ...]`; None for others."""
-    python, script = (*command, "", "")[:2]
-    fits = Path(python).name.startswith("python") and script.endswith(".py")
-    return Path(script) if fits else None

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
@@ -41,6 +41,17 @@ def unchanged_sha256(path: Path) -> str:
 @cache
 def _sha256_at(path: Path, size: int, changed_ns: int) -> str:
     return sha256(path)
+
+
+def runs_python(command: Sequence[str]) -> bool:
+    """Whether a command is `[python, ...]`."""
+    return Path(*command[:1]).name.startswith("python")
+
+
+def command_files(command: Sequence[str]) -> list[str]:
+    """The files that a command names, except its interpreter: `[python, a.py]` names `a.py`."""
+    words = command[1:] if runs_python(command) else command
+    return [word for word in words if Path(word).is_file()]
 
 
 def sync(path: Path) -> None:

@@ -1,13 +1,14 @@
 """Serve the policy of a run by OpenAI's API."""
 
 import secrets
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.gateway.server import served_policy
+from agentfly_core.gateway.server import HOST, served_alone
 from agentfly_core.gateway.serving import ServedPolicy, endless
 from agentfly_core.pipeline.play.player_services import PlayerServices
 from agentfly_core.pipeline.play.players import ModelPlayer
@@ -47,7 +48,8 @@ class PolicyToServe:
         async with cast(services.sampler, services.frozen, 0) as here:
             policy = ServedPolicy(self.player.reference, spec, here, begin, speakers)
             try:
-                async with served_policy(policy, key, self.port) as url:
+                listener = socket.create_server((HOST, self.port))
+                async with served_alone(policy, key, listener) as url:
                     ready(url, key)
                     await policy.lost
             except OSError as error:

@@ -11,7 +11,6 @@ import yaml
 from agentfly_core.agents.program import FunctionProgram
 from agentfly_core.config.parts import AgentPart
 from agentfly_core.experiment.task import agent_of
-from agentfly_core.gateway.fields import table
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.testing.episodes import (
@@ -23,6 +22,7 @@ from agentfly_core.testing.episodes import (
     scripted,
 )
 from agentfly_core.testing.letters import as_letters, loss_mask
+from docs.field_table import table
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/how-to/bring-an-agent.md").read_text()

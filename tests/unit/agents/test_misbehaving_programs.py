@@ -112,6 +112,7 @@ async def test_50_megabytes_of_output_are_read_and_kept_in_part(tmp_path):
         ("post(b'')", 400, "The body is not JSON"),
         ("post(b'[' * 100_000)", 400, "The body is not JSON"),
         ("post(b'\\xff\\xfe')", 400, "The body is not UTF-8"),
+        ("post(b'x' * 50_000_000)", 413, "Maximum request body size 4194304 exceeded"),
         ("post(b'[]')", 400, "expected a JSON object"),
         ("post(b'{\"messages\": [7]}')", 400, "not a chat completion"),
         ("post(HELLO, BASE + '/critic')", 404, "No speaker of the agent has the path 'critic'"),

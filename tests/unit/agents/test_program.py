@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from agentfly_core.agents.program import FunctionProgram, ProgramAgent
+from agentfly_core.config.parts import program_files
 from agentfly_core.gateway.process import MOST_OUTPUT, ProgramEnd
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying, scripted
@@ -69,6 +70,33 @@ def runs(pid: int) -> bool:
 )
 def test_an_answer_is_text_or_a_field_of_json(output, answer):
     assert ProgramEnd(0, output, b"").answer == answer
+
+
+def test_secrets_in_the_outputs_of_a_program_are_replaced(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "hf_Xq81kd93")
+    end = ProgramEnd(1, b"It is hf_Xq81kd93\n", b"hf_Xq81kd93 failed")
+    assert end.answer == "It is [MY_TOKEN]"
+    assert end.how == "ended with exit code 1: [MY_TOKEN] failed"
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        (("python", "a.py", "none.txt", "b.txt"), ["a.py", "b.txt"]),
+        ((sys.executable, "a.py"), ["a.py"]),
+        (("./a.py", "b.txt"), ["./a.py", "b.txt"]),
+    ],
+)
+def test_a_program_has_the_files_that_count_in_its_experiment(
+    tmp_path, monkeypatch, command, files
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.py", "b.txt", "c.txt"):
+        Path(name).write_text("")
+    agent = {"use": "program", "command": command, "files": ["c.txt"]}
+    assert (
+        ProgramAgent(command, files=("c.txt",)).files == program_files(agent) == ["c.txt", *files]
+    )
 
 
 async def test_a_program_reads_the_problem_and_the_named_facts_only(tmp_path):

@@ -19,9 +19,10 @@ from agentfly_core.gateway.chat import (
     models,
     request_of,
 )
-from agentfly_core.gateway.fields import FIELDS, Treatment, table
+from agentfly_core.gateway.fields import FIELDS, Treatment
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Sampled, ToolCall
 from agentfly_core.rollout.history.timeline import Reply
+from docs.field_table import table
 
 PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}}
 TOOL = {

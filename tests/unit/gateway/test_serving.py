@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from openai import AsyncOpenAI
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.gateway import serving
-from agentfly_core.gateway.server import served_policy
+from agentfly_core.gateway.server import HOST, served_alone
 from agentfly_core.gateway.serving import ServedPolicy, endless
 from agentfly_core.gateway.session import SpeakerPattern
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
@@ -74,7 +75,7 @@ async def served(session: SamplerSession, key: str = KEY) -> AsyncIterator[Async
         "run:mine", endless(rollout_spec(max_model_len=200_000)), here, episode, SPEAKERS
     )
     async with (
-        served_policy(policy, KEY, 0) as url,
+        served_alone(policy, KEY, socket.create_server((HOST, 0))) as url,
         AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client,
     ):
         yield client
