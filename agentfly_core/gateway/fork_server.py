@@ -98,9 +98,10 @@ def _end(code: Any) -> NoReturn:
 
 def _first_request() -> None:
     """Let OpenAI's client build what it needs at its first request, 75 ms, without a network."""
-    import httpx
     import openai
 
+    # the client's own library: httpx2, or httpx in older versions
+    httpx: Any = vars(openai)["_httpx"]
     reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}}]}
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=reply))
     web = httpx.Client(transport=transport)
