@@ -67,26 +67,20 @@ def capitals_and_sums(
         Problem("capital-Chile", "Answer at once, with one word or number. What is the capital ...",
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
-    as many on the country of a capital, and as many sums as both. Splits share no country and no
-    sum. Raises ValueError for more problems than there are.
+    and as many sums of two numbers. Splits share no country and no sum. Raises ValueError for more
+    problems than there are.
     """
     draw = random.Random(seed)
-    countries = [_of_country(country) for country in CAPITALS]
-    pairs = draw.sample([(x, y) for x in SUMMANDS for y in SUMMANDS], 2 * len(countries))
-    sums = [_sum(*pair) for pair in pairs]
-    items = [*countries, *zip(sums[::2], sums[1::2], strict=True)]
+    kinds: Sequence[Problem] = [_capital(country) for country in CAPITALS]
+    pairs = draw.sample([(x, y) for x in SUMMANDS for y in SUMMANDS], len(kinds))
+    problems = [*kinds, *(_sum(*pair) for pair in pairs)]
     sizes = {"train": train, "validation": validation, "test": test}
-    return sampled(draw, items, lambda item: item, sizes)
+    return sampled(draw, problems, lambda one: [one], sizes)
 
 
-def _of_country(country: str) -> tuple[Problem, Problem]:
-    capital = CAPITALS[country]
-    facts = {"answer": capital, "options": [*CAPITALS.values()], "kind": "capital"}
-    back = {"answer": country, "options": [*CAPITALS], "kind": "country"}
-    return (
-        _problem(f"capital-{country}", f"What is the capital of {country}?", facts),
-        _problem(f"country-{country}", f"{capital} is the capital of which country?", back),
-    )
+def _capital(country: str) -> Problem:
+    facts = {"answer": CAPITALS[country], "options": [*CAPITALS.values()], "kind": "capital"}
+    return _problem(f"capital-{country}", f"What is the capital of {country}?", facts)
 
 
 def _sum(x: int, y: int) -> Problem:
