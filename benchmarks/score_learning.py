@@ -55,7 +55,7 @@ def by_seed(gains: Sequence[float]) -> str:
 
 
 def united(seeds: Sequence[ByProblem]) -> ByProblem:
-    """The scores of all seeds, whose problems are drawn anew."""
+    """The scores of all seeds; each seed has its own problems."""
     return {f"{n} {name}": value for n, own in enumerate(seeds) for name, value in own.items()}
 
 

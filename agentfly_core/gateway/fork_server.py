@@ -78,7 +78,7 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         _end(end.code)
-    except BaseException:  # an interpreter ends like this, too
+    except BaseException:  # an interpreter reports any error before it ends
         sys.excepthook(*sys.exc_info())
         _end(1)
     _end(0)
@@ -97,7 +97,7 @@ def _end(code: Any) -> NoReturn:
 
 
 def _first_request() -> None:
-    """Let OpenAI's client build what it needs at its first request, 75 ms, without a network."""
+    """Make the first request of OpenAI's client, which takes 75 ms longer, without a network."""
     import openai
 
     # the client's own library: httpx2, or httpx in older versions
