@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ async def three_ways(episode: Episode) -> Ending:
     return Ending.NO_TOOL_CALLS
 
 
-async def leaves(agent: Agent, *tools: object, chains: int = 1, **rules: int) -> list[Trajectory]:
+async def leaves(agent: Agent, *tools: object, chains: int = 1, **rules: Any) -> list[Trajectory]:
     spec = rollout_spec(*(tools or (add,)), agent=agent, max_turns=9, **rules)
     return (await play_all(episode_specs(ADD, chains=chains), spec, scripted(by_seed)))[0]
 
@@ -84,6 +85,24 @@ async def test_children_go_on_where_their_parent_forked() -> None:
         [getattr(item, "content", "") for item in one.turns[1].read] for one in (parent, *children)
     ]
     assert read == [["1", "1", "way 0"], ["1", "11", "way 1"], ["1", "21", "way 2"]]
+
+
+async def test_a_parent_never_waits_for_leases_of_its_children() -> None:
+    events: list[str] = []
+
+    async def agent(episode: Episode) -> Ending:
+        await episode.reply(*episode.opening)
+        await episode.call(ToolCall("add", {"number": 1}))
+        way = await episode.fork(2)
+        events.append(f"{way} forks")
+        await episode.call(ToolCall("add", {"number": 1}))
+        events.append(f"{way} ends")
+        return Ending.NO_TOOL_CALLS
+
+    played = await leaves(agent, limits={Count: 1})
+    assert [(one.ending, one.error) for one in played] == [(Ending.NO_TOOL_CALLS, None)] * 3
+    # with one environment a child begins after the end of its parent, which still uses it
+    assert events == ["0 forks", "0 ends", "1 forks", "1 ends", "2 forks", "2 ends"]
 
 
 async def test_children_share_turns_and_sample_their_own() -> None:
