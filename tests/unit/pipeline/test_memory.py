@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,13 @@ from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.experiment.user_code import code_of
 from agentfly_core.pipeline.export import export
 from agentfly_core.pipeline.inputs import base_model
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.retention import retain
 from agentfly_core.pipeline.stages.memory import remember
+from agentfly_core.pipeline.stages.rollout import RoundEpisodes, rollout
+from agentfly_core.pipeline.workers.job import RolloutJob
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
+from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Ending, Problem, Role, Scored
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.runs.run import Run, opened
@@ -26,11 +31,13 @@ from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
 from agentfly_core.testing import play, rollout_spec, trajectory
+from flows.nights import flow_work
 from tests.support.experiments import TINY, experiment
 from tests.support.remembering import REMEMBER, notes_in
 
 MODEL, DATA, MEMORY = (Pointer(f"artifacts/{name}", name) for name in ("model", "data", "memory"))
 AGENT = {"remembers": REMEMBER}
+ROLLOUT = {"problems": 4}
 REWARDS = {"first": 1.0, "second": 0.25, "other": 0.5}
 
 
@@ -79,7 +86,7 @@ def step(run: Run, number: int) -> Artifact:
 @pytest.fixture
 def done(tmp_path: Path) -> Experiment:
     """An experiment and its run `mine`, which has done two steps."""
-    place = experiment(tmp_path, agent=AGENT)
+    place = experiment(tmp_path, agent=AGENT, rollout=ROLLOUT)
     with opened(place, "mine") as run:
         model = ArtifactKey("artifacts/model/tiny", "model", "0", {})
         run.remember_start(published(run.store, model))
@@ -116,6 +123,57 @@ def test_a_night_starts_with_the_memory_of_its_champion(done: Experiment) -> Non
         run.remember_start(base_model(night, run.parent))
         assert remembered(run.store, run.start) == 1
         assert remembered(run.store, step(run, 1)) == 2
+
+
+class Recording:
+    """A player that stores the jobs and publishes episodes without replies."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.jobs = store, list[RolloutJob]()
+
+    def do(self, job: RolloutJob) -> Artifact:
+        self.jobs.append(job)
+        episodes = [
+            trajectory(name=one.id, problem=one.problem, chain=one.chain, role=one.role)
+            for one in job.episodes
+        ]
+        with self.store.publish(job.target) as folder, measuring(folder):
+            write_trajectories(folder / EPISODES, episodes)
+            write_timings(folder, [])
+        return self.store.artifact(job.target.uri)
+
+    def notes(self) -> list[int]:
+        """The number of notes in the memory of each job."""
+        memories = [job.memory for job in self.jobs]
+        return [len(notes_in(memory_folder(self.store, one))) for one in memories if one]
+
+
+def test_a_fork_plays_with_the_memory_of_its_first_policy(done: Experiment, tmp_path: Path) -> None:
+    fork = {"run": "mine", "step": 1}
+    there = done.on(experiment(tmp_path, agent=AGENT, rollout=ROLLOUT, fork=fork).settings)
+    data, player = Stages().prepare(there), Recording(there.store)
+    with opened(there, "forked") as run:
+        assert run.parent
+        run.remember_start(run.parent.policy)
+        episodes = RoundEpisodes(run, data, there.schedule.first_round(2, False))
+        rollout(player, run.start, 1, episodes, 0)  # type: ignore[arg-type]
+        assert (player.notes(), remembered(run.store, step(run, 2))) == ([1], 2)
+
+
+def test_a_promotion_plays_each_policy_with_its_own_memory(
+    done: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Recording(done.store)
+    monkeypatch.setattr(flow_work, "TASKS", Stages())
+    monkeypatch.setattr(flow_work, "rollout_services", lambda *_: nullcontext(player))
+    champion, challenger = (policy_of(done.store, "mine", number) for number in (1, 2))
+    flow_work.Match(done, champion, challenger, "night", tmp_path / "logs").played()
+    assert [
+        (job.policy, notes) for job, notes in zip(player.jobs, player.notes(), strict=True)
+    ] == [
+        (champion, 1),
+        (challenger, 2),
+    ]
 
 
 def test_episodes_name_the_memory_only_where_agents_remember(done: Experiment) -> None:
