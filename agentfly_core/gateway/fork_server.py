@@ -89,6 +89,7 @@ def _end(code: Any) -> NoReturn:
     if not isinstance(code, int | None):
         print(code, file=sys.stderr)
         code = 1
+    # private, as in multiprocessing: no public function ends the threads of pools
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -101,7 +102,7 @@ def _first_request() -> None:
     import openai
 
     # the client's own library: httpx2, or httpx in older versions
-    httpx: Any = vars(openai)["_httpx"]
+    httpx: Any = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__]
     reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}}]}
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=reply))
     web = httpx.Client(transport=transport)

@@ -25,6 +25,7 @@ def only(main: Path, line: socket.socket) -> int:
 
     def run() -> None:
         loader.exec_module(module)
+        # private, as in multiprocessing: no public function ends the threads of pools
         threading._shutdown()  # type: ignore[attr-defined]
 
     code = _code(run, str(main))

@@ -193,10 +193,14 @@ def test_nothing_is_deployed_to_the_server_of_another_project(project: Path) -> 
 
 @pytest.mark.parametrize("size", [0, 199, 200, 405])
 def test_deployments_beyond_the_first_page_are_read(size: int) -> None:
+    pages: list[int] = []
+
     class Server:
         """Answers with 200 deployments at most, as Prefect does."""
 
         def read_deployments(self, limit: int, offset: int = 0) -> list[int]:
+            pages.append(offset)
+            assert len(pages) <= 3, "each page is read once"
             return [*range(size)][offset : offset + min(limit, 200)]
 
     assert deploy.all_deployments(Server()) == [*range(size)]  # type: ignore[arg-type]
