@@ -32,7 +32,8 @@ class ProgramAgent:
     """Plays an episode with a program, such as `command: [python, my_agent.py]`.
 
     It reads one line of JSON with `id`, `prompt` and the named `facts`, finds the policy at
-    OPENAI_BASE_URL, and prints its answer as the last line, as text or as `{"answer": ...}`.
+    OPENAI_BASE_URL, and prints its answer as the last line, as text or as `{"answer": ...}`, which
+    may have `"counts": {"retry": 2}`, metrics of the rollout.
     `speakers` selects requests of other speakers, the rest is the speaker `program`. `train` names
     the speakers that are trained, by default all outside of `agent.frozen`. `files` belong to the
     program: edited files are another experiment. `environment` names variables that it inherits.
@@ -137,6 +138,7 @@ def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
     # a signal may come from outside, so the episode is played again
     if end.code < 0:
         raise StartAgain(f"The program {end.how}.")
+    session.episode.counts.update(end.counts)
     if end.code:
         raise _at_limit(session, ProgramError(f"The program {end.how}."))
     if end.answer is None and session.last is None:

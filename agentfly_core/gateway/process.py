@@ -39,16 +39,19 @@ class ProgramEnd:
 
         Secrets of this process are replaced.
         """
-        lines = clip(self.output, MOST_OUTPUT).strip().splitlines()
-        if not lines:
-            return None
-        with suppress(ValueError):
-            match strict_json.parse(lines[-1]):
-                case {"answer": str(answer)}:
-                    return answer
-                case {"answer": answer}:
-                    return json.dumps(answer, ensure_ascii=False)
-        return lines[-1].strip()
+        if "answer" not in self._object:
+            return self._line or None
+        answer = self._object["answer"]
+        return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The "counts" of the last line; raises ValueError for other values than integers."""
+        match self._object.get("counts", {}):
+            case dict(counts) if all(isinstance(one, int) for one in counts.values()):
+                return counts
+            case other:
+                raise ValueError(f'Got "counts": {other!r}, expected {{"retry": 2}} or similar.')
 
     @property
     def how(self) -> str:
@@ -57,6 +60,17 @@ class ProgramEnd:
         cause = f"was killed by {signal.Signals(-self.code).name}" if named else ""
         shown = clip(self.errors[-MOST_SHOWN:], MOST_SHOWN).strip()
         return (cause or f"ended with exit code {self.code}") + (f": {shown}" if shown else "")
+
+    @property
+    def _line(self) -> str:
+        return "".join(clip(self.output, MOST_OUTPUT).strip().splitlines()[-1:]).strip()
+
+    @property
+    def _object(self) -> Mapping[str, Any]:
+        with suppress(ValueError):
+            if isinstance(value := strict_json.parse(self._line), dict):
+                return value
+        return {}
 
 
 class OutputTail:

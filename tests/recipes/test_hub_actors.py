@@ -17,7 +17,7 @@ from agentfly_core.agents.program import ProgramAgent
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.gateway.session import SpeakerPattern
 from agentfly_core.recipes.hub import agents, demonstrations, program
-from agentfly_core.recipes.hub.demonstrations import MISTAKES as MEMBERS
+from agentfly_core.recipes.hub.team import MEMBERS
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.testing import loss_mask, problems_of, rollout_spec
@@ -39,10 +39,30 @@ def by_program(script: str | Path, *names: str, arguments: tuple[str, ...] = ())
     return ProgramAgent(command, speakers, facts=("digits", "first"), preload=MODULES)
 
 
-async def played(agent: Agent, policy: Any, *drawn: Problem) -> list[Trajectory]:
+async def counted(
+    agent: Agent, policy: Any, *drawn: Problem
+) -> tuple[list[Trajectory], dict[str, float]]:
+    """The trajectories with turns, and the counts of remedies."""
     spec = rollout_spec(agent=agent, max_tokens=100, max_model_len=2000)
-    trajectories, *_ = await play_all(episode_specs(*drawn), spec, scripted(policy))
-    return [one for one in trajectories if one.turns]
+    trajectories, _, metrics = await play_all(episode_specs(*drawn), spec, scripted(policy))
+    counts = {name: value for name, value in metrics.items() if name.startswith("hub/")}
+    return [one for one in trajectories if one.turns], counts
+
+
+async def played(agent: Agent, policy: Any, *drawn: Problem) -> list[Trajectory]:
+    return (await counted(agent, policy, *drawn))[0]
+
+
+def untidy(policy: Any) -> Any:
+    """Replies of which some need a rule, and some a question."""
+
+    async def replies(conversation: Conversation) -> str:
+        reply = str(await policy(conversation))
+        kind = sum(map(ord, conversation.problem.id + conversation.speaker)) % 3
+        first = conversation.messages[-1].content.startswith("problem:")
+        return f"So: {reply}" if kind == 1 else "Well." if kind == 2 and first else reply
+
+    return replies
 
 
 def tokens(trajectories: list[Trajectory]) -> dict[tuple[str, str], Any]:
@@ -58,18 +78,12 @@ def tokens(trajectories: list[Trajectory]) -> dict[tuple[str, str], Any]:
 
 async def test_actors_play_as_agents_in_this_process():
     drawn = problems(6)
-    policy = demonstrations.team(drawn, 0, spoilt=0.5)
-
-    async def untidy(conversation: Conversation) -> str:
-        """Replies of which some need a rule, and some a question."""
-        reply = await policy(conversation)
-        kind = sum(map(ord, conversation.problem.id + conversation.speaker)) % 3
-        first = conversation.messages[-1].content.startswith("problem:")
-        return f"So: {reply}" if kind == 1 else "Well." if kind == 2 and first else reply
-
-    here = await played(agents.team, untidy, *drawn)
-    there = await played(by_program(program.__file__, *MEMBERS), untidy, *drawn)
+    policy = untidy(demonstrations.team(drawn, 0, spoilt=0.5))
+    here, counts = await counted(agents.team, policy, *drawn)
+    there, same = await counted(by_program(program.__file__, *MEMBERS), policy, *drawn)
     assert tokens(here) == tokens(there)
+    assert counts == same
+    assert counts.keys() == {"hub/rule_fix", "hub/ask_model"}
     assert [one.answer for one in here] == [one.answer for one in there]
     assert {one.speaker for one in here} == {*MEMBERS}
     assert all("x" in loss_mask(one) for one in here)
@@ -111,7 +125,7 @@ MORTAL = """
     program.member, actors._send, actors._completion = begun, send, request
     problem = json.loads(sys.stdin.readline())
     url = os.environ["OPENAI_BASE_URL"]
-    print(json.dumps({"answer": program.asyncio.run(program.play(problem, url))}))
+    program.asyncio.run(program.play(problem, url))
 """
 MOMENTS = ("before-reply", "after-reply", "before-result", "after-result", "amid-call")
 
@@ -145,16 +159,17 @@ def alive(pid: int) -> bool:
 async def test_killed_actors_lose_and_double_nothing(tmp_path: Path) -> None:
     """15 kills: of three actors, each at five moments."""
     drawn = problems(1)
-    policy = demonstrations.team(drawn, 0, spoilt=0.0)
+    policy = untidy(demonstrations.team(drawn, 0, spoilt=0.0))
     script = tmp_path / "mortal.py"
     script.write_text(dedent(MORTAL))
     marks = [tmp_path / f"{moment}-{name}" for moment in MOMENTS for name in KILLED]
     for mark in marks:
         mark.touch()
     agent = by_program(script, *MEMBERS, arguments=(str(tmp_path),))
-    killed = await played(agent, Killing(policy, tmp_path), *drawn)
+    killed, counts = await counted(agent, Killing(policy, tmp_path), *drawn)
     assert not [mark for mark in marks if mark.exists()]
-    assert tokens(killed) == tokens(await played(agents.team, policy, *drawn))
+    alone, same = await counted(agents.team, policy, *drawn)
+    assert (tokens(killed), counts) == (tokens(alone), same)
     numbers = (tmp_path / "requests").read_text().split()
     unanswered = [mark for mark in marks if mark.name.startswith(("before-reply", "amid-call"))]
     assert len(numbers) == len({*numbers}) + len(unanswered)  # others are in the journal
@@ -168,13 +183,12 @@ AT_ONCE = """
     import asyncio, json, os, sys
     from functools import partial
     from agentfly_core.recipes.hub.actors import Actor
-    from agentfly_core.recipes.hub.faults import Faults
     from agentfly_core.recipes.hub.participants import Participant
     from agentfly_core.recipes.hub.model_agents import ModelAgent
     from agentfly_core.recipes.hub.team import FORM
 
-    def agent(model):
-        return ModelAgent("Speak.", model, FORM, Faults())
+    def agent(faults, model):
+        return ModelAgent("Speak.", model, FORM, faults)
 
     async def main():
         url = os.environ["OPENAI_BASE_URL"]
@@ -240,7 +254,7 @@ FAILING = """
         return {"content": number, "cut": False}
 
     class Agent:
-        def __init__(self, model):
+        def __init__(self, faults, model):
             self.model, self.failed = model, 0
 
         async def reply(self):

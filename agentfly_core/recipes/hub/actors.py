@@ -13,7 +13,7 @@ import socket
 import traceback
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
@@ -22,10 +22,11 @@ from itertools import chain
 from typing import Any
 
 from agentfly_core import Message
-from agentfly_core.recipes.hub.faults import AccessFault, HubFault, RequestFault
+from agentfly_core.recipes.hub.faults import AccessFault, Faults, HubFault, RequestFault
 from agentfly_core.recipes.hub.model_agents import AgentModel
 from agentfly_core.recipes.hub.participants import HubAgent, HubMessage
 
+AgentMaker = Callable[[Faults, AgentModel], HubAgent]
 RESTARTS = 5
 """The most restarts of an actor amid one request."""
 
@@ -47,10 +48,14 @@ class JournalEntry:
 
 
 class Actor:
-    """An agent in a process, made by `make` with its model at `{base_url}/{name}`."""
+    """An agent in a process, made by `make` with its model at `{base_url}/{name}`.
 
-    def __init__(self, name: str, make: Callable[[AgentModel], HubAgent], base_url: str) -> None:
+    `counts` has the remedies of its faults up to the last result.
+    """
+
+    def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
         self._name, self._make, self._url = name, make, f"{base_url}/{name}"
+        self.counts: Mapping[str, int] = {}
         self._journal = list[JournalEntry]()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -83,6 +88,8 @@ class Actor:
         # a killed process may leave a part of a line
         while (line := (await self._streams[0].readline()).decode()).endswith("\n"):
             answer: dict[str, Any] = json.loads(line)
+            # totals, because a new process repeats the journal with its counts
+            self.counts = answer.get("counts", self.counts)
             if error := answer.get("error"):
                 raise ActorFault(error)
             if "reply" not in answer:
@@ -92,23 +99,22 @@ class Actor:
 
     def _serve(self, link: socket.socket) -> None:
         """Repeat the journal in a process of its own, and answer its last entry and later ones."""
-        waits_for = len(self._journal) - 1
+        waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:
-            agent = self._make(partial(self._model, link))
+            agent = self._make(faults, partial(self._model, link))
             later = (JournalEntry(new and HubMessage(*new)) for new in map(json.loads, lines))
             for number, entry in enumerate(chain(self._journal, later)):
                 self._at = number, entry, 0
                 answer = runner.run(_answer(agent, entry.message))
                 if number >= waits_for:
-                    _send(link, answer)
+                    _send(link, {**answer, "counts": faults.counts})
 
     async def _model(self, link: socket.socket, messages: Sequence[Message]) -> Message:
         number, entry, call = self._at
         if call == len(entry.replies):
             # without a number of its own, an equal later request would get the first reply; a call
             # after a fault has the number of the failed one
-            answered = sum("fault" not in one for one in entry.replies)
-            name = f"{self._name}/{number}/{answered}"
+            name = f"{self._name}/{number}/{sum('fault' not in one for one in entry.replies)}"
             entry.replies.append(_completion(self._url, name, messages))
             _send(link, {"entry": number, "reply": entry.replies[call]})
         self._at, reply = (number, entry, call + 1), entry.replies[call]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from agentfly_core import Ending, Episode, Message, Speaker
 from agentfly_core.recipes.hub.faults import Faults
 from agentfly_core.recipes.hub.model_agents import AgentModel
-from agentfly_core.recipes.hub.team import CHAIR, WITNESSES, conversation, member
+from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 
 
 async def team(episode: Episode) -> Ending:
     """The conversation of the team; the facts `digits` and `first` belong to the problem."""
     facts = episode.problem.facts
-    speakers = {name: episode.speaker(name) for name in (*WITNESSES, CHAIR)}
+    speakers = {name: episode.speaker(name) for name in MEMBERS}
     faults = Faults(episode.counts)
     agents = {
         name: member(name, facts["digits"], faults, model_of(episode, speaker))

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from agentfly_core import Conversation, Problem
 from agentfly_core.datasets.players import Demonstrator, another, mistake
-from agentfly_core.recipes.hub.team import CHAIR, WITNESSES
-
-MISTAKES = (*WITNESSES, CHAIR)
+from agentfly_core.recipes.hub.team import MEMBERS
 
 
 def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
@@ -20,7 +18,7 @@ def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonst
 
     async def policy(conversation: Conversation) -> str:
         digits = digits_of([message.content for message in conversation.messages])
-        if mistake(conversation, seed, spoilt, MISTAKES) == conversation.speaker:
+        if mistake(conversation, seed, spoilt, MEMBERS) == conversation.speaker:
             draw = random.Random(f"{seed} {conversation.problem.id} {conversation.chain}")
             digits = another(draw, digits, ())
         return json.dumps({"say": digits})

@@ -1,6 +1,7 @@
 """Message hubs: blocks that deliver each reply of a member to the other members."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 
 from agentfly_core.recipes.hub.participants import HubMessage, Participant, finished
 
@@ -34,11 +35,9 @@ class MessageHub:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         for one in [*self.members]:
             self.remove(one)
-        try:
+        # the block's own error comes first
+        with suppress(Exception) if error else nullcontext():
             await finished(one.settled() for one in self._everybody)
-        except Exception:  # raised again, unless the block's own error comes first
-            if error is None:
-                raise
 
     def add(self, participant: Participant) -> None:
         """Add a participant, unless it is a member."""

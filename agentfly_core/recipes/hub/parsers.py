@@ -96,12 +96,11 @@ class MarkedReply:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in a text."""
-    at = text.find("{")
-    while at >= 0:
+    end = 0
+    while (at := text.find("{", end)) >= 0:
         value, end = _object_at(text, at) or ({}, at + 1)
         if value:
             yield value
-        at = text.find("{", end)
 
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:

@@ -43,10 +43,8 @@ async def loop(
     returns the last message.
     """
     reply = await step(message)
-    for _ in range(most - 1):
-        if ends(reply):
-            break
-        reply = await step(reply)
+    while most > 1 and not ends(reply):
+        reply, most = await step(reply), most - 1
     return reply
 
 

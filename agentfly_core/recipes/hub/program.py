@@ -7,22 +7,24 @@ import asyncio
 import json
 import os
 import sys
+from collections import Counter
 from functools import partial
+from typing import Any
 
 from agentfly_core.recipes.hub.actors import Actor
-from agentfly_core.recipes.hub.faults import Faults
-from agentfly_core.recipes.hub.team import CHAIR, WITNESSES, conversation, member
+from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
-async def play(problem: dict[str, str], base_url: str) -> str:
-    """The number in the chair's reply."""
-    agents = {
-        name: Actor(name, partial(member, name, problem["digits"], Faults()), base_url)
-        for name in (*WITNESSES, CHAIR)
-    }
-    return await conversation(agents, problem["prompt"], problem["first"])
+async def play(problem: dict[str, str], base_url: str) -> None:
+    """Print the number in the chair's reply, and the counts of all remedies, also after a fault."""
+    actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}
+    end = dict[str, Any]()
+    try:
+        end["answer"] = await conversation(actors, problem["prompt"], problem["first"])
+    finally:
+        end["counts"] = sum((Counter(one.counts) for one in actors.values()), Counter[str]())
+        print(json.dumps(end))
 
 
 if __name__ == "__main__":
-    line, url = json.loads(sys.stdin.readline()), os.environ["OPENAI_BASE_URL"]
-    print(json.dumps({"answer": asyncio.run(play(line, url))}))
+    asyncio.run(play(json.loads(sys.stdin.readline()), os.environ["OPENAI_BASE_URL"]))

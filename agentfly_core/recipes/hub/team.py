@@ -8,11 +8,12 @@ from agentfly_core.recipes.hub.hubs import MessageHub
 from agentfly_core.recipes.hub.model_agents import AgentModel, ModelAgent
 from agentfly_core.recipes.hub.parsers import JsonReply
 from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Participant
-from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential, switch
+from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential
 
 WITNESSES = ("north", "east", "south", "west")
 """Each has a digit; the first two and the last two are pairs."""
 CHAIR = "chair"
+MEMBERS = (*WITNESSES, CHAIR)
 FORM = JsonReply({"say": str})
 
 
@@ -34,8 +35,7 @@ async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) 
     north, east, south, west = (cast[name] for name in WITNESSES)
     async with MessageHub(cast.values(), HubMessage("problem", "problem", prompt)):
         await fan_out([partial(_pair, [north, east]), partial(_pair, [south, west])])
-        reports = {"south": partial(sequential, [west, east])}
-        await switch(lambda _: first, reports, partial(sequential, [east, west]))
+        await sequential([east, west] if first == "north" else [west, east])
         number = await loop(cast[CHAIR], lambda reply: bool(reply and len(reply.content) == 4), 2)
     return number.content
 

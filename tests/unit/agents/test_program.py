@@ -72,6 +72,25 @@ def test_an_answer_is_text_or_a_field_of_json(output, answer):
     assert ProgramEnd(0, output, b"").answer == answer
 
 
+async def test_counts_of_a_program_are_metrics_of_the_rollout(tmp_path):
+    program = tmp_path / "counts.py"
+    program.write_text("""print('{"answer": "99", "counts": {"retry": 2}}')""")
+    spec = rollout_spec(agent=ProgramAgent((sys.executable, str(program))))
+    trajectories, _, metrics = await play_all(
+        episode_specs(PROBLEM, chains=3), spec, scripted(saying("99"))
+    )
+    assert [one.answer for one in trajectories] == ["99"] * 3
+    assert metrics["retry"] == 6
+
+
+@pytest.mark.parametrize("counts", ['{"retry": "2"}', "[2]"])
+async def test_counts_that_are_no_integers_are_refused(tmp_path, counts):
+    lines = f"""ask('x'); print('{{"answer": "99", "counts": {counts}}}')"""
+    trajectory = await played(tmp_path, lines)
+    assert trajectory.ending is Ending.AGENT_ERROR
+    assert 'expected {"retry": 2} or similar' in trajectory.error
+
+
 def test_secrets_in_the_outputs_of_a_program_are_replaced(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "hf_Xq81kd93")
     end = ProgramEnd(1, b"It is hf_Xq81kd93\n", b"hf_Xq81kd93 failed")
