@@ -1,6 +1,7 @@
 """What benchmarks share: options, medians, tables, a served model, a learner, stored episodes."""
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.runs.summary import Evaluation, Evaluations
+from agentfly_core.store.store import Store
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 from agentfly_core.training.client import DeepSpeedLearner
@@ -244,9 +246,10 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     """Train a run, or read it where it is finished, and return its two evaluations, each with those
     of evaluate.datasets.
     """
-    command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
-    subprocess.run(command, check=True, stdout=sys.stderr)
     loaded = load_experiment(experiment, overrides, "local", "")
+    command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
+    with _counting_cpu(loaded.store, run):
+        subprocess.run(command, check=True, stdout=sys.stderr)
     start, data = loaded.store.read_json(RunLayout(run).start), loaded.dataset
     stored = Evaluations(loaded)
     policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
@@ -254,6 +257,34 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
         stored.with_datasets(policy, stored.stored(policy, "test", data)) for policy in policies
     )
     return Evaluated(before, after)
+
+
+def cpu_minutes(store: Store, run: str) -> str:
+    """The CPU minutes of `trained` for a run; "-" if another command trained it.
+
+    They include the evaluations and all attempts, without the servers of Prefect and MLflow.
+    """
+    spent = store.read_json(_cpu_file(run))
+    return f"{spent['seconds'] / 60:.1f}" if spent else "-"
+
+
+@contextmanager
+def _counting_cpu(store: Store, run: str) -> Iterator[None]:
+    """Add the CPU time of ended child processes to that of a run, unless it is finished."""
+    finished, before = store.read_json(RunLayout(run).summary), os.times()
+    try:
+        yield
+    finally:
+        if not finished:
+            file, after = _cpu_file(run), os.times()
+            user = after.children_user - before.children_user
+            system = after.children_system - before.children_system
+            earlier = (store.read_json(file) or {"seconds": 0.0})["seconds"]
+            store.write_json(file, {"seconds": earlier + user + system})
+
+
+def _cpu_file(run: str) -> str:
+    return f"artifacts/cpu/{run}.json"
 
 
 def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation:

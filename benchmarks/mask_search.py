@@ -10,14 +10,12 @@ continues them. Held-out questions are paired by problem, seeds by their warm st
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 
 from agentfly_core.recipes.mask_search.corpus import encyclopaedia
 from agentfly_core.recipes.mask_search.ramp import write
-from agentfly_core.records.intervals import student
 from agentfly_core.reports.compare.seed_intervals import difference
 from agentfly_core.runs.summary import Evaluation
-from benchmarks import harness, learning
+from benchmarks import harness, learning, score_learning
 from benchmarks.harness import Evaluated
 
 EXPERIMENT = "mask-search"
@@ -84,11 +82,7 @@ def gain(alone: Sequence[Evaluation], after: Sequence[Evaluation]) -> str:
     """The mean gain with its t-interval over seeds, and with an interval over problems."""
     seeds = [two.success - one.success for one, two in zip(alone, after, strict=True)]
     low, high = difference([learning.pooled(alone)], [learning.pooled(after)]).interval
-    mean, problems = fmean(seeds), f"{low:+.3f} to {high:+.3f} by problem"
-    if len(seeds) == 1:
-        return f"{mean:+.3f} (one seed), {problems}"
-    half = student(len(seeds) - 1) * stdev(seeds) / len(seeds) ** 0.5
-    return f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f} by seed, {problems}"
+    return f"{score_learning.by_seed(seeds)}, {low:+.3f} to {high:+.3f} by problem"
 
 
 if __name__ == "__main__":

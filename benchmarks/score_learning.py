@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
+from typing import NamedTuple
 
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.records.intervals import student
@@ -16,6 +18,14 @@ ByProblem = Mapping[str, float]
 """A score by problem."""
 
 
+class Learned(NamedTuple):
+    """The score before and after a run, and the CPU minutes of its training."""
+
+    before: ByProblem
+    after: ByProblem
+    cpu: str
+
+
 def show(experiment: str, score: str, seeds: Sequence[int]) -> None:
     """Train the missing runs and print the table.
 
@@ -23,34 +33,40 @@ def show(experiment: str, score: str, seeds: Sequence[int]) -> None:
     t-interval over seeds.
     """
     results = {f"seed {seed}": learned(experiment, score, [], seed) for seed in seeds}
-    gains = [fmean(after.values()) - fmean(before.values()) for before, after in results.values()]
-    before, after = zip(*results.values(), strict=True)
+    gains = [fmean(run.after.values()) - fmean(run.before.values()) for run in results.values()]
+    before, after, _ = zip(*results.values(), strict=True)
     control = learned(experiment, score, [CONTROL], seeds[0])
-    results |= {"all seeds": (united(before), united(after)), "permuted rewards": control}
-    rows = [row(name, *result) for name, result in results.items()]
-    harness.show(COLUMNS, rows, note=by_seed(gains))
+    together = Learned(united(before), united(after), "")
+    results |= {"all seeds": together, "permuted rewards": control}
+    rows = [[*row(name, run.before, run.after), run.cpu] for name, run in results.items()]
+    harness.show((*COLUMNS, "CPU minutes"), rows, note=by_seed(gains))
 
 
-def learned(
-    experiment: str, score: str, changes: Sequence[str], seed: int
-) -> tuple[ByProblem, ByProblem]:
-    """The score before and after a run, which is trained if it is missing."""
+def learned(experiment: str, score: str, changes: Sequence[str], seed: int) -> Learned:
+    """The scores of a run, which is trained if it is missing."""
     name = f"permuted rewards, seed {seed}" if changes else f"seed {seed}"
     run, overrides = run_of(experiment, name), [f"seed={seed}", *changes]
     harness.trained(experiment, overrides, run)
     loaded = load_experiment(experiment, overrides, "local", "")
-    start = loaded.store.read_json(RunLayout(run).start)
-    policies = loaded.store.artifact(start["uri"]), final_policy(loaded.store, run)
-    stored = Evaluations(loaded)
-    before, after = (_scores(stored, policy, loaded.dataset, score) for policy in policies)
+    before, after = scores_of(loaded, run, score)
+    return Learned(before, after, harness.cpu_minutes(loaded.store, run))
+
+
+def scores_of(experiment: Experiment, run: str, score: str) -> tuple[ByProblem, ByProblem]:
+    """The score of a finished run before its first step and after its last one."""
+    start = experiment.store.read_json(RunLayout(run).start)
+    policies = experiment.store.artifact(start["uri"]), final_policy(experiment.store, run)
+    stored = Evaluations(experiment)
+    before, after = (_scores(stored, policy, experiment.dataset, score) for policy in policies)
     return before, after
 
 
 def by_seed(gains: Sequence[float]) -> str:
-    """The mean of the seeds with its t-interval; empty for one seed."""
+    """The mean of the seeds with its t-interval, which one seed does not have."""
+    mean = fmean(gains)
     if len(gains) == 1:
-        return ""
-    mean, half = fmean(gains), student(len(gains) - 1) * stdev(gains) / len(gains) ** 0.5
+        return f"{mean:+.3f} (one seed)"
+    half = student(len(gains) - 1) * stdev(gains) / len(gains) ** 0.5
     return f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f} by seed"
 
 
