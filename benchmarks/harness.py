@@ -270,7 +270,7 @@ def cpu_minutes(store: Store, run: str) -> str:
 
 @contextmanager
 def _counting_cpu(store: Store, run: str) -> Iterator[None]:
-    """Add the CPU time of ended child processes to that of a run, unless it is finished."""
+    """Add the CPU time of ended child processes to a run, unless the run is finished."""
     finished, before = store.read_json(RunLayout(run).summary), os.times()
     try:
         yield
