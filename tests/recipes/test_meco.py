@@ -57,10 +57,16 @@ class Readable(Scripted):
         return HiddenStates(chosen, states, self.policy)
 
 
+async def rollout(
+    agent: Gated | AtRandom | Reading, policy: ScriptedPolicy, *problems: Problem
+) -> tuple[list[Trajectory], dict[str, float]]:
+    rules, sampler = rollout_spec(count_boxes, agent=agent), Readable(encode, STOP, policy)
+    trajectories, _, counts = await play_all(episode_specs(*problems), rules, sampler)
+    return trajectories, counts
+
+
 async def played(agent: Gated | AtRandom | Reading, policy: ScriptedPolicy) -> Trajectory:
-    rules = rollout_spec(count_boxes, agent=agent)
-    sampler = Readable(encode, STOP, policy)
-    (trajectory,), _, _ = await play_all(episode_specs(PROBLEM), rules, sampler)
+    (trajectory,), _ = await rollout(agent, policy, PROBLEM)
     return trajectory
 
 
@@ -179,10 +185,7 @@ async def test_the_random_gate_has_its_shares() -> None:
     problems = [
         Problem(str(number), "Boxes?", {"shelf": 1, "answer": "1"}) for number in range(400)
     ]
-    agent = AtRandom(0.25, 0.5)
-    rules = rollout_spec(count_boxes, agent=agent)
-    sampler = Readable(encode, STOP, obedient)
-    _, _, counts = await play_all(episode_specs(*problems), rules, sampler)
+    _, counts = await rollout(AtRandom(0.25, 0.5), obedient, *problems)
     assert counts["gate/answer"] == pytest.approx(100, abs=30)
     assert counts["gate/call"] == pytest.approx(200, abs=35)
     assert sum(counts[f"gate/{one}"] for one in ("answer", "call", "own")) == 400
@@ -239,7 +242,6 @@ def test_capitals_and_sums_are_in_one_split_each() -> None:
 
 async def test_demonstrations_show_both_ways() -> None:
     problems = shelves(seed=1, train=60, validation=0, test=0, shelves=40)["train"]
-    rules = rollout_spec(count_boxes, agent=AtRandom(0.5, 0.25))
     policy = both_ways(problems, 0)
 
     async def written(conversation: Conversation) -> str:
@@ -248,8 +250,7 @@ async def test_demonstrations_show_both_ways() -> None:
             return reply
         return call_text(ToolCall("count_boxes", {"shelf": conversation.problem.facts["shelf"]}))
 
-    sampler = Scripted(encode, STOP, written)
-    trajectories, _, _ = await play_all(episode_specs(*problems), rules, sampler)
+    trajectories, _ = await rollout(AtRandom(0.5, 0.25), written, *problems)
     assert all(one.answer == one.problem.facts["answer"] for one in trajectories)
     counted = sum(len(one.observations) for one in trajectories)
     assert 15 <= counted <= 45
