@@ -149,6 +149,12 @@ async def test_a_probe_of_another_policy_fails_the_episode(tmp_path: Path) -> No
     assert "fit it again" in (trajectory.error or "")
 
 
+async def test_a_gate_leaves_the_decision_to_another_policy(tmp_path: Path) -> None:
+    agent = gated(tmp_path, "answer", "force")
+    agent.stale, agent.probe.__dict__["policy"] = "own", "an earlier one"
+    assert texts(await played(agent, obedient)) == [PROBLEM.prompt, "58"]
+
+
 def test_states_are_needed_unless_the_gate_is_off(tmp_path: Path) -> None:
     assert gated(tmp_path, "own", "advise").reads_hidden_states
     assert not Gated(mode="off").reads_hidden_states

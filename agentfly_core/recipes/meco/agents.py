@@ -65,7 +65,8 @@ class Gated(Gate):
     """A gate by a probe, the file that the flow `fit_gate` has written.
 
     It reads the states of the probe's layers at the end of the prompt of an answer at once. An
-    episode of another policy than the probe's fails, see StaleProbe.
+    episode of another policy than the probe's fails, see StaleProbe. With `stale="own"` its model
+    decides, because a run also plays the policies after its steps.
     """
 
     def __init__(
@@ -74,8 +75,10 @@ class Gated(Gate):
         mode: GateMode = "force",
         agent: str = TOOL_LOOP,
         answer: str = ANSWER,
+        stale: Literal["fail", "own"] = "fail",
     ) -> None:
         super().__init__(mode, agent, answer)
+        self.stale = stale
         self.reads_hidden_states = mode != "off"
         if self.reads_hidden_states:
             if not probe:
@@ -84,6 +87,8 @@ class Gated(Gate):
 
     async def decide(self, episode: Episode) -> GateDecision:
         states = await episode.hidden(self.probe.layers, *episode.opening, *self.hint)
+        if self.stale == "own" and states.policy != self.probe.policy:
+            return "own"
         self.probe.require(states.policy)
         return self.probe.decide(float(self.probe.score(states.values)))
 

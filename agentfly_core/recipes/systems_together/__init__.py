@@ -1,0 +1,1 @@
+"""Published systems together: masked data, a gate, forks, a program, plans and competitions."""

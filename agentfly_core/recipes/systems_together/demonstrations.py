@@ -1,0 +1,19 @@
+"""Demonstrations of both ways: a code at once, and a search."""
+
+import re
+from collections.abc import Sequence
+
+from agentfly_core import Conversation, Problem, call_text
+from agentfly_core.datasets.players import Demonstrator, observed
+
+
+def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demonstrator:
+    """Fill the mask after the message `at_once`, else search the firm and copy the code."""
+
+    async def policy(conversation: Conversation) -> str:
+        problem, seen = conversation.problem, observed(conversation)
+        if not seen and conversation.messages[-1].content != at_once:
+            return call_text("search", query=re.findall(r"\d+", problem.prompt)[-1])
+        return re.findall(r"\d+", seen[-1])[-1] if seen else str(problem.facts["answers"][0])
+
+    return policy

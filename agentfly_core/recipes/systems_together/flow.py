@@ -1,0 +1,99 @@
+"""The flow `systems_together`: rounds of a gate and a training step, and a comparison."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from statistics import fmean
+from typing import Any
+
+from agentfly_core import Experiment, Unscored, load_experiment, play, train
+
+DATA = "data/firms"
+GATE = "agentfly_core.recipes.meco.agents:Gated"
+PROGRAM = {
+    "use": "program",
+    "command": [sys.executable, f"{Path(__file__).with_name('program.py')}", f"{DATA}/pages.jsonl"],
+    "preload": ["openai"],
+    "facts": ["source"],
+}
+ComparisonRow = dict[str, str | float]
+
+
+def systems_together(
+    experiment: Experiment, rounds: int = 2, plans: int = 24, competitions: int = 4
+) -> list[ComparisonRow]:
+    """Build the data, and train a start. Each round fits a gate to the policy, and trains one step
+    on gated episodes.
+
+    A gate belongs to one policy, so a round has one step. Returns a row for the oracle, the start
+    and the policy of each round, with the mean goal on the test problems and the mean number of
+    tool answers (`calls`):
+
+        [{"policy": "run:systems-together-1f2e3d4c", "own": 0.71, "own calls": 1.0, "program": 0.71,
+          ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]
+
+    `plans` and `competitions` are the numbers of test problems of `tptu` and `mle`. The oracle has
+    no hidden states, so its row has no `gated`. The same call continues.
+    """
+    subprocess.run([sys.executable, "-m", "dvc", "repro", f"{DATA}/dvc.yaml"], check=True)
+    start = train(experiment)["run"]
+    policies, gated = [f"run:{start}"], [with_gate(experiment, f"run:{start}")]
+    for _ in range(rounds):
+        step = {"model": policies[-1], "warm_start": None, "steps": 1}
+        policies.append(f"run:{train(changed(gated[-1], **step))['run']}")
+        gated.append(with_gate(experiment, policies[-1]))
+    evaluations = {
+        "own": with_agent(experiment, use="agentfly_core.agents.tool_loop:tool_loop"),
+        "program": with_agent(experiment, **PROGRAM),
+        "plans": held_out(experiment, "tptu", plans, policies[0]),
+        "competitions": held_out(experiment, "mle", competitions, policies[0]),
+    }
+    pairs = zip(policies, gated, strict=True)
+    compared = [scored(policy, {**evaluations, "gated": gate}) for policy, gate in pairs]
+    return [scored("oracle", evaluations), *compared]
+
+
+def with_gate(experiment: Experiment, policy: str) -> Experiment:
+    """The experiment with a gate, which the flow `fit_gate` fits to a policy."""
+    flow = experiment.settings.flows["fit_gate"]
+    rows = resolve_name(flow.use)(experiment, **flow.settings | {"policy": policy})
+    (probe,) = [row["file"] for row in rows if row["file"]]
+    return with_agent(experiment, use=GATE, probe=probe, stale="own")
+
+
+def held_out(experiment: Experiment, name: str, problems: int, start: str) -> Experiment:
+    """Another experiment with its test problems only, in the tokens of `start`, which are more."""
+    data = (f"data.test={problems}", "data.train=1", "data.validation=0")
+    limits = ("agent.max_tokens=512", "agent.max_model_len=1024", "steps=0")
+    place = {"site": experiment.site.name, "store": experiment.store.uri}
+    return load_experiment(name, f"model={start}", *data, *limits, **place)
+
+
+def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
+    """The row of a policy; raises ValueError for unscored episodes."""
+    row: ComparisonRow = {"policy": policy}
+    for name, one in evaluations.items():
+        played = play(one, policy, one.settings.data.test, "test")
+        lost = [score.reward for score in played.scores if isinstance(score.reward, Unscored)]
+        if lost:
+            raise ValueError(f"{name}: {len(lost)} scores of {policy} missing: {lost[0].reason}")
+        # an unreadable fill earns -1
+        row[name] = fmean(max(0.0, score.rewards[one.whole.goal]) for score in played.scores)
+        row[f"{name} calls"] = fmean(len(episode.observations) for episode in played.episodes)
+    return row
+
+
+def with_agent(experiment: Experiment, **settings: Any) -> Experiment:
+    """The experiment with another agent and the same limits."""
+    part = experiment.settings.agent
+    limits = part.model_dump(include={*type(part).model_fields} - {"use"})
+    return changed(experiment, agent=type(part).model_validate({**limits, **settings}))
+
+
+def changed(experiment: Experiment, **sections: Any) -> Experiment:
+    """The experiment with other values of these sections."""
+    settings = experiment.settings.model_copy(update=sections)
+    place = (experiment.site, experiment.store)
+    return Experiment.of(experiment.name, settings, experiment.origin, *place)

@@ -1,0 +1,57 @@
+"""The agent without its gate, as a program with OpenAI's client and a file of pages:
+
+OPENAI_API_KEY=... python program.py pages.jsonl <<< '{"prompt": "Fill in: ...", "source": "0017"}'
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import openai
+
+PARAMETERS = {"type": "object", "properties": {"query": {"type": "string"}}}
+FUNCTION = {"name": "search", "description": "Search the pages.", "parameters": PARAMETERS}
+_WORD = re.compile(r"\w+")
+TOOLS: Any = [{"type": "function", "function": FUNCTION}]
+
+
+def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
+    """The first page with a word of the query, titles before texts, and the number of others, as
+    the tool `Search` shows them. The page with the id `hidden` is never shown.
+    """
+    words = {*_WORD.findall(query)}
+    others = [page for page in pages if page["id"] != hidden]
+    titled = [page for page in others if words & {*_WORD.findall(page["title"])}]
+    shown = titled + [page for page in others if words & {*_WORD.findall(page["text"])}]
+    if not shown:
+        return "Nothing was found."
+    more = f"\n[... {len(shown) - 1} more ...]" if shown[1:] else ""
+    return "[{id}] {title}: {text}".format(**shown[0]) + more
+
+
+def fill(
+    client: openai.OpenAI, pages: Sequence[Mapping[str, str]], problem: Mapping[str, str]
+) -> str:
+    """Execute the model's calls until a reply has none; return that reply."""
+    messages: list[Any] = [{"role": "user", "content": problem["prompt"]}]
+    while True:
+        completion = client.chat.completions.create(
+            model="any-model", messages=messages, tools=TOOLS
+        )
+        reply = completion.choices[0].message
+        if not reply.tool_calls:
+            return reply.content or ""
+        messages.append(reply)
+        for call in reply.tool_calls:
+            assert call.type == "function"
+            query = str(json.loads(call.function.arguments).get("query", ""))
+            content = search(pages, query, problem["source"])
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+
+
+if __name__ == "__main__":
+    rows = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
+    print(fill(openai.OpenAI(), rows, json.loads(sys.stdin.readline())))
