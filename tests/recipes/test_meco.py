@@ -232,12 +232,18 @@ def test_fixed_shelves_keep_their_boxes_and_others_do_not() -> None:
         shelves(seed=1, train=1, validation=0, test=0, shelves=901)
 
 
+def _countries(problems: Sequence[Problem]) -> set[str]:
+    return {one.id.partition("-")[2] for one in problems if one.facts["kind"] != "sum"}
+
+
 def test_capitals_and_sums_are_in_one_split_each() -> None:
     half = len(CAPITALS) // 2
     splits = capitals_and_sums(seed=1, train=4, validation=half, test=half)
     problems = [one for split in splits.values() for one in split]
     assert len({one.id for one in problems}) == 4 + 2 * half
-    assert {one.facts["kind"] for one in splits["test"]} == {"capital", "sum"}
+    countries = {name: _countries(split) for name, split in splits.items()}
+    assert not countries["validation"] & countries["test"]
+    assert {one.facts["kind"] for one in splits["test"]} == {"capital", "country", "sum"}
     for problem in problems:
         assert problem.facts["answer"] in problem.facts["options"]
         if problem.facts["kind"] == "sum":

@@ -38,5 +38,5 @@ def test_a_gate_saves_calls_and_keeps_the_answers(tmp_path: Path) -> None:
 def test_states_of_smollm2_predict_right_answers(tmp_path: Path) -> None:
     experiment = load_experiment("meco", *SMOLLM2, "seed=1", store=str(tmp_path))
     aurocs = {row["predictor"]: float(row["auroc"]) for row in predictors(experiment)}
-    assert aurocs["logreg"] >= aurocs["first_token"] + 0.1
+    assert aurocs["logreg"] >= max(0.75, aurocs["first_token"] + 0.1)
     assert 0.35 <= aurocs["shuffled labels"] <= 0.65

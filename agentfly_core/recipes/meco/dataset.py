@@ -13,7 +13,8 @@ BOXES = range(10, 100)
 SHELVES = range(100, 1000)
 CAPITALS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("capitals.toml").read_text())
 """Capitals by country."""
-SUMMANDS = range(1, 100)
+SUMMANDS = (range(1, 10), range(10, 100), range(100, 1000))
+"""Summands by their number of digits."""
 BRIEFLY = "Answer at once, with one word or number."
 """The beginning of these questions. After the question it gives SmolLM2 few right sums."""
 NEAR = 20
@@ -67,20 +68,33 @@ def capitals_and_sums(
         Problem("capital-Chile", "Answer at once, with one word or number. What is the capital ...",
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
-    and as many sums of two numbers. Splits share no country and no sum. Raises ValueError for more
-    problems than there are.
+    as many on the country of a capital, and as many sums as both. Splits share no country and no
+    sum. Raises ValueError for more problems than there are.
     """
     draw = random.Random(seed)
-    kinds: Sequence[Problem] = [_capital(country) for country in CAPITALS]
-    pairs = draw.sample([(x, y) for x in SUMMANDS for y in SUMMANDS], len(kinds))
-    problems = [*kinds, *(_sum(*pair) for pair in pairs)]
+    countries = [_of_country(country) for country in CAPITALS]
+    sums = [_sum(*pair) for pair in _pairs(draw, 2 * len(countries))]
+    items = [*countries, *zip(sums[::2], sums[1::2], strict=True)]
     sizes = {"train": train, "validation": validation, "test": test}
-    return sampled(draw, problems, lambda one: [one], sizes)
+    return sampled(draw, items, lambda item: item, sizes)
 
 
-def _capital(country: str) -> Problem:
-    facts = {"answer": CAPITALS[country], "options": [*CAPITALS.values()], "kind": "capital"}
-    return _problem(f"capital-{country}", f"What is the capital of {country}?", facts)
+def _of_country(country: str) -> tuple[Problem, Problem]:
+    capital = CAPITALS[country]
+    facts = {"answer": capital, "options": [*CAPITALS.values()], "kind": "capital"}
+    back = {"answer": country, "options": [*CAPITALS], "kind": "country"}
+    return (
+        _problem(f"capital-{country}", f"What is the capital of {country}?", facts),
+        _problem(f"country-{country}", f"{capital} is the capital of which country?", back),
+    )
+
+
+def _pairs(draw: random.Random, count: int) -> list[tuple[int, int]]:
+    pairs = dict[tuple[int, int], None]()
+    while len(pairs) < count:
+        digits = draw.choice(SUMMANDS)
+        pairs[draw.choice(digits), draw.choice(digits)] = None
+    return list(pairs)
 
 
 def _sum(x: int, y: int) -> Problem:
