@@ -79,12 +79,13 @@ class Recipe:
         title, summary, _ = text.split("\n\n", 2)
         learning = text.partition("\n## Learning\n\n")[2].partition("\n## ")[0]
         figure, episode = _FIGURE.search(learning), _EPISODE.search(text)
+        sentence = re.split(r"[.:]\s", learning)[0]
         return cls(
             title.removeprefix("# "),
             path.parent.name,
             " ".join(summary.split()),
             episode[0] if episode else "",
-            figure[1] if figure else re.split(r"[.:]\s", learning)[0].lower(),
+            figure[1] if figure else sentence[0].lower() + sentence[1:],
         )
 
     @property
