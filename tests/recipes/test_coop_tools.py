@@ -181,6 +181,7 @@ def chance(agent: CoopTeam | OneAgent, problem: Problem) -> float:
     return 1 - BUGS**agent.codes if is_team and agent.observer else 0.0
 
 
+@pytest.mark.long
 async def test_three_speakers_beat_one_agent_and_each_ablation() -> None:
     drawn, results = problems(200), dict[str, list[bool]]()
     arms = {lacks: CoopTeam(**{lacks: False}) for lacks in LACKS}

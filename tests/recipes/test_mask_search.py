@@ -118,6 +118,7 @@ def test_masks_are_different_names_of_the_page_alone() -> None:
         assert text == f"Fill in: {page['text']} This is about {page['title']}."
 
 
+@pytest.mark.long
 def test_the_committed_files_are_those_of_the_stage(tmp_path: Path) -> None:
     pages = encyclopaedia(0)
     write(tmp_path, pages, {"ramp": ramp(pages, 0, 2, 2), "qa": questions(pages, 0, 24)})
