@@ -22,14 +22,13 @@ import numpy as np
 from agentfly_core import Experiment, load_experiment, play, train
 from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.inference.in_process import TransformersSampler
-from agentfly_core.recipes.meco.agents import AtRandom, Gated
 from agentfly_core.recipes.meco.fitting import (
+    AGENTS,
     PredictorRow,
     compared,
     fit_gate,
     fitted_to,
     readings,
-    with_agent,
 )
 from agentfly_core.recipes.meco.probe import MetaCogProbe, Method
 from agentfly_core.records.intervals import wilson
@@ -109,8 +108,8 @@ def measure(experiment: Experiment, run: str) -> None:
 
 def gates(experiment: Experiment, policy: str, probe: str) -> dict[str, Arm]:
     """The arms by name; the random gate calls as often as the forced one."""
-    at_random = partial(with_agent, experiment, AtRandom, calls=0.0)
-    gated = partial(with_agent, experiment, Gated, probe=probe)
+    at_random = partial(experiment.with_agent, use=f"{AGENTS}:AtRandom", calls=0.0)
+    gated = partial(experiment.with_agent, use=f"{AGENTS}:Gated", probe=probe)
     forced = arm(gated(mode="force"), policy)
     return {
         "always": arm(at_random(answers=0.0), policy),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import Self
+from typing import Any, Self
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.scoring import score_here
@@ -76,6 +76,21 @@ class Experiment:
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
         whole = replace(self.whole, settings=settings)
         return replace(self, settings=settings, whole=whole, tasks=tasks)
+
+    def changed(self, **sections: Any) -> Self:
+        """Return the experiment with other sections of its settings, and with their parts:
+        `experiment.changed(steps=1, warm_start=None)`.
+        """
+        settings = self.settings.model_copy(update=sections)
+        return type(self).of(self.name, settings, self.origin, self.site, self.store)
+
+    def with_agent(self, **settings: Any) -> Self:
+        """Return the experiment with another agent and the same limits:
+        `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
+        """
+        part = self.settings.agent
+        limits = part.model_dump(include={*type(part).model_fields} - {"use"})
+        return self.changed(agent=type(part).model_validate({**limits, **settings}))
 
     def run_name(self, name: str, new: bool) -> str:
         """Return `name`, or the default name, which contains a digest; with `new`, the next free

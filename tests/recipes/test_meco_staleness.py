@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core import Ending, Experiment, Trajectory, load_experiment, play, reward, train
-from agentfly_core.recipes.meco.agents import Gated
-from agentfly_core.recipes.meco.fitting import fit_gate, with_agent
+from agentfly_core.recipes.meco.fitting import AGENTS, fit_gate
 from tests.support.project import ROOT
 
 SMALL = (
@@ -40,7 +39,7 @@ def test_a_step_makes_a_probe_stale_until_it_is_fitted_again(
     monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
     experiment = load_experiment("meco", *SMALL, store=str(tmp_path / "store"))
     train(experiment, "trained")
-    gated = partial(with_agent, experiment, Gated)
+    gated = partial(experiment.with_agent, use=f"{AGENTS}:Gated")
     for fitted, other in (("base", "run:trained"), ("run:trained", "base")):
         probe = probe_of(experiment, fitted, tmp_path)
         accepted = play(gated(probe=probe), fitted, 4, "test").episodes

@@ -4,16 +4,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
 from agentfly_core import ArtifactKey, Experiment, Trajectory, digest, play, produce
-from agentfly_core.recipes.meco.agents import ANSWER, AtRandom, Reading, unpacked
+from agentfly_core.recipes.meco.agents import ANSWER, unpacked
 from agentfly_core.recipes.meco.probe import Array, MetaCogProbe, Method, auroc, bootstrap
 
+AGENTS = "agentfly_core.recipes.meco.agents"
 PredictorRow = dict[str, str | float]
 
 
@@ -90,8 +90,10 @@ def readings(
     Episodes that failed are left out. Raises ValueError if all did.
     """
     count = getattr(experiment.settings.data, split)
-    reader = with_agent(experiment, Reading, answer=answer)
-    answerer = with_agent(experiment, AtRandom, answer=answer, answers=1.0, calls=0.0)
+    reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)
+    answerer = experiment.with_agent(
+        use=f"{AGENTS}:AtRandom", answer=answer, answers=1.0, calls=0.0
+    )
     read, direct = (play(one, policy, count, split) for one in (reader, answerer))
     goal, scores = experiment.whole.goal, {one.trajectory_id: one for one in direct.scores}
     answered = {one.problem.id: one for one in direct.episodes if one.turns}
@@ -115,17 +117,6 @@ def readings(
 def first_token(trajectory: Trajectory) -> float:
     """The probability of the first token of an answer."""
     return math.exp(trajectory.turns[0].sampled[0].logprobs[0])
-
-
-def with_agent(experiment: Experiment, agent: type, **settings: float | str) -> Experiment:
-    """The experiment with another agent and the same limits."""
-    part = experiment.settings.agent
-    limits = part.model_dump(include={*type(part).model_fields})
-    use = f"{agent.__module__}:{agent.__qualname__}"
-    own = type(part).model_validate({**limits, "use": use, **settings})
-    changed = experiment.settings.model_copy(update={"agent": own})
-    made = partial(Experiment.of, experiment.name, changed, experiment.origin)
-    return made(experiment.site, experiment.store)
 
 
 def fitted_to(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from statistics import fmean
-from typing import Any
 
 from agentfly_core import Experiment, Unscored, load_experiment, play, train
 
@@ -42,13 +41,14 @@ def systems_together(
     policies, gated = [f"run:{start}"], [with_gate(experiment, f"run:{start}")]
     for _ in range(rounds):
         step = {"model": policies[-1], "warm_start": None, "steps": 1}
-        policies.append(f"run:{train(changed(gated[-1], **step))['run']}")
+        policies.append(f"run:{train(gated[-1].changed(**step))['run']}")
         gated.append(with_gate(experiment, policies[-1]))
+    place = {"site": experiment.site.name, "store": experiment.store.uri}
     evaluations = {
-        "own": with_agent(experiment, use="agentfly_core.agents.tool_loop:tool_loop"),
-        "program": with_agent(experiment, **PROGRAM),
-        "plans": held_out(experiment, "tptu", plans, policies[0]),
-        "competitions": held_out(experiment, "mle", competitions, policies[0]),
+        "own": experiment.with_agent(use="agentfly_core.agents.tool_loop:tool_loop"),
+        "program": experiment.with_agent(**PROGRAM),
+        "plans": held_out("tptu", plans, policies[0], place),
+        "competitions": held_out("mle", competitions, policies[0], place),
     }
     pairs = zip(policies, gated, strict=True)
     compared = [scored(policy, {**evaluations, "gated": gate}) for policy, gate in pairs]
@@ -60,14 +60,16 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
     flow = experiment.settings.flows["fit_gate"]
     rows = resolve_name(flow.use)(experiment, **flow.settings | {"policy": policy})
     (probe,) = [row["file"] for row in rows if row["file"]]
-    return with_agent(experiment, use=GATE, probe=probe, stale="own")
+    return experiment.with_agent(use=GATE, probe=probe, stale="own")
 
 
-def held_out(experiment: Experiment, name: str, problems: int, start: str) -> Experiment:
-    """Another experiment with its test problems only, in the tokens of `start`, which are more."""
+def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
+    """Another experiment with its test problems only, in the tokens of `start`, which are more.
+
+    `place` has `site` and `store`.
+    """
     data = (f"data.test={problems}", "data.train=1", "data.validation=0")
     limits = ("agent.max_tokens=512", "agent.max_model_len=1024", "steps=0")
-    place = {"site": experiment.site.name, "store": experiment.store.uri}
     return load_experiment(name, f"model={start}", *data, *limits, **place)
 
 
@@ -83,17 +85,3 @@ def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
         row[name] = fmean(max(0.0, score.rewards[one.whole.goal]) for score in played.scores)
         row[f"{name} calls"] = fmean(len(episode.observations) for episode in played.episodes)
     return row
-
-
-def with_agent(experiment: Experiment, **settings: Any) -> Experiment:
-    """The experiment with another agent and the same limits."""
-    part = experiment.settings.agent
-    limits = part.model_dump(include={*type(part).model_fields} - {"use"})
-    return changed(experiment, agent=type(part).model_validate({**limits, **settings}))
-
-
-def changed(experiment: Experiment, **sections: Any) -> Experiment:
-    """The experiment with other values of these sections."""
-    settings = experiment.settings.model_copy(update=sections)
-    place = (experiment.site, experiment.store)
-    return Experiment.of(experiment.name, settings, experiment.origin, *place)
