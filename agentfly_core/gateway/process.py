@@ -39,15 +39,17 @@ class ProgramEnd:
 
         Secrets of this process are replaced.
         """
-        if "answer" not in self._object:
-            return self._line or None
-        answer = self._object["answer"]
-        return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        match self._last_line:
+            case {"answer": str(answer)}:
+                return answer
+            case {"answer": answer}:
+                return json.dumps(answer, ensure_ascii=False)
+        return None
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The "counts" of the last line; raises ValueError for other values than integers."""
-        match self._object.get("counts", {}):
+        """The "counts" beside the answer; raises ValueError for values that are not integers."""
+        match self._last_line.get("counts", {}):
             case dict(counts) if all(isinstance(one, int) for one in counts.values()):
                 return counts
             case other:
@@ -62,15 +64,16 @@ class ProgramEnd:
         return (cause or f"ended with exit code {self.code}") + (f": {shown}" if shown else "")
 
     @property
-    def _line(self) -> str:
-        return "".join(clip(self.output, MOST_OUTPUT).strip().splitlines()[-1:]).strip()
-
-    @property
-    def _object(self) -> Mapping[str, Any]:
+    def _last_line(self) -> Mapping[str, Any]:
+        """An object with an answer; text becomes `{"answer": TEXT}`, and no output `{}`."""
+        lines = clip(self.output, MOST_OUTPUT).strip().splitlines()
+        if not lines:
+            return {}
         with suppress(ValueError):
-            if isinstance(value := strict_json.parse(self._line), dict):
-                return value
-        return {}
+            match strict_json.parse(lines[-1]):
+                case dict(printed) if "answer" in printed:
+                    return printed
+        return {"answer": lines[-1].strip()}
 
 
 class OutputTail:

@@ -114,7 +114,8 @@ class Actor:
         if call == len(entry.replies):
             # without a number of its own, an equal later request would get the first reply; a call
             # after a fault has the number of the failed one
-            name = f"{self._name}/{number}/{sum('fault' not in one for one in entry.replies)}"
+            answered = sum("fault" not in one for one in entry.replies)
+            name = f"{self._name}/{number}/{answered}"
             entry.replies.append(_completion(self._url, name, messages))
             _send(link, {"entry": number, "reply": entry.replies[call]})
         self._at, reply = (number, entry, call + 1), entry.replies[call]

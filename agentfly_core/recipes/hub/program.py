@@ -9,21 +9,20 @@ import os
 import sys
 from collections import Counter
 from functools import partial
-from typing import Any
 
 from agentfly_core.recipes.hub.actors import Actor
 from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
 async def play(problem: dict[str, str], base_url: str) -> None:
-    """Print the number in the chair's reply, and the counts of all remedies, also after a fault."""
+    """Print the number in the chair's reply, or null after a fault, and the counts of remedies."""
     actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}
-    end = dict[str, Any]()
+    answer = None
     try:
-        end["answer"] = await conversation(actors, problem["prompt"], problem["first"])
+        answer = await conversation(actors, problem["prompt"], problem["first"])
     finally:
-        end["counts"] = sum((Counter(one.counts) for one in actors.values()), Counter[str]())
-        print(json.dumps(end))
+        counts = sum((Counter(one.counts) for one in actors.values()), Counter[str]())
+        print(json.dumps({"answer": answer, "counts": counts}))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ def runs(pid: int) -> bool:
         (b"thinking\n 99 \n\n", "99"),
         (b'{"answer": "99"}\n', "99"),
         (b'{"answer": [9, "\xc3\xa4"]}', '[9, "\u00e4"]'),
-        (b'{"result": 99}', '{"result": 99}'),
+        (b'{"answer": "99", "counts": {"retry": 2}}', "99"),
+        (b'{"counts": {"retry": 2}}', '{"counts": {"retry": 2}}'),
         (b'{"answer": 99', '{"answer": 99'),
         (b"\xff", "\ufffd"),
     ],
@@ -72,14 +73,12 @@ def test_an_answer_is_text_or_a_field_of_json(output, answer):
     assert ProgramEnd(0, output, b"").answer == answer
 
 
-async def test_counts_of_a_program_are_metrics_of_the_rollout(tmp_path):
+@pytest.mark.parametrize("end", ["", "raise SystemExit(1)"], ids=["success", "failure"])
+async def test_counts_of_a_program_are_metrics_of_the_rollout(tmp_path, end):
     program = tmp_path / "counts.py"
-    program.write_text("""print('{"answer": "99", "counts": {"retry": 2}}')""")
+    program.write_text(f"""print('{{"answer": "99", "counts": {{"retry": 2}}}}')\n{end}""")
     spec = rollout_spec(agent=ProgramAgent((sys.executable, str(program))))
-    trajectories, _, metrics = await play_all(
-        episode_specs(PROBLEM, chains=3), spec, scripted(saying("99"))
-    )
-    assert [one.answer for one in trajectories] == ["99"] * 3
+    *_, metrics = await play_all(episode_specs(PROBLEM, chains=3), spec, scripted(saying("99")))
     assert metrics["retry"] == 6
 
 
