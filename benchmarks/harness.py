@@ -262,7 +262,8 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
 def cpu_minutes(store: Store, run: str) -> str:
     """The CPU minutes of `trained` for a run; "-" if another command trained it.
 
-    They include the evaluations and all attempts, without the servers of Prefect and MLflow.
+    They include earlier attempts, the learner, sandboxes, evaluations and the run's own Prefect
+    server, but not programs with `preload`, which no process waits for.
     """
     spent = store.read_json(_cpu_file(run))
     return f"{spent['seconds'] / 60:.1f}" if spent else "-"
@@ -271,20 +272,18 @@ def cpu_minutes(store: Store, run: str) -> str:
 @contextmanager
 def _counting_cpu(store: Store, run: str) -> Iterator[None]:
     """Add the CPU time of ended child processes to a run, unless the run is finished."""
-    finished, before = store.read_json(RunLayout(run).summary), os.times()
+    finished, before = store.read_json(RunLayout(run).summary), sum(os.times()[2:4])
     try:
         yield
     finally:
         if not finished:
-            file, after = _cpu_file(run), os.times()
-            user = after.children_user - before.children_user
-            system = after.children_system - before.children_system
-            earlier = (store.read_json(file) or {"seconds": 0.0})["seconds"]
-            store.write_json(file, {"seconds": earlier + user + system})
+            earlier = (store.read_json(_cpu_file(run)) or {"seconds": 0.0})["seconds"]
+            spent = sum(os.times()[2:4]) - before
+            store.write_json(_cpu_file(run), {"seconds": earlier + spent})
 
 
 def _cpu_file(run: str) -> str:
-    return f"artifacts/cpu/{run}.json"
+    return f"{RunLayout(run).uri}/cpu.json"
 
 
 def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation:
