@@ -1,4 +1,4 @@
-"""The flow that joins published systems, with a model that has learned little."""
+"""The flow that joins published systems, with one round and few problems."""
 
 import json
 import shutil
