@@ -64,9 +64,8 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
 
 
 def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
-    """Another experiment with its test problems only, in the tokens of `start`, which are more.
-
-    `place` has `site` and `store`.
+    """Another experiment with test problems only. The tokenizer of `start` splits them into more
+    tokens, hence the limits. `place` has `site` and `store`.
     """
     data = (f"data.test={problems}", "data.train=1", "data.validation=0")
     limits = ("agent.max_tokens=512", "agent.max_model_len=1024", "steps=0")
