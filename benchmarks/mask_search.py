@@ -1,4 +1,4 @@
-"""Does filling masks first help a policy with few labelled questions?
+"""Does filling masks first help a policy with four labelled questions?
 
     python -m benchmarks.mask_search --seeds 1 2 3
 
@@ -20,14 +20,21 @@ from benchmarks.harness import Evaluated
 
 EXPERIMENT = "mask-search"
 OTHER_FACTS = Path(".agentfly/mask-search-other")
-QUESTIONS = ("data.formats=[qa]", "data.train=24", "rollout.curriculum=null")
+# a step has 128 episodes, as one on masks
+QUESTIONS = (
+    "data.formats=[qa]",
+    "data.train=4",
+    "rollout.problems=4",
+    "rollout.group_size=32",
+    "rollout.curriculum=null",
+)
 MASKS = ("data.formats=[ramp]", "data.train=2400", "data.test=48")
 ARMS = ("masks, then questions", "questions alone", "other facts, then questions")
 
 
 def main() -> None:
     """Train the missing runs and print the tables."""
-    parser = harness.parser(__doc__, seeds=[1, 2, 3], pretrain=20, steps=10)
+    parser = harness.parser(__doc__, seeds=[1, 2, 3], pretrain=32, steps=8)
     options = parser.parse_args()
     results = {seed: compared(seed, options.pretrain, options.steps) for seed in options.seeds}
     rows = [
