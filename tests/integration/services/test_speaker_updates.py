@@ -10,7 +10,7 @@ from agentfly_core.recipes.blueprint.agents import Architect
 from agentfly_core.recipes.coop_tools.agents import ROLES, CoopTeam
 from agentfly_core.recipes.evolve.agents import Evolve
 from agentfly_core.recipes.hub.agents import team
-from agentfly_core.recipes.hub.demonstrations import MISTAKES
+from agentfly_core.recipes.hub.team import MEMBERS
 from agentfly_core.testing import problems_of, rollout_spec
 from agentfly_core.testing.episodes import episode_specs, play_all, scripted
 from agentfly_core.testing.learning import update_job
@@ -18,7 +18,7 @@ from tests.support.learner_jobs import settings
 
 BUILDING = (tools.submit_blueprint, tools.build, tools.inspect)
 TEAMS = {
-    "hub": (team, "hidden_numbers", "team", MISTAKES),
+    "hub": (team, "hidden_numbers", "team", MEMBERS),
     "coop_tools": (CoopTeam(), "rest_questions", "team", ROLES),
     "evolve": (Evolve(["reversal"]), "word_questions", "team", ("evolve", "evolver", "expert")),
     "blueprint": (Architect(), "orders", "architect", ("interpreter", "designer")),
