@@ -20,7 +20,7 @@ def pages(seed: int) -> list[dict[str, str]]:
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}
 
     In the first half of the cities all firms have one code, which a model can memorise. In the
-    others each firm has its own.
+    others the code of each firm is drawn.
     """
     draw, made = random.Random(seed), list[dict[str, str]]()
     shared = dict(zip(CITIES, draw.sample(CODES, len(CODES)), strict=False))

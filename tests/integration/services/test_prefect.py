@@ -355,7 +355,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
     approval = orchestrator.started("promote", experiment="tiny", run=night)
     orchestrator.wait(approval, "Paused")
     answer = {"run_input": {"approve": True, "reason": "It reads well."}}
-    # right after the pause Prefect may refuse a resume, in an answer with status 200
+    # once a resume right after the pause had no effect
     until(
         lambda: (
             orchestrator.http.post(f"/flow_runs/{approval}/resume", json=answer)
