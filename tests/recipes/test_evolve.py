@@ -1,7 +1,8 @@
 """EvoAgent with a simulated policy: its calls follow Algorithm 1, and evolved teams solve more."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from statistics import NormalDist
 
@@ -134,44 +135,94 @@ def mutations(needed: Skills, known: Skills) -> dict[Skills, float]:
     return pairs
 
 
-def next_known(needed: Skills, known: Skills, agent: type[Evolve]) -> dict[Skills, float]:
-    """The probability of each set of answered questions after one child.
+Kind = tuple[Skills, int]
+"""Skills of a child that answer a question or begin a chain, and the number of its other skills."""
+Team = tuple[Skills, ...]
+FIRST = frozenset(SKILLS)
 
-    A team keeps its answers. If a child adds no skill, there is a second proposal, and then the
-    evolution ends. SelfRefine proposes from the first agent, and keeps the last answer alone.
+
+def proposed(needed: Skills, known: Skills, parents: Team) -> dict[Kind, tuple[float, int]]:
+    """The probability of each kind of new child, and how many sets of skills are of that kind."""
+    chances, sets = defaultdict[Kind, float](float), defaultdict[Kind, set[Skills]](set)
+    for parent, (pair, chance) in product(parents, mutations(needed, known).items()):
+        if (child := parent | pair) not in parents:
+            kind = (child & (needed | FIRST), len(child - needed - FIRST))
+            chances[kind] += chance / len(parents)
+            sets[kind].add(child)
+    return {kind: (chance, len(sets[kind])) for kind, chance in chances.items()}
+
+
+def selected(kinds: dict[Kind, tuple[float, int]], children: int) -> dict[tuple[Kind, ...], float]:
+    """The probability of each choice of children from one proposal more; equal ones are rejected.
+
+    All sets of a kind are equally likely.
     """
-    is_team, after = agent is Evolve, defaultdict[Skills, float](float)
-    if is_team and known == needed:
-        return {known: 1.0}
-    parent = known if is_team and known else frozenset(SKILLS)
-    pairs = mutations(needed, known)
-    same = sum(chance for pair, chance in pairs.items() if pair <= parent)
-    for pair, chance in pairs.items():
-        if not is_team:
-            after[needed & (parent | pair)] += chance
-        elif not pair <= parent:
-            after[known | needed & pair] += chance * (1 + same)
-    return after
+    choices: dict[tuple[Kind, ...], float] = {(): 1.0}
+    for _ in range(children + 1):
+        later = defaultdict[tuple[Kind, ...], float](float)
+        for chosen, chance in choices.items():
+            full = len(chosen) == children
+            shares = {k: s * (1 - chosen.count(k) / n) for k, (s, n) in kinds.items() if not full}
+            for kind, share in shares.items():
+                later[tuple(sorted((*chosen, kind), key=str))] += chance * share
+            later[chosen] += chance * (1 - sum(shares.values()))
+        choices = later
+    return choices
 
 
-def solved_chance(needed: Skills, agent: type[Evolve], children: int) -> float:
-    """The probability that all questions are answered after some children."""
-    states = {needed & {*SKILLS}: 1.0}
-    for _ in range(children):
+@cache
+def team_solves(needed: Skills, known: Skills, parents: Team, size: int, generations: int) -> float:
+    """The probability that a team of `size` answers all questions; without children it ends."""
+    if known == needed or not (generations and parents):
+        return float(known == needed)
+    total = 0.0
+    for chosen, chance in selected(proposed(needed, known, parents), size).items():
+        team = tuple(sorted(((kept & needed) or FIRST for kept, _ in chosen), key=sorted))
+        after = known.union(*team) & needed
+        total += chance * team_solves(needed, after, team, size, generations - 1)
+    return total
+
+
+def refinement_solves(needed: Skills, answers: int) -> float:
+    """The probability that the last answer is complete; each comes from the first agent."""
+    states = {needed & FIRST: 1.0}
+    for _ in range(answers):
         later = defaultdict[Skills, float](float)
         for known, chance in states.items():
-            for after, share in next_known(needed, known, agent).items():
-                later[after] += chance * share
+            for pair, share in mutations(needed, known).items():
+                later[needed & (FIRST | pair)] += chance * share
         states = later
     return states[needed]
 
 
-@pytest.mark.parametrize(("agent", "children"), [(Evolve(SKILLS), 3), (SelfRefine(SKILLS), 10)])
-async def test_success_equals_the_closed_form(agent: Evolve, children: int) -> None:
+def team_chance(size: int, generations: int) -> Callable[[Skills], float]:
+    return lambda needed: team_solves(needed, needed & FIRST, (FIRST,), size, generations)
+
+
+@pytest.mark.parametrize(
+    ("agent", "chance"),
+    [
+        (Evolve(SKILLS), team_chance(1, 3)),
+        (Evolve(SKILLS, children=3, proposals=4, generations=1), team_chance(3, 1)),
+        pytest.param(
+            Evolve(SKILLS, children=3, proposals=4, generations=3),
+            team_chance(3, 3),
+            marks=pytest.mark.long,
+        ),
+        (SelfRefine(SKILLS, budget=22), lambda needed: refinement_solves(needed, 10)),
+    ],
+    ids=["one child", "three children", "three children, three times", "self-refinement"],
+)
+async def test_success_equals_the_closed_form(
+    agent: Evolve, chance: Callable[[Skills], float]
+) -> None:
     drawn = problems(200)
-    agent.budget = 22
-    needed = [frozenset(one.id.split("-")[1:]) for one in drawn]
-    chances = [solved_chance(one, type(agent), children) for one in needed]
+    # all questions are alike, but the first agent can answer "reversal" alone
+    with_first, without = (
+        chance(frozenset({"reversal", "vowels", "order"})),
+        chance(frozenset({"vowels", "order", "length"})),
+    )
+    chances = [with_first if "reversal" in one.id.split("-")[1:] else without for one in drawn]
     reach = NormalDist().inv_cdf(0.995) * sum(one * (1 - one) for one in chances) ** 0.5
     assert abs(sum(await solved(agent, drawn)) - sum(chances)) <= reach
 
