@@ -60,7 +60,7 @@ class Conversation:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """(problem, chain, turn): batches sort their requests by it, then by seed."""
+        """The place of the request in a batch: problem, number of the problem's episode, turn."""
         return self.problem.id, self.chain, self.turn
 
 

@@ -15,7 +15,7 @@ class HeldOutDataset(Data):
     train_file: hard.jsonl, test: 1000}`.
 
     It has the same settings as `data`, including the default seed. It has one training problem,
-    because that split may not be empty.
+    because a training split must not be empty.
     """
 
     train: Positive = 1

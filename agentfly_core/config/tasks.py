@@ -161,8 +161,8 @@ def _warm_start(
     if section.get("demonstrations") != DEMONSTRATIONS:
         for key in section.keys() & {"demonstrations", "settings"}:
             raise ValueError(
-                f"warm_start.{key}: got {section[key]}, and each task has its own, such as "
-                f"tasks.{next(iter(shown))}.warm_start.{key}: leave one out."
+                f"warm_start.{key}: got {section[key]}, but each task sets its own "
+                f"(tasks.{next(iter(shown))}.warm_start.{key}). Remove warm_start.{key}."
             )
     parts: JSON = {name: one.model_dump(mode="json") for name, one in shown.items()}
     return {**section, "demonstrations": DEMONSTRATIONS, "settings": {"tasks": parts}}

@@ -60,8 +60,8 @@ def demonstration_of(row: DataRow) -> RecordedChat:
         raise ValueError(f"it has none of the fields {', '.join(choices)}")
     if len(fields) > 1:
         raise ValueError(
-            f"its fields {' and '.join(map(repr, fields))} could all be trained; rename all but "
-            f"one, such as `columns: {{{fields[-1]}: former}}`"
+            f"its fields {' and '.join(map(repr, fields))} could each be the chat to train on; "
+            f"rename all but one, such as `columns: {{{fields[-1]}: former}}`"
         )
     (field,) = fields
     chat = _chat(row, field, "assistant")

@@ -109,9 +109,9 @@ def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, 
                 continue
             column = next((key for key, read_as in columns.items() if read_as == "id"), "id")
             raise ValueError(
-                f"{one} and {other} both have the id {name!r}, for different rows: ids are unique "
-                f"in all files. Read that column as a fact, `columns: {{{column}: row}}`; then ids "
-                "are made of question and facts."
+                f"{one} and {other} both have the id {name!r}, for different rows. Read the "
+                f"column {column} as a fact, `columns: {{{column}: row}}`; then ids are made of "
+                "question and facts."
             )
 
 
@@ -140,7 +140,7 @@ def require_fields(
             raise ValueError(
                 f"{source} has no {' or '.join(PROMPTS)} in its first {FIRST} rows; "
                 f"it has {', '.join(sorted(named)) or 'no fields'}. Rename the field with the "
-                "question by `columns`, such as {text: question}."
+                "question: `columns: {text: question}` reads the field `text` as the question."
             )
 
 

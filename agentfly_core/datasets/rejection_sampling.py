@@ -28,8 +28,8 @@ class RejectionSampling:
     best: Annotated[int, Field(ge=1)] = 4
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
-        """Select demonstrations from at most `most` episodes: the first one of each problem, then
-        the second.
+        """Select at most `most` episodes as demonstrations: first one of each problem, then a
+        second one of each.
         """
         good = [
             (trajectory, score)

@@ -33,7 +33,8 @@ def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference
 
 
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
-    """Return the policy of a run with the run's name; `key` is the setting that names it.
+    """Return a policy of a run, together with the run's name. Errors begin with `key`, the setting
+    that names the run.
 
     Step 0 is the policy before step 1. Raises ValueError for a missing policy.
     """

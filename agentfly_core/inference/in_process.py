@@ -23,8 +23,8 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """A sampler that decodes a batch once every open branch of the shard's episodes has made a
-    request.
+    """A sampler that waits until every open branch of all episodes played together has a request,
+    and decodes these requests as one batch.
 
     Replies depend on batch and seed, not on the order of arrival. The generation settings in the
     policy directory are ignored. Greedy replies have the log-probabilities of temperature 1.

@@ -174,7 +174,7 @@ def _tokenizer(candidate: Candidate) -> str:
     encoder = TextEncoder(tokenizer)
     for text in TEXTS:
         if (back := tokenizer.decode(list(encoder.encode(text)))) != text:
-            raise ValueError(f"It reads {text!r} and writes {back!r}.")
+            raise ValueError(f"The tokenizer decodes the tokens of {text!r} as {back!r}.")
     return f"{len(tokenizer)} tokens, {len(TEXTS)} texts unchanged"
 
 

@@ -116,7 +116,7 @@ def first_policy(step: int, staleness: int) -> int:
 
 def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
     """Raise NoSpace unless the disk has room for a policy and a learner state of these `sizes` in
-    bytes, and for a second state that is being saved.
+    bytes; if another state is `saving` at the same time, for two states.
     """
     policy, state = sizes
     needed = policy + state * (2 if saving else 1)

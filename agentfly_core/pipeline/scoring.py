@@ -88,8 +88,9 @@ def score(
 ) -> Artifact:
     """Publish the scores and the ledger of the episodes of a step or an evaluation.
 
-    Scores in `before` (an earlier round) and in `ready` are reused. In a step with refills, each
-    `round` 1, 2, ... has its own artifact. `what` names the stage in logs.
+    Scores in `before` (an earlier round) and in `ready` are reused. A step with refills plays
+    further rounds of episodes; the scores of each `round` 1, 2, ... are an artifact of their own.
+    `what` names the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 

@@ -76,7 +76,7 @@ async def play(
                 episode.lend(kind, environment)
             ending = await _ending(spec, episode)
             if episode.repeats:
-                raise AsksDifferently("ends before it has repeated the path of its parent")
+                raise AsksDifferently("ends before the point at which its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
             # a demonstration's cache key does not contain the reward, so its score must not be
             # stored

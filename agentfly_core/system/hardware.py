@@ -45,10 +45,10 @@ def slots(hostfile: str) -> dict[str, int]:
 
 
 def visible(gpus: Sequence[int]) -> list[str]:
-    """Return the names of GPUs by index among the visible ones: with `4,5,6,7` visible, 0 and 1 are
-    `["4", "5"]`.
+    """Return the names of visible GPUs: with `CUDA_VISIBLE_DEVICES=4,5,6,7`, the GPUs 0 and 1 have
+    the names `["4", "5"]`.
 
-    Raises ValueError for a missing one.
+    Raises ValueError for a GPU that is not visible.
     """
     seen = os.environ.get(VISIBLE)
     if seen is None:

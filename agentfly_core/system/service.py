@@ -248,7 +248,7 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
 
 
 def gone(written: str) -> bool:
-    """Whether the owner that a process's environment names is dead; False for invalid text."""
+    """Whether the owner in a process's environment variables is dead; False for invalid text."""
     try:
         return not Owner.of(strict_json.parse(written)).alive
     except ValueError:

@@ -141,7 +141,7 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     child["PYTHONPATH"] = str(code)
     words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]
     if status := subprocess.run([sys.executable, "-P", *words], cwd=code, env=child).returncode:
-        raise ValueError(f"Training {name} again ended with status {status}, see {into}.")
+        raise ValueError(f"The repeated training of {name} ended with status {status}, see {into}.")
     return differences(store, again, name)
 
 

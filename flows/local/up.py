@@ -87,7 +87,9 @@ def keeper(state: Path) -> int:
         owner = Owner.of(strict_json.parse(path.read_text()))
         if owner.pid == pid and owner.here and owner.alive:
             return int(pid)
-    raise ValueError(f"Process {pid} holds {path}, but may not be `agentfly up`. End it yourself.")
+    raise ValueError(
+        f"Process {pid} holds {path}, but is perhaps not `agentfly up`. End it yourself."
+    )
 
 
 def worker_answers(api: Mapping[str, str]) -> bool:

@@ -75,7 +75,8 @@ class ChatClient:
     async def ask(self, request: ChatRequest, draw: int) -> Message:
         """Return the service's reply.
 
-        It is stored by the request and `draw`, which acts like a seed.
+        The reply is stored under the key of the request and `draw`. Another `draw`, like another
+        seed, gives another reply.
 
         Raises EndpointLost, EndpointRefused and BudgetSpent.
         """

@@ -29,7 +29,7 @@ class HiddenTokens:
         )
 
     def hide(self, value: Any) -> Any:
-        """Hide the added tokens in all texts and keys of a JSON value."""
+        """Replace added tokens in all texts and keys of a JSON value by placeholders."""
         if isinstance(value, str):
             return self._tokens.sub(lambda match: self._sign(match[0]), value)
         if isinstance(value, Mapping):
@@ -37,7 +37,7 @@ class HiddenTokens:
         return [self.hide(item) for item in value] if isinstance(value, list | tuple) else value
 
     def hide_message(self, item: Message | Observation) -> Message | Observation:
-        """Hide the added tokens in a message."""
+        """Replace added tokens in a message by placeholders."""
         if isinstance(item, Observation):
             return replace(item, content=self.hide(item.content))
         calls = tuple(

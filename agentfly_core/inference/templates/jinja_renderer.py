@@ -120,7 +120,7 @@ class JinjaRenderer:
         return self.encoder.encode(self._hidden.show(self.encoder.mark(text)))
 
     def hidden(self, text: str) -> str:
-        """Hide the added tokens of a content."""
+        """Replace added tokens in a content by placeholders."""
         return str(self._hidden.hide(text))
 
     def shown(self, text: str) -> str:

@@ -69,7 +69,7 @@ class Architect:
 
 
 async def interpreted(episode: Episode) -> str:
-    """The building and its parts in the words of the interpreter."""
+    """The building and its parts, as the speaker `interpreter` describes them."""
     interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
     return (await interpreter.reply(Message("user", episode.problem.prompt))).content
 

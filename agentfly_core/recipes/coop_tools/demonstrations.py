@@ -74,7 +74,7 @@ def alone(texts: Sequence[str]) -> str:
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """The reply to the texts of a conversation."""
+    """The reply of the simulated model, by the last text of a conversation."""
     texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
     if last.endswith(agents.GROUND):

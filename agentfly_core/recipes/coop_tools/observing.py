@@ -34,7 +34,10 @@ def schema(value: Any) -> Any:
 
 
 async def extracted(code: str, body: str) -> str:
-    """The result of the function `extract` of a code; raises ExtractionError."""
+    """Run the function `extract`, which `code` defines, on a body, and return its result.
+
+    Raises ExtractionError.
+    """
     given = json.dumps([code, body])
     done = await run(_PROGRAM, {"given.json": given}, limits=LIMITS, collect=["result.json"])
     if (result := done.files.get("result.json")) is None:

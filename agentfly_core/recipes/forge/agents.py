@@ -19,8 +19,8 @@ class Forge:
 
     `train` and `validation` problems are solved with the functions on trial, `test` problems with
     the best ones. The problem of the role `optimize` is the optimizer's conversation: up to
-    `max_actions` actions, each in up to `trials` replies. After `patience` rejected trials it
-    proposes nothing more.
+    `max_actions` actions, each in up to `trials` replies. After `patience` rejected proposals the
+    optimizer proposes nothing more.
     """
 
     def __init__(self, max_actions: int = 3, trials: int = 3, patience: int = 5) -> None:
@@ -40,7 +40,9 @@ class Forge:
         return Ending.NO_TOOL_CALLS
 
     async def propose(self, episode: Episode, state: State) -> None:
-        """Answer with the best functions after some actions, or with TERMINATE."""
+        """Apply the optimizer's actions to the best functions, and answer with the changed ones;
+        with TERMINATE if nothing has changed.
+        """
         changed = state.best
         if state.rejected < self.patience:
             optimizer = episode.speaker("optimizer", system=OPTIMIZE)

@@ -87,9 +87,10 @@ class Faults:
     async def fields(
         self, ask: Callable[[str], Awaitable[Message]], parser: ReplyParser
     ) -> Mapping[str, Any]:
-        """The fields of a reply; `ask` gets the fault of the last reply, at first "".
+        """The fields of the first reply without a fault.
 
-        Raises HubFault.
+        `ask` is called again after faults that have a remedy. It gets the fault of the last reply,
+        and "" the first time. Raises HubFault.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

@@ -23,7 +23,10 @@ def step_by_step(
 
 
 def thought(calculation: str, results: Sequence[str]) -> str:
-    """Write the reasoning about a calculation: `+4 7 *7 9 +1 0` for 3+4*7+1."""
+    """Write the reasoning about a calculation: `+4 7 *7 9 +1 0` for 3+4*7+1.
+
+    From left to right, each operation is followed by the last digit of its result.
+    """
     steps = ["".join(step) for step in STEP.findall(calculation)]
     return " ".join(f"{step} {result}" for step, result in zip(steps, results, strict=True))
 

@@ -21,9 +21,9 @@ PredictorRow = dict[str, str | float]
 class Readings:
     """Hidden states and replies of a policy for n questions.
 
-    `states` and `contrasts` are [n, layers, width], the others [n]. `correct` refers to answers
-    without tools, `first_token` is the probability of their first token, and `calls` refers to
-    free first replies. `policy` is the digest of the weights.
+    `states` and `contrasts` are [n, layers, width], the others [n]. `correct` is whether the answer
+    without tools is right, `first_token` the probability of its first token. `calls` is whether
+    the policy calls a tool first if it may. `policy` is the digest of the weights.
     """
 
     states: Array

@@ -84,8 +84,8 @@ def textworld(
         ]
         if len(candidates) < size:
             raise ValueError(
-                f"data.{split} is {size}, but {count} worlds have {len(candidates)} hunts for it; "
-                "lower it or `moves`, or raise `worlds`, `rooms` or `things`."
+                f"data.{split} is {size}, but {count} worlds have {len(candidates)} hunts for this "
+                f"split. Lower data.{split} or `moves`, or raise `worlds`, `rooms` or `things`."
             )
         chosen[split] = draw.sample(candidates, size)
     # threads suffice, because the compiler is a separate program

@@ -308,8 +308,8 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
             data = [key for key in keys if key.startswith("data.")] or ["seed"]
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: they are tried on other "
-                f"problems ({', '.join(data)}). Use the same data, and one data.seed for several "
-                "seeds, as `agentfly sweep` does."
+                f"problems ({', '.join(data)}). Use the same data. For runs with several seeds, "
+                "set the same data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
             if _tried_as(earlier) == _tried_as(other):

@@ -265,7 +265,7 @@ class NightLedger:
         missing = sorted({*range(1, last + 1)} - numbers - copies.keys())
         if lost := [n for n in missing if self.store.read_json(self._file(n)) is None]:
             raise Damaged(
-                f"The ledger of {self.experiment} has a gap of {len(lost)} in {last} entries: "
+                f"The ledger of {self.experiment} lacks {len(lost)} of its {last} entries: "
                 f"{', '.join(map(self._where, lost))}. No run has a copy. Put them back from a "
                 "copy of the store, or give the experiment another name."
             )

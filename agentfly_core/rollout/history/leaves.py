@@ -14,7 +14,7 @@ from agentfly_core.rollout.rules import EpisodeSpec, ForkedSpec
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """Trajectories and times of an episode, and the starts of its children."""
+    """Trajectories and times of an episode, and the points from which forked episodes continue."""
 
     spec: EpisodeSpec
     record: list[Trajectory]

@@ -11,8 +11,8 @@ from agentfly_core.rollout.rules import Form
 
 
 class Prompt(NamedTuple):
-    """The `tokens` of a prompt, of which `given` are new. A prompt `opens` a context if it does not
-    continue the tokens of an earlier reply.
+    """The `tokens` of a prompt; `given` are the last of them, which no earlier turn has. A prompt
+    `opens` a context if it does not continue the tokens of an earlier reply.
     """
 
     tokens: tuple[int, ...]

@@ -143,9 +143,9 @@ def _longer(conversation: bytes, item: Message | Observation) -> bytes:
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """Convert a speaker's replies to turns, in the order of time.
 
-    The first reply that continues a reply stays in the context of that reply, unless it `opens` a
-    new one. A further reply that continues the same reply opens a context, in which all earlier
-    tokens are given. So a token is sampled, and trained, in exactly one context of an episode.
+    Several replies may continue the same one. The first of them stays in its context, unless it
+    `opens` another. Each further one opens a context, in which all earlier tokens count as read.
+    So a token is sampled, and trained, in exactly one context of an episode.
     """
     turns: list[tuple[Turn, Reply]] = []
     contexts: dict[Reply | None, int] = {}  # contexts by their last reply so far

@@ -167,7 +167,10 @@ class Monitor:
 
 
 def in_memory(content: bytes) -> int:
-    """Return the descriptor of a memory file, sealed because no limit applies to its size."""
+    """Return the descriptor of a memory file.
+
+    A seal prevents its growth, because no limit counts the size of memory files.
+    """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)

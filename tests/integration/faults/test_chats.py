@@ -11,6 +11,7 @@ from tests.support.chats import chat_of_episode, json_lines
 from tests.support.killed_commands import TINY, TRAIN, summary
 
 
+@pytest.mark.long
 def test_a_file_of_the_demonstrations_gives_their_weights(lives, tmp_path):
     assert lives.run(tmp_path, "warm-start", TINY).code == 0
     (played,) = tmp_path.glob("artifacts/demonstrate/*")
@@ -67,6 +68,7 @@ def test_a_warm_start_alone_is_a_run_whose_policy_other_commands_take(lives, tmp
     assert "step 1/1" in end.printed
 
 
+@pytest.mark.long
 def test_a_warm_start_alone_needs_no_reward(lives, tmp_path, sums):
     without = (*sums, "rewards={}", "evaluate.goal=''")
     end = lives.run(tmp_path, *TRAIN, *without, "steps=0")

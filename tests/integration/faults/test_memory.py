@@ -55,6 +55,7 @@ def test_each_step_reads_the_memory_of_the_step_before(remembered: Path) -> None
         assert rollout.manifest["inputs"].get("memory") == (before.digest if before else None)
 
 
+@pytest.mark.long
 def test_two_workers_play_with_the_memory(tmp_path: Path, lives: Lives, remembered: Path) -> None:
     played = ended(lives, tmp_path, WITHOUT_WEIGHTS, AGENTFLY_WORKERS="2")
     assert digests(played) == digests(remembered)

@@ -269,7 +269,7 @@ def interrupted(episodes: int) -> Iterator[None]:
     logger.removeHandler(hears)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int) -> None:
     deeds = ["waits", "ignores_cancelling", "sleeps"]
     with interrupted(workers), session(tmp_path, workers) as play:
@@ -278,7 +278,7 @@ def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int)
     assert not [*tmp_path.glob(f"runs/unruly/*/{MANIFEST}")]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_an_interrupt_ends_a_job_that_is_played_ahead(tmp_path: Path, workers: int) -> None:
     with interrupted(1), session(tmp_path, workers) as play, one_thread("", plays=True) as thread:
         thread.submit(play, "agent", "waits").result()

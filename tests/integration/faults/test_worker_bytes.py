@@ -44,6 +44,7 @@ def test_one_and_two_workers_with_environments_give_equal_bytes(
     assert len({*one}) == len(DEEDS)
 
 
+@pytest.mark.long
 def test_one_and_two_workers_read_equal_hidden_states(tmp_path: Path) -> None:
     agent = {"use": READING, "max_turns": 2, "max_tokens": 8, "max_model_len": 512}
     stored = []
@@ -62,6 +63,7 @@ def test_two_workers_give_equal_bytes_again_with_few_environments(tmp_path: Path
     assert once == again
 
 
+@pytest.mark.long
 def test_a_session_killed_before_a_replay_ends_with_equal_bytes(tmp_path: Path) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     command = [sys.executable, "-m", "tests.support.dies_after_blame", str(killed)]

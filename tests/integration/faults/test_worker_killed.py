@@ -45,6 +45,7 @@ def test_a_worker_killed_at_three_moments_leaves_equal_bytes(
     assert_same(begun, whole)
 
 
+@pytest.mark.long
 def test_two_workers_killed_at_once_leave_equal_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
@@ -54,6 +55,7 @@ def test_two_workers_killed_at_once_leave_equal_bytes(
     assert_same(begun, whole)
 
 
+@pytest.mark.long
 def test_a_session_killed_with_its_worker_leaves_equal_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:

@@ -166,8 +166,8 @@ async def assert_clients(count: int) -> None:
     assert min(*causes.values(), continued) > count / 10
 
 
-async def test_replies_of_100_fuzzed_clients_keep_their_tokens() -> None:
-    await assert_clients(100)
+async def test_replies_of_40_fuzzed_clients_keep_their_tokens() -> None:
+    await assert_clients(40)
 
 
 @pytest.mark.long

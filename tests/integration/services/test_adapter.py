@@ -96,6 +96,7 @@ def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(
     assert digests(second[0]) != digests(first[0])
 
 
+@pytest.mark.long
 def test_two_ranks_learn_the_same_as_one(workers, job, tmp_path):
     metrics, policies = {}, {}
     for ranks in (1, 2):

@@ -145,6 +145,7 @@ def test_injected_faults_lose_and_double_nothing(
     assert proxy.generated.total() == 16 * 8
 
 
+@pytest.mark.long
 def test_a_restarted_sampler_loses_and_doubles_nothing(
     server: VLLM, nano: Path, service_address: Callable[[str], Path]
 ) -> None:

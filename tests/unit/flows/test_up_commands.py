@@ -159,7 +159,7 @@ def test_down_ends_no_process_that_another_one_may_be(
         path.write_text(json.dumps(owner.to_json()) if written else "")
         assert main(["down"]) == 2
         error = capsys.readouterr().err
-        assert f"Process {stranger.pid} holds {path}, but may not be `agentfly up`." in error
+        assert f"Process {stranger.pid} holds {path}, but is perhaps not `agentfly up`." in error
         assert stranger.poll() is None
         stranger.kill()
 

@@ -192,7 +192,7 @@ USER = CHAT[0]
     ("row", "fault"),
     [
         ({"prompt": "1+1?"}, "it has none of the fields messages, conversations, completion"),
-        ({"messages": CHAT, "output": "2"}, "'messages' and 'output' could all be trained"),
+        ({"messages": CHAT, "output": "2"}, "'messages' and 'output' could each be the chat"),
         ({"messages": [USER]}, "its field 'messages' lacks a message of the assistant"),
         ({"prompt": "1+1?", "output": ""}, "its field 'output' is '', expected text or messages"),
         ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', expected some"),
