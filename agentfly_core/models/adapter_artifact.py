@@ -16,18 +16,18 @@ FILE = "adapter.json"
 
 
 def remember(folder: Path, base: Pointer, shape: Adapter) -> None:
-    """Write the base model and shape of an adapter."""
+    """Write adapter.json: an adapter's base model and its shape (rank, alpha and targets)."""
     write_json(folder / FILE, {"base": base.to_json(), "shape": shape.model_dump(mode="json")})
 
 
 def base_of(store: Store, policy: Pointer) -> Pointer | None:
-    """The base model of an adapter; None for a whole model."""
+    """Return the base model of an adapter, or None if the policy is a whole model."""
     adapter = _stored(store, policy)
     return Pointer.of(adapter["base"], f"{policy.uri}/{FILE}") if adapter else None
 
 
 def shape_of(store: Store, policy: Pointer) -> Adapter | None:
-    """The shape of an adapter; None for a whole model."""
+    """Return rank, alpha and targets of an adapter, or None if the policy is a whole model."""
     adapter = _stored(store, policy)
     return Adapter.model_validate(adapter["shape"]) if adapter else None
 
@@ -40,9 +40,9 @@ def _stored(store: Store, policy: Pointer) -> Any:
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
-    """Return the local folders of a policy and its base model.
+    """Return the local folder of a policy and, for an adapter, the folder of its base model.
 
-    Raises Damaged if the base has changed.
+    Raises Damaged if the base model has changed.
     """
     base = base_of(store, policy)
     if base is None:
@@ -51,12 +51,15 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
         return store.open(policy), store.open(base)
     except Damaged as damage:
         raise Damaged(
-            f"{policy.uri} is an adapter on {base.uri} with digest {base.digest[:12]}. {damage}"
+            f"{policy.uri} is an adapter on the base model {base.uri} with digest "
+            f"{base.digest[:12]}. {damage}"
         ) from damage
 
 
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
-    """The config of a policy or of its base model; None for a chat service."""
+    """Read the config of a policy, from its base model if it is an adapter; None for a chat
+    service.
+    """
     folder, base = folders(store, policy)
     whole = base or folder
     if not (whole / "config.json").is_file():
@@ -69,7 +72,7 @@ def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -
     own = shape_of(store, policy)
     if own and own != adapter:
         raise ValueError(
-            f"The policy {policy.uri} is an adapter, and training continues with it as it is: got "
-            f"adapter: {adapter.model_dump(mode='json') if adapter else None}, expected "
+            f"Training continues with the adapter of {policy.uri}, so `adapter` must have its "
+            f"values: got {adapter.model_dump(mode='json') if adapter else None}, expected "
             f"{own.model_dump(mode='json')}."
         )

@@ -20,19 +20,19 @@ FILES = {
     "weights": ("*.safetensors",),
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
-"""Required files of a model's folder."""
+"""Required files of a model's folder. Each kind needs a match of at least one pattern."""
 # transformers would load the single file, even if the other save is newer
 TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
 MOST_NAMED = 8
-"""Number of neighbouring folders that an error names."""
+"""Largest number of existing folders that an error message lists."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values of vLLM's `max_lora_rank`."""
 END_TOKENS = "end_tokens"
-"""The key in tokenizer_config.json of a model's end tokens, if there are several."""
+"""Key in tokenizer_config.json with the ids of a model's end tokens, if it has several."""
 
 
 def require(model: ModelReference) -> None:
-    """Raise ValueError for a wrong reference; models of the hub are not downloaded."""
+    """Raise ValueError for a wrong reference. Hub models are not downloaded."""
     match model:
         case PackagedModel(name):
             require_package(name)
@@ -47,7 +47,7 @@ def require_weights(model: ModelReference) -> None:
     if isinstance(model, EndpointPolicy):
         raise ValueError(
             f"got {model}. A chat service cannot be trained: set update=none and warm_start=null, "
-            f"or let `agentfly evaluate EXPERIMENT --policy {model}` play it."
+            f"or evaluate it with `agentfly evaluate EXPERIMENT --policy {model}`."
         )
 
 
@@ -55,8 +55,8 @@ def _refuse_mistyped(name: str) -> None:
     if folders := _neighbours(name):
         listed = ", ".join(folders[:MOST_NAMED])
         raise ValueError(
-            f"The folder {name} does not exist (neighbours: {listed})."
-            f"{nearest(name, folders)} For a model of this name on the Hugging Face hub, add "
+            f"The folder {name} does not exist (existing folders: {listed})."
+            f"{nearest(name, folders)} If you mean the Hugging Face model of this name, add "
             f"a revision: {name}@main."
         )
     if "/" not in name and (hint := nearest(name, ["nano"])):
@@ -68,18 +68,20 @@ def _require_files(folder: Path) -> None:
     for what, patterns in FILES.items():
         if not any(path for pattern in patterns for path in folder.glob(pattern)):
             raise ValueError(
-                f"The folder {folder} has no {patterns[0]}, {what}: save model and tokenizer with "
+                f"The folder {folder} lacks {what} ({patterns[0]}): save model and tokenizer with "
                 "`save_pretrained`."
             )
     if all((folder / name).is_file() for name in TWO_SAVES):
         raise ValueError(
-            f"The folder {folder} has {TWO_SAVES[0]} and {TWO_SAVES[1]}: remove the older weights."
+            f"The folder {folder} has weights in {TWO_SAVES[0]} and in {TWO_SAVES[1]}: remove the "
+            "older weights."
         )
 
 
 def _neighbours(reference: str) -> list[str]:
-    """Return neighbours of a possibly mistyped folder; for a name without a path only similar
-    models.
+    """Return the siblings of a possibly mistyped folder.
+
+    For a name without a path, only model folders count, and none unless one has a similar name.
     """
     parent = Path(reference).parent
     if not parent.is_dir():
@@ -110,12 +112,12 @@ def refuse_adapter(folder: Path) -> None:
     """Raise ValueError for a directory with an adapter."""
     if is_adapter(folder):
         raise ValueError(
-            f"{folder} holds an adapter, expected a whole model: use run:NAME, or merge it with "
-            "peft's merge_and_unload."
+            f"{folder} holds an adapter, expected a whole model: name the run that trained the "
+            "adapter (run:NAME), or merge it into its base model with peft's merge_and_unload."
         )
 
 
 def end_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """The tokens that end a reply."""
+    """Return the ids of the tokens that end a reply."""
     own = tokenizer.eos_token_id
     return tuple(tokenizer.init_kwargs.get(END_TOKENS) or ([] if own is None else [own]))

@@ -1,4 +1,4 @@
-"""Models with a low-rank adapter (LoRA, arXiv 2106.09685) of peft."""
+"""Load models with a low-rank adapter (LoRA, arXiv 2106.09685), and add new adapters with peft."""
 
 from pathlib import Path
 
@@ -32,9 +32,9 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Add a new adapter, initialised by a seed, as the only trainable part.
+    """Add a new adapter, initialised with `seed`; only its weights are trainable.
 
-    Raises ValueError for a wrong target.
+    Raises ValueError for a target that is not a linear layer of the model.
     """
     from peft import LoraConfig
 
@@ -46,7 +46,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     # peft would ignore a missing layer
     if strange := [name for name in targets if name not in linear]:
         raise ValueError(
-            f"adapter.targets: the model lacks linear layers called {strange[0]!r}."
+            f"adapter.targets: the model lacks a linear layer {strange[0]!r}."
             f"{did_you_mean(strange[0], linear)}"
         )
     # peft draws from the global generator, but other draws must not depend on the adapter
@@ -59,7 +59,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Remove this machine's path and sort sets, to give equal adapters equal bytes."""
+    """Make the configs of equal adapters identical: remove the local path and sort the sets."""
     from peft import LoraConfig
 
     settings = model.peft_config["default"]

@@ -27,7 +27,7 @@ ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
 )
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
-"""Attention of layers that follow any attention mask, such as shared prefixes."""
+"""Layer types whose attention accepts any attention mask. Shared prefixes need this."""
 DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 """Layer types without attention."""
 
@@ -55,7 +55,10 @@ def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | Nano
     """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
-        raise ValueError(f"Got {reference!r}, expected a model with weights of its own.")
+        raise ValueError(
+            f"Got {reference!r}, expected a model with its own weights: nano:<recipe>, "
+            "package:<name>, a directory or a Hugging Face id."
+        )
     return model
 
 
@@ -88,9 +91,10 @@ def not_there(reference: str, error: Exception) -> str:
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
-    """Read the config of a folder or of a hub model in the cache, else None.
+    """Read the config of a model folder or of a cached hub model.
 
-    Raises ValueError if it is damaged.
+    Returns None for a hub model without a readable config in the cache. Raises ValueError for a
+    folder with a damaged config.json.
     """
     from transformers import AutoConfig  # takes seconds
 
@@ -130,7 +134,7 @@ def require_served_on_cpu(config: PreTrainedConfig) -> None:
 
 
 def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
-    """Raise ValueError if episodes may exceed the model's positions."""
+    """Raise ValueError if `max_model_len` exceeds the model's number of positions."""
     limit = positions(config)
     if limit is not None and max_model_len > limit:
         raise ValueError(
@@ -154,8 +158,9 @@ def require_vocabulary(
     )
     if beyond:
         raise ValueError(
-            f"The tokenizer of {where} has {len(beyond)} tokens such as {beyond[0]!r} beyond the "
-            f"model's vocab_size of {size}: call model.resize_token_embeddings(len(tokenizer))."
+            f"The tokenizer of {where} has {len(beyond)} tokens, such as {beyond[0]!r}, with ids "
+            f"beyond the model's vocab_size of {size}: call "
+            "model.resize_token_embeddings(len(tokenizer))."
         )
 
 
@@ -253,8 +258,8 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Return the kinds of attention for which shared prefixes have no mask; empty if there are
-    none.
+    """Return the model's kinds of attention that do not support the mask of shared prefixes, or an
+    empty text.
     """
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:

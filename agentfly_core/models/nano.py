@@ -1,5 +1,5 @@
-"""Nano models with less than 1M parameters: shipped ones, and `nano`, whose tokens are learned from
-conversations.
+"""Nano models with less than 1M parameters: shipped models (`nano:<recipe>`), and `nano` with
+tokens learned from an experiment's conversations.
 """
 
 import math
@@ -17,12 +17,14 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 POSITIONS = 2048
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FOLDER = Path(__file__).parent / "tokenizers"
-"""Byte-level BPEs of 512 tokens, learned from conversations of one kind each."""
+"""Byte-level BPE tokenizers of 512 tokens. Each was learned from one kind of conversation."""
 Pieces = Sequence[str]
-"""Encoded pieces of a conversation: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
+"""Texts between a conversation's special tokens: `("user\\nWhat is 41+58?", "\\n", "assistant\\n",
+...)`.
+"""
 VOCABULARY = 1024
 EVERYWHERE = 0.95
-"""Words in this share of the conversations belong to their form, not to their content."""
+"""A word in at least this share of the conversations is part of their format (such as markup)."""
 _ALPHABET = 256
 _WORD = r"[^\W\d]+"
 CHATML = (
@@ -40,12 +42,13 @@ def shipped(recipe: str) -> PreTrainedTokenizerFast:
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
     """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens.
 
-    Digits, matches of `atoms` and most words are single tokens, because models copy these easily.
-    Only common forms, such as the markup of calls, become longer tokens.
+    Digits, matches of the patterns `atoms` and most words are never merged with their neighbours,
+    because models copy such tokens easily. Only common text, such as the markup of calls, becomes
+    longer tokens.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
-    # words of the common forms, the longest first
+    # words of the common format, the longest first
     counts = Counter(w for pieces in conversations for w in {*re.findall(_WORD, " ".join(pieces))})
     needed = math.ceil(EVERYWHERE * len(conversations))
     words = sorted(word for word, count in counts.items() if count >= needed)
@@ -56,7 +59,7 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """Make a tokenizer of single bytes and the special tokens; it encodes any text reversibly."""
+    """Make a tokenizer of single bytes and the special tokens. Decoding restores any text."""
     return _learned([], r"\d", _ALPHABET + len(SPECIAL))
 
 
@@ -68,8 +71,8 @@ def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -
 
 
 def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE of at most `vocabulary` tokens from texts; matches of `atoms` are
-    single tokens.
+    """Learn a byte-level BPE of at most `vocabulary` tokens from texts. Matches of the pattern
+    `atoms` are not merged with their neighbours.
     """
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")

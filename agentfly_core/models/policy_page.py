@@ -14,10 +14,10 @@ TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyPage:
-    """The page of a whole model, or of an adapter with this `rank`.
+    """The README of an exported whole model, or of an exported adapter with this `rank`.
 
-    `tools` are import paths, and `stop` the ids of the end tokens. If `templated`, the export has
-    the chat template of training.
+    `tools` has the tools' import paths, and `stop` the ids of the end tokens. With `templated`, the
+    export includes the chat template of training.
     """
 
     reference: str
@@ -31,7 +31,7 @@ class PolicyPage:
     stop: Sequence[int]
 
     def write(self, file: Path) -> None:
-        """Write the page."""
+        """Write the README to `file`."""
         from jinja2 import Template  # imported here, because only this function needs it
 
         shows_tools = self.templated and self.template.settings.get("show_tools", True)

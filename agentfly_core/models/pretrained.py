@@ -100,7 +100,10 @@ class WrongFiles(ValueError):
 
 
 def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
-    """Load a model by `from_pretrained` arguments; raises WrongFiles unless all weights fit."""
+    """Load a model with the arguments `source` of `from_pretrained`.
+
+    Raises WrongFiles unless all weights fit.
+    """
     with _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             **source,
@@ -120,7 +123,7 @@ def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
 
 
 def require_complete(report: LoadingReport, where: str | Path) -> None:
-    """Raise WrongFiles unless a loading report is free of problems."""
+    """Raise WrongFiles if transformers' loading report has a problem, such as missing weights."""
     fields = report if isinstance(report, Mapping) else vars(report)
     problems = {
         what: sorted(map(_named, fields[key])) for key, what in PROBLEMS.items() if fields.get(key)
@@ -128,7 +131,7 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
     if not problems:
         return
     wrappers = (
-        f" The prefix {prefix} comes from {program}: save the model inside it."
+        f" The prefix {prefix} comes from {program}: save the model that it wraps."
         for prefix, program in WRAPPERS.items()
         for name in problems.get("not part of the model", ())
         if name.startswith(prefix)
@@ -141,7 +144,10 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model with tokenizer, end tokens and probe; raises WrongFiles unless finite."""
+    """Save a model with tokenizer, end tokens and probe.
+
+    Raises WrongFiles unless all weights and the probe's log-probabilities are finite.
+    """
     wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     if wrong:
         raise WrongFiles(
@@ -169,8 +175,8 @@ def write_untrained(
 ) -> None:
     """Write a tokenizer and an untrained Llama for contexts of `positions` tokens.
 
-    It has 3 layers of width 128 with 2 heads of 64, a size that vLLM supports on CPU. Its bytes are
-    always the same.
+    The model has 3 layers of width 128 with 2 heads of size 64, which vLLM supports on CPU. Its
+    saved bytes are always the same.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -211,8 +217,10 @@ def _require_generation_config(folder: Path) -> None:
 
 
 def _repair_config(model: PreTrainedModel) -> None:
-    """Set `do_sample` if sampling settings need it, or transformers refuses to save them, and clear
-    `tie_word_embeddings` if the output layer has its own weights, which vLLM would tie.
+    """Correct two settings that would break saving and serving.
+
+    `do_sample` is set if the sampling settings need it; transformers would refuse to save them.
+    `tie_word_embeddings` is cleared if the output layer has its own weights; vLLM would tie them.
     """
     settings = model.generation_config
     assert settings is not None, "every causal language model has one"
@@ -227,7 +235,7 @@ def _repair_config(model: PreTrainedModel) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the loading report, which `require_complete` raises, and remarks on generation."""
+    """Suppress transformers' warnings. `require_complete` raises the problems of loading."""
     logging.disable_progress_bar()
     level = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -238,7 +246,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _named(problem: object) -> str:
-    """Format an entry of the report: a name, or a name with two shapes."""
+    """Format an entry of the loading report: a weight's name, or a name with two shapes."""
     if not isinstance(problem, tuple):
         return str(problem)
     name, *shapes = problem

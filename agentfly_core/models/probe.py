@@ -13,8 +13,9 @@ from agentfly_core.models.type_names import PreTrainedModel, Tensor
 
 TOKENS = 64
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05}
-"""Largest median distance from a probe. In bfloat16 vLLM had at most 0.037 with right weights, and
-at least 0.057 with noise of 2 % in all weights (SmolLM2-135M on CPU, `benchmarks.weight_probe`).
+"""Largest allowed median distance from a probe's log-probabilities. vLLM in bfloat16 measured at
+most 0.037 with the right weights, and at least 0.057 with 2 % noise in all weights (SmolLM2-135M on
+CPU, `benchmarks.weight_probe`).
 """
 
 
@@ -27,7 +28,10 @@ class WrongWeights(RuntimeError):
 
 
 def likely_tokens(model: PreTrainedModel) -> list[int]:
-    """Return token 0 and 63 greedy tokens, because rounding changes likely tokens least."""
+    """Return token 0 and the 63 tokens of its greedy continuation.
+
+    Greedy tokens are likely, and rounding changes the log-probabilities of likely tokens least.
+    """
     import torch  # imported here, because workers need this module without torch
 
     row = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
@@ -45,7 +49,7 @@ def tokens_of(policy: Path) -> list[int]:
 
 
 def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
-    """Compute the log-probabilities of `tokens` after the first one, at temperature 1."""
+    """Compute the log-probabilities of all `tokens` except the first, at temperature 1."""
     import torch
 
     row = torch.tensor([tokens], device=model.device)
@@ -81,8 +85,8 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights if the log-probabilities differ; the tolerance is that of the coarser
-        dtype.
+        """Raise WrongWeights if `logprobs` differ from the probe by more than the tolerance of the
+        coarser dtype.
         """
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
@@ -90,8 +94,8 @@ class Probe:
         if not distance <= tolerance:
             raise WrongWeights(
                 f"{sampler} loaded {policy}, but its log-probabilities differ from probe.json "
-                f"by {distance:.2g} (median), expected at most {tolerance:g} in {dtype}. "
-                "Either it has other weights, or they are so large that rounding matters (mean "
-                f"{fmean(self.logprobs):.3g}): lower update.learning_rate.",
+                f"by {distance:.2g} (median), expected at most {tolerance:g} in {dtype}. Either "
+                f"{sampler} has other weights, or the log-probabilities are so large (mean "
+                f"{fmean(self.logprobs):.3g}) that rounding matters: lower update.learning_rate.",
                 distance,
             )

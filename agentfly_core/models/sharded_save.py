@@ -18,8 +18,8 @@ PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
 def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -> None:
     """Write configurations, weights and index, as `model.save_pretrained` does.
 
-    Weights are divided into `PARTS` files. A small model has fewer files, of `SMALLEST` bytes; a
-    large one has more files, of `LARGEST` bytes.
+    The weights are divided into `PARTS` files of equal size. Small models get fewer files of
+    `SMALLEST` bytes, and large models more files of `LARGEST` bytes.
     """
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)

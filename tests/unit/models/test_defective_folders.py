@@ -111,8 +111,8 @@ def huge(folder: Path) -> None:
 
 
 DEFECTS = [
-    (prefixed("_orig_mod."), "from torch.compile: save the model inside"),
-    (prefixed("base_model.model."), "from peft: save the model inside"),
+    (prefixed("_orig_mod."), "from torch.compile: save the model that it wraps"),
+    (prefixed("base_model.model."), "from peft: save the model that it wraps"),
     (layer_removed, r"9 missing \(model.layers.2.input_layernorm.weight, .* and 6 more\)"),
     (head_removed, r"1 missing \(lm_head.weight\)"),
     (lora_left, r"1 not part of the model \(model.layers.0.self_attn.q_proj.lora_A.weight\)"),
@@ -126,7 +126,7 @@ DEFECTS = [
     (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),
     (cut_generation, "generation_config.json cannot be read"),
     (two_saves, "model: .* remove the older weights"),
-    (tokens_added, r"model: .* has 1 tokens such as '<tool>' beyond the model's vocab_size of \d+"),
+    (tokens_added, r"model: .* 1 tokens, such as '<tool>', with ids beyond .* vocab_size of \d+"),
     (huge, "The log-probabilities of .* are not finite"),
     (encoder_decoder, "model: .* expected a causal language model"),
 ]
