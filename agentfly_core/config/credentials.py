@@ -16,12 +16,12 @@ SECRET_NAME = re.compile(
 
 
 class SecretGiven(ValueError):
-    """A setting is a secret; the message names its key and how to pass it instead."""
+    """A setting is a secret. The message names its key and an environment variable to use."""
 
 
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
-    """Raise SecretGiven for a setting with a secret's name, or whose value is a secret
-    environment variable's.
+    """Raise SecretGiven for a setting with the name of a secret, such as `api_key`, and for a value
+    that contains a password or the value of a secret environment variable.
     """
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
@@ -30,14 +30,13 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
             variable = next(iter(holders(str(value))), f"MY_{last.upper()}")
             raise SecretGiven(
                 f"{source}: {'.'.join(key)} {fault}. Settings are stored with the run, in MLflow "
-                "and in Prefect. Put the secret into an environment variable and give its name "
-                f"instead, {name}_env={variable}; the code that takes this setting reads "
-                "os.environ."
+                "and in Prefect. Put the secret into an environment variable and set "
+                f"{name}_env={variable} instead; your code reads that variable from os.environ."
             )
 
 
 def _fault(key: str, value: JSON) -> str:
-    """Return the fault of a setting as a phrase after its name, or ""."""
+    """Return what is wrong with a setting, as a phrase that follows its name, or ""."""
     text, name = str(value), _name(key)
     if isinstance(value, str) and redact(text) != text:
         variable = next(iter(holders(text)), "")

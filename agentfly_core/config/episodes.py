@@ -13,11 +13,11 @@ SPLITS = ("train", "validation", "test")
 
 
 class Curriculum(Section):
-    """The choice of problems by pass rate: `{window: 4, by: kind}`.
+    """Choose a step's problems by their pass rates: `{window: 4, by: kind}`.
 
     A step draws its problems from `window` times as many candidates, with weights p (1 - p) + 0.01.
-    Here p is the pass rate of the problem (or of all problems with the same value of the fact `by`)
-    in earlier steps, with one solved and one unsolved episode added.
+    Here p is a problem's pass rate in earlier steps, with one solved and one unsolved episode
+    added. With `by`, all problems with the same value of this fact share one p.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -25,15 +25,20 @@ class Curriculum(Section):
 
 
 class Branching(Section):
-    """Forks of episodes after answers of tools (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k:
-    20, alpha: 0.5, beta: 0.2, mode: entropy}`.
+    """Forks of episodes after tool results (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k: 20,
+    alpha: 0.5, beta: 0.2, mode: entropy}`.
 
-    Of `total` episodes of a problem `init` begin with its prompt. Each owns (total - init) / init
-    forks, and forks that it does not use become fresh episodes. After a reply to answers of tools,
-    P = alpha + beta (H - H_first) / log(vocabulary), between 0 and 1, where H is the mean entropy
-    of the first `k` tokens of the reply and H_first that of the speaker's first reply. A fork
-    samples this reply again. `entropy` forks with probability P, `threshold` if P is above `tau`,
-    `random` with probability `alpha`, `never` plays `total` fresh episodes.
+    A problem has `total` episodes, and `init` of them begin with its prompt. Each of these can be
+    forked (total - init) / init times; fresh episodes replace unused forks. A fork samples the
+    reply to tool results again. The mode decides after this reply:
+
+    - `entropy` forks with probability P.
+    - `threshold` forks if P is above `tau`.
+    - `random` forks with probability `alpha`.
+    - `never` plays `total` fresh episodes.
+
+    P = alpha + beta (H - H_first) / log(vocabulary), limited to the range 0 to 1. H is the mean
+    entropy of the reply's first `k` tokens, and H_first that of the speaker's first reply.
     """
 
     total: Annotated[int, Field(ge=2)] = 16
@@ -48,8 +53,9 @@ class Branching(Section):
     def _divides_forks(self) -> Self:
         if self.total <= self.init or self.total % self.init:
             raise ValueError(
-                f"got total {self.total} and init {self.init}, expected a total that is a multiple "
-                "of init: each of the first episodes owns (total - init) / init forks"
+                f"got total {self.total} and init {self.init}, expected a larger total that is a "
+                "multiple of init, because each of the init episodes has (total - init) / init "
+                "forks"
             )
         return self
 
@@ -59,23 +65,23 @@ class Branching(Section):
         return self.mode in ("entropy", "threshold")
 
     def check_service(self, name: str) -> None:
-        """Raise ValueError if the mode needs entropies, which a chat service does not give."""
+        """Raise ValueError if the mode needs entropies, which a chat service does not return."""
         if self.reads_entropies:
             raise ValueError(
-                f"rollout.branching.mode is {self.mode}, but the chat service {name!r} gives no "
-                "entropies: set it to random or never."
+                f"rollout.branching.mode is {self.mode}, but the chat service {name!r} returns no "
+                "entropies. Set rollout.branching.mode to random or never."
             )
 
 
 class Rollout(Section):
     """The episodes of a step: `problems` x `group_size`.
 
-    `shard` of them are played at the same time.
+    `shard` episodes are played at the same time. If the sampler dies, at most one shard is lost.
 
-    If the sampler dies, at most one shard is lost. In up to `refills` further rounds (the default
-    depends on the algorithm), problems with equal rewards are replaced (dynamic sampling, DAPO,
-    2503.14476). With `max_staleness` s, step k samples from policy k - 1 - s while earlier updates
-    run. With `branching` its `total` replaces `group_size`.
+    With `refills`, up to that many further rounds replace problems whose episodes all have the same
+    reward (dynamic sampling, DAPO, arXiv 2503.14476); the default depends on the algorithm. With
+    `max_staleness` s, step k samples from policy k - 1 - s while earlier updates run. With
+    `branching`, the setting `branching.total` replaces `group_size`.
     """
 
     problems: Positive = 16
@@ -107,13 +113,15 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """The episodes of a problem that begin with its prompt; forks complete the group."""
+        """Number of a problem's episodes that begin with its prompt; forks complete the group."""
         branching = self.branching
         return branching.init if branching and branching.mode != "never" else self.group_size
 
     @property
     def beginnings_of_shard(self) -> int:
-        """The beginnings of a shard; those that fork are of whole problems."""
+        """Number of a shard's episodes that begin with a prompt. With forks, a shard consists of
+        whole problems.
+        """
         if self.beginnings == self.group_size:
             return self.shard
         return max(1, self.shard // self.group_size) * self.beginnings
@@ -140,20 +148,20 @@ class Evaluate(Section):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that a run plays; `validation` is one of them if `every` is set."""
+        """The splits that a run plays, including `validation` if `every` is above 0."""
         return SPLITS if self.every else ("train", "test")
 
     @model_validator(mode="after")
     def _has_enough_episodes(self) -> Self:
         if self.pass_at and max(self.pass_at) > self.episodes:
             raise ValueError(
-                f"pass_at: got {max(self.pass_at)} with {self.episodes} episodes of a problem, "
-                f"expected as many or more: set evaluate.episodes={max(self.pass_at)}"
+                f"pass_at: got {max(self.pass_at)}, but evaluate.episodes is {self.episodes}, and "
+                f"pass@k needs k episodes per problem: set evaluate.episodes={max(self.pass_at)}"
             )
         for name in self.datasets:
             if name in SPLITS or not re.fullmatch(NAME, name):
                 raise ValueError(
                     f"datasets: got the name {name!r}, expected letters, digits, '.', '_' and '-', "
-                    "and none of the splits train, validation and test"
+                    "and not the name of a split (train, validation, test)"
                 )
         return self

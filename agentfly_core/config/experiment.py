@@ -1,7 +1,7 @@
 """The experiment file: settings that define an experiment; site.py defines where it runs.
 
-Defaults are tested, so `conf/NAME.yaml` contains only what differs from them. loading.py reads
-files and overrides.
+Defaults are tested, so `conf/NAME.yaml` contains only settings that differ from them. loading.py
+reads files and overrides.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,8 +53,8 @@ class Adapter(Section):
     2106.09685).
 
     A layer of weights W computes (W + alpha / rank * B A) x. W is frozen, A has `rank` rows and B
-    starts as 0. `targets` are the names of layers, such as [q_proj, v_proj]; all-linear excludes
-    the output projection.
+    starts as 0. `targets` are the names of layers, such as [q_proj, v_proj]. `all-linear` means all
+    linear layers except the output projection.
     """
 
     rank: Annotated[int, Field(ge=1, le=512)] = 16
@@ -63,12 +63,13 @@ class Adapter(Section):
 
 
 class Update(Section):
-    """The AdamW steps of one update, `epochs` x `mini_batches`, and what is kept on disk.
+    """One update of `epochs` x `mini_batches` AdamW steps, and the states that are kept on disk.
 
     A learner state is stored every `learner_every` steps. The newest `keep_learner` states are
     kept, and the weights of the newest `keep_policies` policies (0: all). With `share_prefixes`, a
     common prefix such as a prompt is computed only once; results differ by rounding. `update: none`
-    stands for `{weights: false}`: steps are played, scored and remembered, but not trained.
+    is short for `{weights: false}`: steps play and score episodes and update the memory of
+    `agent.remembers`, but do not train.
     """
 
     # an unset value is not part of keys and digests
@@ -109,8 +110,8 @@ class Update(Section):
 class OrderPosition(Section):
     """A position in the order of problems: `{epoch: 2, problem: 512}`.
 
-    An epoch plays each training problem once, in an order of its own. `problem` is the number of
-    problems that are already done.
+    Each epoch plays every training problem once, in a different order. `problem` is the number of
+    the epoch's problems that are already done.
     """
 
     epoch: Annotated[int, Field(ge=0)] = 0
@@ -133,8 +134,8 @@ class Night(Section):
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    The fork begins with step 8, with the problem order, seeds and learner state of the other run's
-    step 8. With `optimizer_state: fresh` it takes only the policy.
+    The fork begins with step 8 and uses the problem order, seeds and learner state that the other
+    run has for step 8. With `optimizer_state: fresh` it takes only the policy.
     """
 
     run: str
@@ -143,14 +144,14 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """Limits on the share of failed and of unscored episodes, above which a stage fails."""
+    """Largest allowed shares of failed and of unscored episodes. Above them, a stage fails."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
 
 
 class Settings(Section):
-    """The settings of an experiment. Runs with equal digests of their settings are the same run.
+    """The settings of an experiment. Runs with equal settings are the same run.
 
     `code_files` are data files that the author's code reads, and the files of an agent program.
     `code` is computed: the digests of the author's modules by stage, `{"rollout": {"my_tools":
@@ -209,8 +210,8 @@ class Settings(Section):
         for name, one in self.each.items():
             if not one.rewards and (self.steps or self.tasks):
                 raise ValueError(
-                    f"{task_key(name, 'rewards')}: name at least one reward by its import path, "
-                    "with its weight; only a warm start alone (steps: 0) needs none"
+                    f"{task_key(name, 'rewards')}: got none, expected at least one import path "
+                    "with its weight; only a warm start without steps (steps: 0) needs no reward"
                 )
             goal = one.evaluate.goal
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
@@ -218,18 +219,19 @@ class Settings(Section):
                 raise ValueError(
                     f"{key}: got {goal!r}, expected the reward that decides success, one of "
                     f"{', '.join(one.rewards) or 'none'}. A problem is solved if this reward is at "
-                    "least 1. To combine rewards, add a reward with weight 0."
+                    "least 1. To decide by several rewards, add a reward with weight 0 that "
+                    "combines them."
                 )
         all_own = all(task.goal or task.rewards for task in self.tasks.values())
         if self.tasks and self.evaluate.goal and all_own:
             raise ValueError(
-                f"evaluate.goal: got {self.evaluate.goal!r}, and each task has its own rewards: "
-                "give the tasks their `goal`"
+                f"evaluate.goal: got {self.evaluate.goal!r}, but each task has its own goal or "
+                "rewards. Remove evaluate.goal, and set `goal` in each task"
             )
         if self.tasks and self.evaluate.by == TASK:
             raise ValueError(
-                f"evaluate.by: got {TASK!r}, by which a mixture is evaluated in any case; name "
-                "another fact, or leave it out"
+                f"evaluate.by: got {TASK!r}, but success by task is always reported in an "
+                "experiment with tasks. Name another fact, or remove evaluate.by"
             )
         return self
 
@@ -239,19 +241,20 @@ class Settings(Section):
         for key, datasets in further.items():
             if self.tasks and datasets:
                 raise ValueError(
-                    f"{key}.datasets: an experiment with tasks cannot have any; leave them out"
+                    f"{key}.datasets: an experiment with `tasks` cannot have further datasets; "
+                    f"remove {key}.datasets"
                 )
         for name, one in self.each.items():
             if not one.rollout.problems:
                 raise ValueError(
-                    f"tasks.{name}.weight: got {self.tasks[name].weight:g}, which leaves the task "
-                    f"none of the {self.rollout.problems} problems of a step; raise it, or "
+                    f"tasks.{name}.weight: got {self.tasks[name].weight:g}, so the task gets none "
+                    f"of the {self.rollout.problems} problems of a step. Raise this weight or "
                     "rollout.problems"
                 )
             if one.agent.max_model_len > self.agent.max_model_len:
                 raise ValueError(
-                    f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
-                    f"{self.agent.max_model_len} or less; raise agent.max_model_len"
+                    f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected at "
+                    f"most agent.max_model_len, {self.agent.max_model_len}; raise the latter"
                 )
         return self
 
@@ -259,9 +262,9 @@ class Settings(Section):
     def _steps_fit(self) -> Self:
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
-                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, a file "
-                "that does not divide its chats by task; train the chats in an experiment without "
-                "`tasks`, and set model=run:NAME here"
+                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, but an "
+                "experiment with `tasks` cannot imitate a file, because its chats name no task. "
+                "Imitate it in an experiment without `tasks`, and set model=run:NAME here"
             )
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(
@@ -270,8 +273,8 @@ class Settings(Section):
             )
         if self.fork and self.steps <= self.fork.step:
             raise ValueError(
-                f"steps: got {self.steps}, expected more than fork.step, {self.fork.step}, which "
-                "is done already"
+                f"steps: got {self.steps}, but the fork continues after step {self.fork.step} "
+                "(fork.step); set a larger number"
             )
         return self
 
@@ -304,18 +307,18 @@ class Settings(Section):
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """Divide `count` by the tasks' weights: `{"single": 16}` without `tasks`."""
+        """Divide `count` among the tasks by weight: `{"single": 16}` without `tasks`."""
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {SINGLE: 1.0}, count)
 
     @property
     def start_step(self) -> int:
-        """The step of the first policy: 0, or for a fork the step of its origin."""
+        """The number of the first policy: 0, or `fork.step` for a fork."""
         return self.fork.step if self.fork else 0
 
     @property
     def own_steps(self) -> range:
-        """The run's own steps: 1 to `steps`, or for a fork those after its start."""
+        """The steps that the run does itself: `fork.step` + 1 (without a fork 1) to `steps`."""
         return range(self.start_step + 1, self.steps + 1)
 
     @property
@@ -333,7 +336,7 @@ class Settings(Section):
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
-        """Yield the own settings of each tool, reward and environment class, and of the agent."""
+        """Yield the settings for the agent's class, and for each tool, reward and environment."""
         yield OwnSettings.beside(self.agent, ("agent",), self.agent.use)
         own = {"tools": self.tools, "rewards": self.rewards, "environments": self.environments}
         yield from own_settings_of(own, ())
@@ -347,8 +350,8 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """Return these settings with the seed of the data as `seed`, for the dataset and held-out
-        episodes.
+        """Return these settings with `data.seed`, if it is set, as `seed`. The keys of the dataset
+        and of held-out episodes use this seed.
         """
         if self.data.seed is None:
             return self
@@ -356,7 +359,7 @@ class Settings(Section):
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
     def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
-        """Return these settings with other digests of the author's code."""
+        """Return these settings with `code` as digests of the author's modules."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
     def on(self, dataset: HeldOutDataset) -> Self:
@@ -365,7 +368,9 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with fresh problems, after `earlier` confirmations."""
+        """Return these settings with the fresh problems of a confirmation: a new data seed, which
+        depends on the number of `earlier` confirmations, and another size of the test split.
+        """
 
         def fresh(data: Data) -> Data:
             own = self.data_seed if data.seed is None else data.seed
@@ -389,5 +394,5 @@ class Settings(Section):
 
     @property
     def digest(self) -> str:
-        """The identity of the experiment. No run depends on `flows`, which do not count."""
+        """The digest that identifies the settings. It excludes `flows`; no run depends on them."""
         return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

@@ -23,11 +23,11 @@ class Sign(Section):
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
         if (self.above is None) == (self.below is None):
-            raise ValueError("give one of above and below")
+            raise ValueError("expected either `above` or `below`, not both")
         return self
 
     def seen(self, metrics: Mapping[str, float]) -> bool:
-        """Whether the metric is beyond its bound. A metric that was not measured is not."""
+        """Whether the metric is beyond its bound; False for a metric that was not measured."""
         value = metrics.get(self.metric)
         if value is None:
             return False
@@ -57,4 +57,4 @@ SIGNS: dict[str, Sign | None] = {
     "kl": Sign(metric="train/kl", above=0.5),
     "reward_fall": Sign(metric="rollout/reward_fall", above=0.3),
 }
-"""Vetted defaults; `null` in an experiment file removes one."""
+"""The default signs. An experiment file removes one by setting it to `null`."""

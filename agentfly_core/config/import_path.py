@@ -37,11 +37,10 @@ def at(key: str) -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """Import a function or class, `package.module:name`.
+    """Import a function or class by its path, `package.module:name`.
 
-    The working directory can be imported from.
-
-    Raises ValueError for anything else.
+    Modules in the working directory can be imported, too. Raises ValueError for a path that cannot
+    be imported, and for other objects.
     """
     module, _, name = path.partition(":")
     if not name:
@@ -53,9 +52,9 @@ def load(path: str) -> Any:
         line = own_line(error)
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
-            message += f" Give the command in the folder of your project; this one is {Path.cwd()}."
+            message += f" Run the command in the folder of your project; now it is {Path.cwd()}."
             if (top := str(error.name).partition(".")[0]) in OURS:
-                message += f" AgentFly's own package hides a folder {top!r}: rename yours."
+                message += f" AgentFly has a package {top!r}, too: rename your folder {top!r}."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
@@ -102,14 +101,16 @@ def check_settings(
     for key in given:
         if key not in parameters:
             raise ValueError(
-                f"{name} has no parameter {key!r}, expected {', '.join(given)} and its settings."
+                f"{name} has no parameter {key!r}. Its parameters must include {', '.join(given)}."
             )
     for key in settings:
         if key not in parameters:
             raise ValueError(f"{name} has no setting {key!r}.{did_you_mean(key, list(parameters))}")
     unset = [p for p in parameters.values() if p.default is p.empty and p.kind not in OPEN_ENDED]
     if missing := [str(p) for p in unset if p.name not in (*given, *settings)]:
-        raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
+        raise ValueError(
+            f"{name} has no default for {', '.join(missing)}: set a value next to `use`."
+        )
     types = types_of(maker, settings.keys())
     return {key: typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
 
@@ -177,7 +178,7 @@ def typed(where: str, value: JSON, kind: type[R]) -> R:
         raise ValueError(f"{key}: {with_value(first)}") from None
     except PydanticUserError:
         raise ValueError(
-            f"{where} has the type {kind!r}, which no setting can have (got {value!r})"
+            f"{where} is annotated as {kind!r}, but a setting cannot have this type (got {value!r})"
         ) from None
 
 
@@ -188,7 +189,9 @@ def _called(maker: Maker) -> str:
 def with_defaults(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Add defaults to settings of `maker`, also in their sections; see `check_settings`.
+    """Return settings of `maker` with all defaults, also those inside sections.
+
+    Raises the same errors as `check_settings`.
 
     With `with_defaults(GRPO, {"policy_loss": "gspo"})`, `policy_loss` becomes `{"use": "gspo",
     "low": 3e-4, "high": 4e-4}`.

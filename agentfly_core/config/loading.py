@@ -33,7 +33,9 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""Parts completed with defaults, with the arguments beside their settings."""
+"""Sections that are completed with defaults, and the arguments that their class or function gets in
+addition to its settings.
+"""
 TASKS = "tasks"
 """Origin of values that a mixture copies from its tasks."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
@@ -72,7 +74,7 @@ def names(folder: Path = CONF) -> list[str]:
 def flows() -> list[tuple[str, str]]:
     """The `flows` of all experiments in conf/: `[("tptu", "evaluate_plans")]`.
 
-    A file that cannot be read has none; the commands that use it print the reason.
+    Files that cannot be read are skipped; the commands that use such a file print the reason.
     """
     paths = sorted(CONF.glob("*.yaml"))
     by_path = {path: _flows(path, path.stat().st_mtime_ns) or () for path in paths}
@@ -80,7 +82,7 @@ def flows() -> list[tuple[str, str]]:
 
 
 def has_lost(experiment: str, flow: str) -> bool:
-    """Whether an experiment in conf/ has no such flow; False if its file cannot be read."""
+    """Whether an experiment in conf/ does not name a flow; False if its file cannot be read."""
     path = CONF / f"{experiment}.yaml"
     named = _flows(path, path.stat().st_mtime_ns) if path.exists() else ()
     return named is not None and flow not in named
@@ -111,7 +113,10 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
         values = _replaced(values, _keys(key), _in_full(key, value))
     # wrong digests would give wrong cache keys
     if "code" in values:
-        raise ValueError("code: cannot be set; name data files of your modules in `code_files`.")
+        raise ValueError(
+            "code: is computed and cannot be set. List data files that your modules read in "
+            "`code_files`."
+        )
     settings = _completed(_validate(Settings, values, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}

@@ -11,7 +11,7 @@ UNSHOWN = "unshown"  # the type of a fault whose value may be a secret
 SYNONYMS: dict[str, str] = {}
 for names in tomllib.loads(Path(__file__).with_name("synonyms.toml").read_text()).values():
     SYNONYMS |= names
-"""The setting of ours for names of TRL and verl."""
+"""AgentFly's setting for each name of TRL or verl."""
 _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
 

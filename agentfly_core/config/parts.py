@@ -1,4 +1,4 @@
-"""The sections of parts that an experiment names by import path."""
+"""Sections that name a class or function of an experiment, such as a tool, by its import path."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,9 @@ PROGRAM = "agentfly_core.agents.program:ProgramAgent"
 
 
 class Part(Section):
-    """A part, given by its import path and its settings: `{use: "my.rewards:cites", weight: 2}`."""
+    """The import path of a class or function, and its settings:
+    `{use: "my.rewards:cites", weight: 2}`.
+    """
 
     model_config = OPEN
     use: str
@@ -56,7 +58,7 @@ class Part(Section):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Import the part and call it with its settings.
+        """Import the class or function, call it with its settings, and return the result.
 
         Raises ValueError for an unknown setting.
         """
@@ -64,9 +66,9 @@ class Part(Section):
 
 
 class ShortForm(Section):
-    """A section with a short form, which is the value of its field SHORT.
+    """A section that may be written as the value of a single field. SHORT is this field's name.
 
-    Files may use it, and it is used for storing.
+    Experiment files may use this short form. Stored settings use it if no other field is set.
     """
 
     SHORT: ClassVar[str]
@@ -92,10 +94,10 @@ class AlgorithmPart(Part):
 
 
 class TemplatePart(Part):
-    """A chat template by import path, `default`, `hermes` or `model`, which also takes variables of
-    the model's own template: `{use: model, enable_thinking: false}`.
+    """A chat template: an import path, `default`, `hermes` or `model`. `model` also takes variables
+    of the model's own template: `{use: model, enable_thinking: false}`.
 
-    If settings are given without `use`, it is `hermes` for the setting `show_tools`, else `model`.
+    If `use` is missing, the setting `show_tools` selects `hermes`, and other settings `model`.
     """
 
     @model_validator(mode="before")
@@ -129,7 +131,7 @@ class Data(Part):
 
 class ToolPart(ShortForm, Part):
     """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`. A plain
-    function with settings makes several tools.
+    function in `use` is called with the settings and returns several tools.
     """
 
     SHORT: ClassVar[str] = "use"
@@ -140,18 +142,18 @@ class ToolPart(ShortForm, Part):
 
 
 class FlowPart(ToolPart):
-    """A function that makes rows of a table from the experiment and its settings: `{use:
+    """A function of the experiment and of settings that returns the rows of a table: `{use:
     "my_flows:robustness", episodes: 50}`.
     """
 
 
 class RewardPart(ShortForm):
-    """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`; a number is
-    short for its weight.
+    """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`. A number sets
+    only the weight.
 
-    `timeout`, `retries` and `concurrency` override the values of `@reward`; further keys are
-    settings of its class. The key of this section is the reward's import path; if `use` gives the
-    path, the key is its name in metrics.
+    `timeout`, `retries` and `concurrency` override the values of `@reward`. Further keys are
+    settings of the reward's class. The key of this section is the reward's import path; with `use`,
+    the key is the reward's name in metrics.
     """
 
     SHORT: ClassVar[str] = "weight"
@@ -256,8 +258,8 @@ class PoolSettings(ShortForm):
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
     """Settings of a tool, reward, agent or environment and their place: `OwnSettings(("tools",
-    "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; `taken` are the keys of the section
-    itself.
+    "0"), "my_search:Search", {"index": "wiki"}, ("use",))`. `taken` are the keys that belong to the
+    section, so no setting can have them.
     """
 
     keys: Keys
@@ -267,7 +269,7 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """Return the settings among a section's keys."""
+        """Return the keys of a section that are settings of its class or function."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:
@@ -281,7 +283,8 @@ class OwnSettings:
             own = list(parameters_of(maker)) if takes else []
             if clash := [key for key in own if key in self.taken]:
                 raise ValueError(
-                    f"{self.path} has a setting {clash[0]!r}, a key of this section: rename it."
+                    f"{self.path} has a setting {clash[0]!r}, but {clash[0]!r} is a key of this "
+                    "section. Rename the setting in your class."
                 )
         for key in self.settings:
             if key not in own:
@@ -323,7 +326,7 @@ class Nano(Section):
             except re.error as error:
                 raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None
             if fits_nothing:
-                raise ValueError(f"got {atom!r}, which matches an empty text")
+                raise ValueError(f"got {atom!r}, which matches an empty text; require a character")
         return atoms
 
 

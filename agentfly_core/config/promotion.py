@@ -14,8 +14,8 @@ class HeldOutDataset(Data):
     """A dataset for evaluation with its `test` split: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
-    It has the same settings as `data`, including the default seed. It has one training problem,
-    because a training split must not be empty.
+    It has the settings of `data`, with the same default seed. `train` is 1, because a training
+    split must not be empty.
     """
 
     train: Positive = 1
@@ -61,8 +61,8 @@ class Promotion(Section):
     `tasks` limits the fall of success in each task, `tokens` the relative growth of sampled tokens,
     and `unreadable_calls` and `unscored` the growth of these shares. With 1,000 problems, a 95 %
     bound is 0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better answers
-    are often longer, hence the quarter for tokens. `start` is the policy from which the next night
-    starts.
+    are often longer, so tokens may grow by a quarter. `start` is the policy from which the next
+    night starts.
     """
 
     rewards: Margin | None = 0.05

@@ -12,22 +12,24 @@ from agentfly_core.system.formats.text import did_you_mean, nearest
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Names of runs, services, files and parts of a reference."""
 RECIPES = ("calculator", "python", "shop")
-"""The files of models/tokenizers."""
+"""Names of the tokenizers in models/tokenizers."""
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
-EXPECTED = "expected run:NAME (its last) or run:NAME@STEP with a step's number, 0 is the start."
+EXPECTED = "expected run:NAME (its last policy) or run:NAME@STEP (0 is the policy at its start)."
 TAKEN = (
     "A policy is base (the experiment's model), run:NAME, run:NAME@STEP, a policy.json, "
     "endpoint:NAME (a chat service of the site), a model's folder, nano:NAME, package:NAME, or an "
-    "id of the Hugging Face hub, which has a slash, such as Qwen/Qwen2.5-3B-Instruct; for "
-    "`agentfly play` also oracle, random, or my_file:policy, your async function"
+    "id of the Hugging Face hub, which has a slash, such as Qwen/Qwen2.5-3B-Instruct. `agentfly "
+    "play` also takes oracle, random, and the import path of your async function, my_file:policy"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """The policy of a run's step (0 is its start): `RunPolicy("mine", 7)` is `run:mine@7`."""
+    """The policy after a step of a run, or at its start (step 0): `RunPolicy("mine", 7)` is
+    `run:mine@7`.
+    """
 
     run: str
     step: int
@@ -94,7 +96,7 @@ class OwnNano:
 
 @dataclass(frozen=True, slots=True)
 class EndpointPolicy:
-    """A chat service that the site names: `EndpointPolicy("judge")` is `endpoint:judge`."""
+    """A chat service in the site's `endpoints`: `EndpointPolicy("judge")` is `endpoint:judge`."""
 
     name: str
 
@@ -111,7 +113,7 @@ class PolicyFile:
 
 @dataclass(frozen=True, slots=True)
 class ScriptPolicy:
-    """A function that gives the replies: `ScriptPolicy("my_file:policy")`."""
+    """A function that returns the replies: `ScriptPolicy("my_file:policy")`."""
 
     path: str
 
@@ -187,8 +189,8 @@ def model_reference(text: str) -> ModelReference:
         return HubModel(hub[1], hub[2] or "")
     raise ValueError(
         f"Got {text!r}, expected a folder in {Path.cwd()}, nano, nano:NAME, package:NAME, "
-        "run:NAME, run:NAME@STEP, with `update: none` endpoint:NAME of the site, or an id of the "
-        "Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
+        "run:NAME, run:NAME@STEP, endpoint:NAME of the site (only with `update: none`), or an id "
+        "of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
     )
 
 
@@ -213,7 +215,7 @@ def run_step(text: str) -> RunPolicy | None:
 
 
 def chat_file(text: str) -> Path | None:
-    """Parse the data file of demonstrations, file:PATH; None for anything else."""
+    """Return the path in demonstrations `file:PATH`; None for anything else."""
     return Path(text.removeprefix("file:")) if text.startswith("file:") else None
 
 

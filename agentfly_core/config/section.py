@@ -14,8 +14,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 RESUMABLE: JsonDict = {"resumable": True}
 """Marks a setting that may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-"""Allows keys besides the fields of a section; they are settings of the part that the section
-names.
+"""Allows keys besides the fields of a section: the settings of the class or function that it names.
 """
 
 

@@ -26,7 +26,7 @@ def _without_secret(instead: str) -> AfterValidator:
 
     def check(uri: str) -> str:
         if redact(uri) != uri:
-            raise ValueError(f"a secret is not a setting; {instead}")
+            raise ValueError(f"it contains a secret, which would be stored with runs; {instead}")
         return uri
 
     return AfterValidator(check)
@@ -41,14 +41,16 @@ def _variable(held: str, example: str) -> AfterValidator:
         if name and not VARIABLE.fullmatch(name):
             raise PydanticCustomError(
                 UNSHOWN,
-                f"expected the name of an environment variable that holds {held}, as {example}",
+                f"expected the name of an environment variable with {held}, such as {example}",
             )
         return name
 
     return AfterValidator(check)
 
 
-_Uri = Annotated[str, _without_secret("MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")]
+_Uri = Annotated[
+    str, _without_secret("set MLFLOW_TRACKING_PASSWORD for MLflow, and AWS_* variables for S3")
+]
 
 
 def _counted(workers: T) -> T | JSON:
@@ -70,14 +72,13 @@ class Endpoint(Section):
     api_key_env: OPENAI_API_KEY}`.
 
     `max_requests` limits the requests of a command, including retries, and `max_tokens` the tokens
-    of its prompts and replies. `extra` adds request fields; the value null removes a field that we
-    would send.
+    of its prompts and replies. `extra` adds request fields; the value null removes a default field.
     """
 
     url: Annotated[
         str,
         Field(pattern=r"^https?://[^\s?#]+$"),
-        _without_secret("name the variable with the key, api_key_env"),
+        _without_secret("set api_key_env to the name of an environment variable with the key"),
     ]
     model: str
     api_key_env: Annotated[str, _variable("the key", "OPENAI_API_KEY")] = ""
@@ -172,7 +173,7 @@ class Site(Section):
     @classmethod
     def _distinct(cls, gpus: tuple[int, ...]) -> tuple[int, ...]:
         if len({*gpus}) < len(gpus):
-            raise ValueError("each GPU can be named once")
+            raise ValueError(f"got {[*gpus]}, expected each GPU only once")
         return gpus
 
     @field_validator("hostfile")
@@ -197,16 +198,19 @@ class Site(Section):
                 f"zero_stage {needed} or more"
             )
         if needed and self.device == "cpu":
-            raise ValueError(f"got offload {self.offload!r} on `device: cpu`: leave it out")
+            raise ValueError(
+                f"got offload {self.offload!r} on `device: cpu`, which has nothing to offload: "
+                "remove offload"
+            )
         sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
         if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):
             raise ValueError(
                 f"got sampler_gpus {sampler} and learner_gpus {learner} with `device: "
-                f"{self.device}`; with cpu leave them out, with cuda the sampler needs a GPU"
+                f"{self.device}`. With cpu, remove both; with cuda, set a GPU in sampler_gpus"
             )
         if self.sampler == "transformers" and len(sampler) > 1:
             raise ValueError(
-                f"got sampler_gpus {sampler}, but the sampler transformers uses one GPU"
+                f"got sampler_gpus {sampler}, expected one, because transformers uses one"
             )
         return self
 
@@ -217,8 +221,8 @@ class Site(Section):
                 f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()
             )
             raise ValueError(
-                f"got {self.ranks} ranks for {places} places ({shown}): leave `ranks` out, or "
-                "change learner_gpus or the hostfile"
+                f"got {self.ranks} ranks, but the learner has {places} places ({shown}), one for "
+                "each rank: remove `ranks`, or change learner_gpus or the hostfile"
             )
         return self
 
@@ -227,7 +231,7 @@ class Site(Section):
         if name not in self.endpoints:
             hint = did_you_mean(name, list(self.endpoints))
             raise ValueError(
-                f"The site {self.name!r} has no endpoint {name!r}.{hint} Name it in "
+                f"The site {self.name!r} has no endpoint {name!r}.{hint} Add it to "
                 f"conf/site/{self.name}.yaml: "
                 f'endpoints: {{{name}: {{url: "https://...", model: ..., api_key_env: ...}}}}.'
             )

@@ -19,7 +19,7 @@ from agentfly_core.system.formats.json_value import JSON
 DATA = "agentfly_core.datasets.mixture:mixture"
 DEMONSTRATIONS = "agentfly_core.experiment.policy_path:of_tasks"
 GOAL = "goal"
-"""Name of the goal in the scores of a mixture, whatever each task's goal is."""
+"""The name that all tasks' goals have in the scores of a mixture."""
 TASK = "task"
 """Label of evaluations by task, in addition to the fact `evaluate.by`."""
 SINGLE = "single"
@@ -35,7 +35,9 @@ def task_key(task: str, key: str) -> str:
 
 def _not_single(name: str) -> str:
     if name == SINGLE:
-        raise ValueError(f"got {SINGLE!r}, the task of experiments without `tasks`; rename it")
+        raise ValueError(
+            f"got {SINGLE!r}, which is reserved for experiments without `tasks`; rename the task"
+        )
     return name
 
 
@@ -71,8 +73,8 @@ class TaskSettings(Section):
     """A task of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools: [...],
     rewards: {...}, agent: {max_turns: 6}}`.
 
-    `weight` determines its share of a step's problems. If it has `tools`, `rewards`, `environments`
-    or limits under `agent`, these replace those of the experiment. `goal` is the reward that
+    `weight` determines the task's share of a step's problems. A task's `tools`, `rewards`,
+    `environments` and limits under `agent` replace the experiment's. `goal` is the reward that
     decides success; a task with several rewards needs it.
     """
 
@@ -96,8 +98,8 @@ _TASKS = TypeAdapter(dict[TaskName, TaskSettings])
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
-    """Divide `count` in these proportions by largest remainders (of equal ones, the first):
-    `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
+    """Divide `count` in proportion to the weights: `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums":
+    5, "shop": 3}`. The largest remainders are rounded up; of equal ones, the first.
     """
     exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}
     counts = {name: int(share) for name, share in exact.items()}
@@ -122,8 +124,8 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
     data = settings.get("data") or {}
     if data.get("use") != DATA and (beside := data.keys() - {"seed"}):
         raise ValueError(
-            f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has data of its own; set "
-            f"tasks.{next(iter(tasks))}.data.{min(beside)}. Only data.seed is the experiment's."
+            f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has its own data. Set "
+            f"tasks.{next(iter(tasks))}.data.{min(beside)} instead; only data.seed is shared."
         )
     mixture = {"rewards": {}, **settings, "data": data_of(tasks, data.get("seed"))}
     if warm_start := settings.get("warm_start"):
@@ -155,8 +157,8 @@ def _warm_start(
         return section
     if lacking := [name for name in tasks if name not in shown]:
         raise ValueError(
-            f"tasks.{lacking[0]}.warm_start: give it for each task, as for {', '.join(shown)}: "
-            "the warm start shows all tasks. `{demonstrations: my_file:policy}` names a policy."
+            f"tasks.{lacking[0]}.warm_start is missing, but {', '.join(shown)} has one. Set it for "
+            "each task, such as `{demonstrations: my_file:policy}` with the path of a policy."
         )
     if section.get("demonstrations") != DEMONSTRATIONS:
         for key in section.keys() & {"demonstrations", "settings"}:

@@ -86,4 +86,4 @@ def test_a_warm_start_alone_needs_no_reward(lives, tmp_path, sums):
     judged = lives.run(tmp_path, *with_rewards)
     assert judged.code == 0, judged.printed
     later = lives.run(tmp_path, *TRAIN, *without, "steps=1")
-    assert "rewards: name at least one reward by its import path" in later.printed
+    assert "rewards: got none, expected at least one import path" in later.printed

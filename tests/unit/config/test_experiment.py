@@ -287,7 +287,10 @@ def test_a_url_is_named_by_its_variable_and_never_shown(monkeypatch):
             "got offload 'optimizer' at zero_stage 0, expected .* 1 or more",
         ),
         ({"device": "cuda", "offload": "all", "zero_stage": 2}, "expected zero_stage 3 or more"),
-        ({"offload": "optimizer", "zero_stage": 1}, "on `device: cpu`: leave it out"),
+        (
+            {"offload": "optimizer", "zero_stage": 1},
+            "on `device: cpu`, which has nothing",
+        ),
     ],
 )
 def test_useless_offload_is_refused(settings, complaint):

@@ -75,7 +75,7 @@ def test_a_module_name_is_short_for_its_class() -> None:
     ("maker", "settings", "message"),
     [
         (Clip, {"kind": "k1"}, r"Clip: kind: Input should be 'k2' or 'k3' \(got 'k1'\)"),
-        (spelled, {}, "spelled has no default for accent: 'str': give it beside `use`"),
+        (spelled, {}, "spelled has no default for accent: 'str': set a value next to `use`"),
         (
             spelled,
             {"accent": None},
@@ -90,7 +90,7 @@ def test_a_module_name_is_short_for_its_class() -> None:
         (
             drawn,
             {"canvas": "blue"},
-            "drawn: canvas has the type .*Canvas'>, which no setting can have",
+            "drawn: canvas is annotated as .*Canvas'>, but a setting cannot have",
         ),
     ],
 )

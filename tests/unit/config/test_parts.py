@@ -146,7 +146,7 @@ def test_a_wrong_setting_is_refused_with_its_key(
 
 def test_a_class_with_a_reserved_setting_name_is_refused(tmp_path: Path) -> None:
     settings = read(tmp_path, f"rewards={{'{HERE}:Clashes': 1}}")
-    with pytest.raises(ValueError, match=r"has a setting 'timeout', .* rename it"):
+    with pytest.raises(ValueError, match=r"has a setting 'timeout', .*Rename the setting"):
         checks.check(settings)
 
 

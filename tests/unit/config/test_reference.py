@@ -62,7 +62,7 @@ def test_a_folder_of_that_name_is_a_model(tmp_path: Path, monkeypatch: pytest.Mo
 def test_policies_of_runs_are_named_with_or_without_a_prefix() -> None:
     assert run_policy("mine") == run_policy("run:mine") == LastPolicy("mine")
     assert run_policy("mine@7") == run_policy("run:mine@7") == RunPolicy("mine", 7)
-    with pytest.raises(ValueError, match=r"got 'a/b', expected run:NAME \(its last\) or run:NAME@"):
+    with pytest.raises(ValueError, match=r"got 'a/b', expected run:NAME \(its last policy\) or"):
         run_policy("a/b")
 
 

@@ -61,8 +61,11 @@ def test_a_mixture_sums_its_data_and_reads_back_equal():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": SUMS["data"]}, r"data\.test: each of the tasks sums, shop has data of its own"),
-        ({"shop": {**BUYING, "rewards": {}}}, r"tasks\.shop\.rewards: name at least one reward"),
+        ({"data": SUMS["data"]}, r"data\.test: each of the tasks sums, shop has its own data"),
+        (
+            {"shop": {**BUYING, "rewards": {}}},
+            r"tasks\.shop\.rewards: got none, expected at",
+        ),
         ({"sums": {**SUMS, "goal": ""}}, r"goal: got '', .*add a reward with weight 0"),
         (
             {
@@ -73,7 +76,7 @@ def test_a_mixture_sums_its_data_and_reads_back_equal():
         ),
         (
             {"evaluate": {"by": "task"}},
-            r"evaluate\.by: got 'task', by which a mixture is evaluated in any case",
+            r"evaluate\.by: got 'task', but success by task is always reported",
         ),
     ],
 )
@@ -87,15 +90,15 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
     [
         (
             {"shop": {**BUYING, "agent": {"max_model_len": 4000}}},
-            "tasks.shop.agent.max_model_len: got 4000, expected 2000 or less",
+            "tasks.shop.agent.max_model_len: got 4000, expected at most agent.max_model_len, 2000",
         ),
         (
             {"shop": {**BUYING, "weight": 0.1}},
-            "tasks.shop.weight: got 0.1, which leaves the task none of the 3 problems of a step",
+            "tasks.shop.weight: got 0.1, so the task gets none of the 3 problems of a step",
         ),
         (
             {"evaluate": {"datasets": {"hard": {"use": "a:b", "test": 2}}}},
-            "evaluate.datasets: an experiment with tasks cannot have any",
+            "evaluate.datasets: an experiment with `tasks` cannot have further",
         ),
         (
             {"night": {"number": 2, "tasks": {"smus": {"epoch": 1}}}},
@@ -167,7 +170,10 @@ def test_a_curriculum_is_read_from_a_file():
     ("override", "message"),
     [
         ("warm_start.settings={spoilt: 0.9}", "warm_start.settings: got .*tasks.calculator.warm"),
-        (f"evaluate.goal={BOUGHT}", "evaluate.goal: got .*and each task has its own rewards"),
+        (
+            f"evaluate.goal={BOUGHT}",
+            "evaluate.goal: got .*but each task has its own goal",
+        ),
     ],
 )
 def test_a_setting_of_each_task_is_refused_for_the_whole(override, message):

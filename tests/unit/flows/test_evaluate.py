@@ -128,9 +128,9 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
         ("results/demo/policy.json", "Missing file 'results/demo/policy.json'"),
         (
             "run:demo@last",
-            "expected run:NAME .its last. or run:NAME@STEP with a step's number, 0 is the start",
+            "expected run:NAME .its last policy. or run:NAME@STEP .0 is the policy at its start",
         ),
-        ("run:demo@", "expected run:NAME .its last. or run:NAME@STEP with a step's number"),
+        ("run:demo@", "expected run:NAME .its last policy. or run:NAME@STEP"),
         (
             "run:demo@7",
             r"'demo' has no policy of step 7 in .*; its last one is runs/demo/steps/000002/policy",

@@ -185,7 +185,7 @@ def test_failed_episodes_are_stored(store: Store) -> None:
         (["--policy", "run:demo"], "The run 'demo' has published no policy"),
         (["--policy", "says"], "Unknown policy 'says'. A policy is base"),
         (["--policy", "oracl"], "Unknown policy 'oracl'. Did you mean 'oracle'? A policy"),
-        (["--policy", "shopx.says"], "or my_file:policy, your async function"),
+        (["--policy", "shopx.says"], "the import path of your async function, my_file:policy"),
         (["--policy", "oracle", "warm_start=null"], "atlas has no oracle"),
         (["--policy", "random", "--problem", "Jpan"], "The train split has no problem 'Jpan'. Did"),
         (["--policy", "random", "--split", "validation"], "The validation split is empty"),
@@ -207,7 +207,7 @@ def test_in_another_folder_the_project_folder_is_named(
     (tmp_path / "mine.yaml").write_text(EXPERIMENT.replace(PATH, "my_unknown_atlas"))
     monkeypatch.chdir(other)
     assert main(["play", "../mine.yaml", "--policy", "oracle"]) == 2
-    assert f"folder of your project; this one is {other}" in capsys.readouterr().err
+    assert f"folder of your project; now it is {other}" in capsys.readouterr().err
     assert main(["play", "mine"]) == 2
     assert f"Unknown experiment 'mine' ({other}/conf/mine.yaml)" in capsys.readouterr().err
 

@@ -165,7 +165,7 @@ def test_a_missing_policy_and_an_existing_folder_are_refused(
     for policy, folder, message in (
         ("run:yours", "policy", "The run 'yours' has published no policy in"),
         ("run:mine@9", "policy", "The run 'mine' has no policy of step 9 in"),
-        ("mine@end", "policy", "got 'mine@end', expected run:NAME (its last) or run:NAME@"),
+        ("mine@end", "policy", "got 'mine@end', expected run:NAME (its last policy) or run:NAME@"),
         ("run:mine@3", "there", "there exists; name a new folder, or remove it."),
     ):
         assert main(["export", policy, folder, "--store", str(store.root)]) == 2

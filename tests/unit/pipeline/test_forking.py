@@ -98,7 +98,7 @@ def test_an_experiment_without_a_fork_starts_at_step_0(tmp_path: Path) -> None:
 
 
 def test_a_fork_must_do_a_step(tmp_path: Path) -> None:
-    message = r"steps: got 3, expected more than fork\.step, 3, which is done already"
+    message = r"steps: got 3, but the fork continues after step 3"
     with pytest.raises(ValueError, match=message):
         experiment(tmp_path, steps=3, fork={"run": "old", "step": 3})
 

@@ -214,7 +214,7 @@ def test_a_sign_in_one_optimizer_step_is_reported():
 
 
 def test_a_sign_has_one_bound():
-    with pytest.raises(ValidationError, match="one of above and"):
+    with pytest.raises(ValidationError, match="either `above` or `below`"):
         Sign(metric="train/entropy")
 
 

@@ -53,7 +53,7 @@ def test_a_run_starts_from_the_policy_of_its_model_setting(tmp_path, base, model
         ),
         (
             "run:base@last",
-            "model: got 'run:base@last', expected run:NAME .its last. or run:NAME@STEP",
+            "model: got 'run:base@last', expected run:NAME .its last policy. or run:NAME@STEP",
         ),
         ("run:", "model: got 'run:', expected run:NAME"),
         ("run:bse@2", "The run 'bse' has published no policy in .* Runs there: base"),

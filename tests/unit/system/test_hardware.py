@@ -81,18 +81,18 @@ def test_vllm_and_the_learner_take_turns_on_shared_gpus(
     [
         (
             {"RANKS": "5"},
-            r"got 5 ranks for 6 places \(worker-1 0,1,2,3; worker-2 0,1\): leave `ranks` out",
+            r"got 5 ranks, but the learner has 6 places \(worker-1 0,1,2,3; worker-2 0,1\)",
         ),
         (
             {"DEVICE": "cuda", "LEARNER_GPUS": "1,2,3"},
-            r"got 6 ranks for 5 places \(worker-1 1,2,3; worker-2 0,1\)",
+            r"got 6 ranks, but the learner has 5 places \(worker-1 1,2,3; worker-2 0,1\)",
         ),
         (
             {"LEARNER_GPUS": "1"},
-            r"sampler_gpus \[\] and learner_gpus \[1\] with `device: cpu`; with cpu leave them out",
+            r"sampler_gpus \[\] and learner_gpus \[1\] with `device: cpu`. With cpu, remove both",
         ),
-        ({"SAMPLER_GPUS": "0"}, r"got sampler_gpus \[0\] .* with cpu leave them out"),
-        ({"DEVICE": "cuda", "SAMPLER_GPUS": "0,0"}, r"sampler_gpus: .*each GPU can be named once"),
+        ({"SAMPLER_GPUS": "0"}, r"got sampler_gpus \[0\] .* With cpu, remove both"),
+        ({"DEVICE": "cuda", "SAMPLER_GPUS": "0,0"}, r"sampler_gpus: .*expected each GPU only once"),
         ({"DEVICE": "cuda", "SAMPLER_GPUS": "-1"}, r"sampler_gpus.0: .*greater than or equal to 0"),
         (
             {"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"},
