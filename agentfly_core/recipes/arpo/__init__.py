@@ -1,1 +1,1 @@
-"""A vault with a lamp before an uncertain choice, for forks by entropy (ARPO)."""
+"""Vaults with one uncertain turn, where episodes fork by entropy (ARPO)."""

@@ -1,4 +1,4 @@
-"""Demonstrations that turn all handles, with a random direction after the lamp."""
+"""Demonstrations that turn all handles of a vault, some in a random direction after the lamp."""
 
 import random
 from collections.abc import Sequence
@@ -9,7 +9,10 @@ from agentfly_core.recipes.arpo.vault import HANDLES, WAYS
 
 
 def handles(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
-    """Turn each handle left; after the lamp go its way, a share `spoilt` in a random direction."""
+    """Demonstrate: turn the handle after the lamp in the lamp's direction, all other handles left.
+
+    In a share `spoilt` of the episodes, the turn after the lamp goes in a random direction.
+    """
 
     async def policy(conversation: Conversation) -> str:
         seen = observed(conversation)

@@ -1,4 +1,4 @@
-"""The reward of an opened vault."""
+"""The reward for opening a vault."""
 
 from agentfly_core import Trajectory, reward
 from agentfly_core.recipes.arpo.vault import Vault
@@ -6,5 +6,5 @@ from agentfly_core.recipes.arpo.vault import Vault
 
 @reward
 async def opened(trajectory: Trajectory, *, vault: Vault) -> float:
-    """1 for an opened vault, else 0."""
+    """1 if the vault is open, else 0."""
     return float(vault.opened)

@@ -1,4 +1,4 @@
-"""Vaults of six handles; after one of them a lamp asks for a direction."""
+"""Vaults of six handles: after one handle a lamp lights, and the next turn needs its direction."""
 
 import json
 import random
@@ -14,15 +14,19 @@ LAMPS = ("amber", "blue", "green", "pink", "red", "white")
 def vaults(
     seed: int, train: int, validation: int, test: int, first: int = 2, lamps: int = len(LAMPS)
 ) -> dict[str, list[Problem]]:
-    """Vaults with a lamp after handle `first` to HANDLES - 1, such as
+    """Make problems for each split, such as
 
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
-    The direction of each lamp follows from the seed and is the same in all vaults. Only the reward
-    tells it. The first `lamps` colours occur. Raises ValueError for more than 9,000 vaults.
+    A lamp lights after a handle from `first` to HANDLES - 1, in one of the first `lamps` colours of
+    LAMPS. The seed determines the direction of each colour, the same in all vaults; only the reward
+    reveals the direction. Raises ValueError for more than 9,000 vaults.
     """
     if train + validation + test > 9_000:
-        raise ValueError("There are 9,000 vaults: ask for fewer.")
+        raise ValueError(
+            "There are 9,000 vaults: lower data.train, data.validation or data.test, whose sum is "
+            f"{train + validation + test}."
+        )
     draw = random.Random(seed)
     ways = {lamp: draw.choice(WAYS) for lamp in LAMPS}
     numbers = iter(draw.sample(range(1_000, 10_000), train + validation + test))
@@ -38,10 +42,10 @@ def vaults(
 
 
 class Vault(Environment):
-    """A vault that opens after HANDLES turns if the turn after its lamp goes the lamp's way."""
+    """A vault, open after HANDLES turns if the turn after the lamp has the lamp's direction."""
 
     async def reset(self, problem: Problem) -> None:
-        """Close the vault."""
+        """Close the vault and forget all turns."""
         self._facts = problem.facts
         self.ways: list[str] = []
 
@@ -52,7 +56,7 @@ class Vault(Environment):
         self.ways = json.loads(snapshot)
 
     def turn(self, way: str) -> str:
-        """Turn the next handle; returns what happens."""
+        """Turn the next handle, and return "next handle", "last handle" or "lamp COLOUR"."""
         self.ways.append(way)
         handle = len(self.ways)
         if handle >= HANDLES:
@@ -61,7 +65,7 @@ class Vault(Environment):
 
     @property
     def opened(self) -> bool:
-        """Whether all handles were turned and the one after the lamp the right way."""
+        """Whether all handles were turned, and the handle after the lamp in the right direction."""
         handle = self._facts["handle"]
         return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]
 
