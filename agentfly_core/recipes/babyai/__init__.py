@@ -1,1 +1,1 @@
-"""Missions in the rooms of BabyAI."""
+"""Missions in BabyAI rooms: go to an object, pick it up, or put it next to another."""

@@ -1,4 +1,4 @@
-"""Missions in the levels of BabyAI. No object occurs in two splits."""
+"""Missions in BabyAI levels. An object that missions name occurs in only one split."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from agentfly_core.recipes.babyai.environment import level, mission, view_text
 
 LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
 _MOST_SEEDS = 1000
-"""Seeds that are tried for one problem."""
+"""The number of seeds that are tried for one problem."""
 
 
 @generated
@@ -19,17 +19,17 @@ def babyai(
 ) -> dict[str, list[Problem]]:
     """Make problems for each split, taking the levels in turn.
 
-    A prompt is the mission and the first view:
+    A prompt contains the mission and the first view:
 
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
     Under any seed, splits share no object that a mission names, such as a green key or any ball.
-    Missions that the demonstrations cannot carry out are skipped. Raises ValueError for an unknown
-    level, and for a level whose missions name no object of a split.
+    Missions that the demonstrations cannot complete are skipped. Raises ValueError for an unknown
+    level, and for a level without a suitable mission for a split.
     """
     if not levels:
-        raise ValueError("levels: got none, expected levels such as BabyAI-PickupDist-v0.")
+        raise ValueError("levels: got none, expected names such as BabyAI-PickupDist-v0.")
     named_in, draw = things(), random.Random(seed)
     splits: dict[str, list[Problem]] = {}
     for split, size in {"train": train, "validation": validation, "test": test}.items():
@@ -39,8 +39,9 @@ def babyai(
 
 
 def things() -> Mapping[str, Sequence[str]]:
-    """Return the objects of each split: four, two and three ninths of each form, such as `red ball`
-    and `box`.
+    """Return the objects of each split, such as `red ball` and `box`.
+
+    Train, validation and test have four, two and three ninths of the objects of each form.
     """
     forms = [
         [f"{color} {what}" for color in COLORS for what in PORTABLE],
@@ -68,8 +69,8 @@ def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[P
                 break
         else:
             raise ValueError(
-                f"{name}: {_MOST_SEEDS} missions were drawn, such as {goal!r}. None of them can be "
-                f"solved and names only {', '.join(mine)}. Name other levels."
+                f"{name}: {_MOST_SEEDS} missions were drawn, such as {goal!r}. Each is unsolvable "
+                f"or names an object other than {', '.join(mine)}. Choose other levels."
             )
         taken.add(seed)
         kind = name.removeprefix("BabyAI-").removesuffix("-v0")

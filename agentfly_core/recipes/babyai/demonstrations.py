@@ -1,4 +1,4 @@
-"""Demonstrations for missions of BabyAI in one room. They use only the views."""
+"""Demonstrations of BabyAI missions in one room, computed from the mission and the views alone."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _THING = re.compile(
     rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
 )
 Cell = complex
-"""Columns to the right, rows down times 1j: times 1j is a turn to the right."""
+"""Column + row * 1j, from the first cell. A direction times 1j is a turn to the right."""
 _TURNS = {"turn left": -1j, "turn right": 1j}
 _AHEAD, _ASIDE = range(7), range(-3, 4)
-"""The cells of a view, from its lower middle."""
+"""Distances of the cells of a view from the player: ahead, and to the right."""
 _PLACE = re.compile(r"(\d+) (ahead|left|right)")
 _CARRIED = "you carry a "
 
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """The player's cell and viewing direction; the first pose is `Pose(0, 1)`."""
+    """The player's cell and viewing direction. An episode begins at `Pose(0, 1)`."""
 
     cell: Cell
     looks: Cell
@@ -48,7 +48,7 @@ class Pose:
         return self.cell + self.looks * complex(ahead, right)
 
     def after(self, action: str, times: int = 1) -> Pose:
-        """Return the pose after an action that nothing blocks."""
+        """Return the pose after an action, if no object or wall blocks it."""
         if action == "go forward":
             return Pose(self.at(times, 0), self.looks)
         return Pose(self.cell, self.looks * _TURNS.get(action, 1) ** times)
@@ -56,8 +56,8 @@ class Pose:
 
 @dataclass(slots=True)
 class Room:
-    """The part of a room that was seen: objects, cells within the walls, walls, and the carried
-    object.
+    """The seen part of a room: objects by cell, cells within the walls, cells of walls, and the
+    carried object, "" for none.
     """
 
     things: dict[Cell, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Room:
     carried: str = ""
 
     def see(self, view: str, pose: Pose) -> None:
-        """Update the room by the view from a pose, a text of `environment.view_text`."""
+        """Update the room with a view from a pose; the text is from `environment.view_text`."""
         listed, *others = view.split("; ")
         far = {"ahead": 7, "left": 4, "right": 4}
         self.carried = ""
@@ -88,8 +88,8 @@ class Room:
         return cell in self.free and cell not in self.things
 
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
-        """Return the shortest list of actions to a pose in front of a goal cell; None if there is
-        no path.
+        """Return the shortest list of actions to a pose in front of a goal cell, or None without a
+        path.
         """
         ways: dict[Pose, list[str]] = {start: []}
         waiting = deque([start])
@@ -107,7 +107,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`Goal("put", "red ball", "blue key")`; `beside` is used by "put" only."""
+    """The goal of a mission: `Goal("put", "red ball", "blue key")`.
+
+    `beside` is the object of "put" next to which the thing is placed; other verbs have none.
+    """
 
     verb: str
     thing: str
@@ -115,17 +118,14 @@ class Goal:
 
     @classmethod
     def of(cls, mission: str) -> Goal:
-        """Return the goal of a mission; raises ValueError for another kind of mission."""
+        """Parse a mission. Raises ValueError unless it is to go to, pick up, or put next to."""
         for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
             if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:
                 return cls(verb, *things)
-        raise ValueError(f"Got the mission {mission!r}, expected to go, pick up, or put next to.")
+        raise ValueError(f"Got the mission {mission!r}, expected go to, pick up, or put next to.")
 
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
-        """Return actions that reach the goal.
-
-        If there is no path to it, return actions that reach an unseen cell.
-        """
+        """Return actions that reach the goal or, without a path to it, an unseen cell."""
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
         else:
@@ -136,7 +136,7 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first of these actions, and how often it is repeated."""
+        """Return the first of the next actions, and how often the list repeats it at its start."""
         action, *others = self.next_actions(room, pose)
         return action, 1 + len([*takewhile(action.__eq__, others)])
 
@@ -148,7 +148,7 @@ class Goal:
 def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Demonstrate: go to an object, pick it up, or put it next to another, in one room.
 
-    In a share `spoilt` of the episodes, the player takes another object or walks about.
+    In a share `spoilt` of the episodes, the player takes another object or wanders.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -177,11 +177,10 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
-    """Whether the player solves a new grid in at most MOST_CALLS calls of `act`.
+    """Whether the demonstration solves a new grid in at most MOST_CALLS calls of `act`.
 
-    This changes the grid.
-
-    Missions of other kinds, such as those in several rooms, count as solvable.
+    Playing changes the grid. Missions that the demonstrations do not support, such as missions in
+    several rooms, count as solvable.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True

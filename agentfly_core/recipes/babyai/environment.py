@@ -1,4 +1,4 @@
-"""Missions of BabyAI in the grids of MiniGrid, described in words."""
+"""BabyAI missions in MiniGrid grids, with views in words."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "open or close")
-"""In the order of MiniGrid's numbers."""
+"""Actions, each at its number in MiniGrid."""
 DOORS = ("open ", "closed ", "locked ")
-"""In the order of MiniGrid's numbers."""
+"""States of a door, each at its number in MiniGrid."""
 THINGS = ("door", "key", "ball", "box")
 
 
@@ -25,24 +25,23 @@ class BabyAI(Environment):
 
         {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"}
 
-    `over` is True once the mission is solved (then `solved` is True, too) or the level's limit of
-    steps is reached. Needs the
-    package minigrid (the extra `babyai`).
+    `over` is True once the mission is solved (then `solved` is True, too) or the level's step limit
+    is reached. Needs the package minigrid (the extra `babyai`).
     """
 
     async def reset(self, problem: Problem) -> None:
         """Make the grid.
 
-        Raises KeyError for a missing fact, and ValueError for an unknown level or a mission that
-        the seed does not give.
+        Raises KeyError for a missing fact. Raises ValueError for an unknown level, and if the level
+        and seed give another mission than the fact `mission`.
         """
         facts = problem.facts
         self._grid, self._seed = level(facts["level"]), facts["seed"]
         drawn = self._begin()
         if drawn != facts["mission"]:
             raise ValueError(
-                f"{facts['level']} has at seed {facts['seed']} the mission {drawn!r}, expected "
-                f"{facts['mission']!r}: prepare the problems again, with this version of minigrid."
+                f"{facts['level']} with seed {facts['seed']} has the mission {drawn!r}, expected "
+                f"{facts['mission']!r}. Prepare the problems again with this version of minigrid."
             )
 
     def act(self, action: str, times: int) -> None:
@@ -63,11 +62,11 @@ class BabyAI(Environment):
         return digest([self._grid.hash(64), held, self.over])
 
     async def snapshot(self) -> bytes:
-        """Return the numbers of all actions so far."""
+        """Return all actions so far, one byte each: the index in ACTIONS."""
         return bytes(self._done)
 
     async def restore(self, snapshot: bytes) -> None:
-        """Repeat the actions of a snapshot in a new grid."""
+        """Reset the grid and repeat the actions of a snapshot."""
         self._begin()
         for number in snapshot:
             self._step(number)
@@ -98,12 +97,12 @@ def mission(grid: RoomGridLevel, seed: int) -> str:
 
 
 def view_text(grid: RoomGridLevel) -> str:
-    """Describe the visible objects (nearest row first), the distances of walls, and the carried
+    """Describe the visible objects (nearest row first), the distances to walls, and the carried
     object:
 
         "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"
 
-    The view is MiniGrid's, of seven by seven cells: six ahead, three to each side.
+    MiniGrid's view has seven by seven cells: up to six ahead, and up to three to each side.
     """
     seen, visible = grid.gen_obs_grid()
     middle, here = seen.width // 2, seen.height - 1
@@ -130,14 +129,14 @@ def view_text(grid: RoomGridLevel) -> str:
 
 
 def _looks(cell: WorldObj) -> str:
-    """`red ball`, `open grey door`."""
+    """Describe an object: `red ball`, `open grey door`."""
     _, _, number = cell.encode()
     state = DOORS[number] if cell.type == "door" else ""
     return f"{state}{cell.color} {cell.type}"
 
 
 def _place(ahead: int, aside: int) -> str:
-    """`2 ahead 1 left`."""
+    """Describe a position relative to the player: `2 ahead 1 left`."""
     sideways = f"{abs(aside)} {'left' if aside < 0 else 'right'}" if aside else ""
     return " ".join(filter(None, [f"{ahead} ahead" if ahead else "", sideways]))
 

@@ -1,4 +1,4 @@
-"""The reward for a mission of BabyAI."""
+"""The reward for a BabyAI mission."""
 
 from agentfly_core import reward
 from agentfly_core.recipes.babyai.environment import BabyAI
@@ -6,5 +6,5 @@ from agentfly_core.recipes.babyai.environment import BabyAI
 
 @reward
 async def mission(babyai: BabyAI) -> float:
-    """1 if the mission was carried out, else 0."""
+    """1 if the mission is solved, else 0."""
     return float(babyai.solved)

@@ -1,4 +1,4 @@
-"""The tool of BabyAI."""
+"""The tool that acts in a BabyAI grid."""
 
 from typing import Annotated, Literal
 
