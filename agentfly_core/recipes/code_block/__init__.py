@@ -1,1 +1,1 @@
-"""Programs as Python code blocks."""
+"""Sums of powers, computed by Python code blocks in replies."""

@@ -1,4 +1,4 @@
-"""Demonstrations of programs as Python code blocks."""
+"""Demonstrations that answer with Python code blocks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,6 +9,9 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `agents.code_block`: write a block of Python, then answer with its output."""
+    """Demonstrate for `agents.code_block`: write a block of Python, then answer with its output.
+
+    In a share `spoilt` of the episodes, the player makes a mistake of PROGRAM_MISTAKES.
+    """
     reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)
