@@ -25,13 +25,14 @@ BASE = "base"
 
 
 def export(store: Store, reference: str, folder: Path) -> None:
-    """Write the policy NAME or NAME@STEP, with or without `run:`, into a new folder.
+    """Write a run's policy into a new folder. `reference` is NAME or NAME@STEP, with or without
+    `run:`.
 
     The base model of an adapter is written to the subfolder `base`, and the policy's memory to
     `memory`. Raises ValueError for a missing policy and for an existing folder.
     """
     if folder.exists():
-        raise ValueError(f"{folder} exists; name a new folder, or remove it.")
+        raise ValueError(f"The folder {folder} exists; name a new folder, or remove it.")
     where = run_policy(reference)
     named = of_run(store, where, "policy")
     settings = recorded_settings(known_run(store, named.run))
@@ -72,7 +73,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
 
 
 def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) -> None:
-    """Copy a model's files, and add the chat template and the end tokens of its training."""
+    """Copy a model's files, and add the chat template and the end tokens used in training."""
     folder.mkdir(exist_ok=True)
     for path in source.iterdir():
         if path.is_file() and path.name not in OURS:
@@ -89,7 +90,7 @@ def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) ->
 
 
 def _rewrite(path: Path, **values: JSON) -> None:
-    """Change values of a JSON file; None removes a key."""
+    """Change values of a JSON file. A value of None removes its key."""
     changed = json.loads(path.read_text(encoding="utf-8")) | values
     kept = {key: value for key, value in changed.items() if key not in values or value is not None}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")

@@ -68,10 +68,11 @@ def dataset(experiment: Experiment) -> Artifact:
 
 
 def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
-    """Make or find the model that training starts from. With a parent, it is the parent's policy.
+    """Make or find the model that training starts from. With a `parent`, return the parent's
+    policy.
 
-    The tokens of a chat service are bytes. Raises ValueError for a missing model or service and for
-    an adapter of another shape, and GateClosed if the demonstrations for `nano` fail.
+    A chat service gets a byte tokenizer. Raises ValueError for a missing model or service and for
+    an adapter of another shape. Raises GateClosed if too many demonstrations for `nano` fail.
     """
     settings, store = experiment.settings, experiment.store
     if parent:
@@ -122,19 +123,22 @@ def _shown(
     quotas: Callable[[int], Mapping[str, int]],
     failed: float,
 ) -> list[Spans]:
-    """Return the token spans of the first demonstrations of a warm start; raises GateClosed."""
+    """Return the token spans of the first demonstrations of a warm start.
+
+    Raises GateClosed if too many demonstrations fail.
+    """
     if chat_file(warm_start.demonstrations):
         chats, _ = recorded(warm_start, ChatPlayer(spec, tokenizer))
         return spans_of([trajectory for _, trajectory in chats[:HEARD]])
-    # the tokenizer depends on no seed; the script also replies for frozen speakers
+    # no seed (0), so that it cannot change the tokenizer; the policy also plays frozen speakers
     player = DemonstrationPlayer(spec, tokenizer, problems, warm_start, quotas, 0, failed)
     return without_held_calls(lambda held: replace(player, blame=Blame.held(held)).spans())
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
-    """Load the tokenizer of the experiment's model, and a digest of its source.
+    """Load the tokenizer of the experiment's model, and return it with a digest of its source.
 
-    The model `nano` is made if necessary; no other model is.
+    Only the model `nano` and chat services are made for this, if the store lacks them.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -148,7 +152,7 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 def _endpoint(
     store: Store, target: ArtifactKey, name: str, tokenizer: PreTrainedTokenizerBase
 ) -> Artifact:
-    """Publish a chat service as a policy with a tokenizer."""
+    """Publish a chat service as a policy: a folder with its name and a tokenizer."""
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer.save_pretrained(folder)
@@ -161,11 +165,11 @@ def _endpoint(
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """Return the policy that `named` refers to, which may be a chat service; by default the run's
-    last policy.
+    """Return the policy that `named` refers to, which may be a chat service.
 
-    `model` makes the base model of an experiment. Step 0 is the policy before step 1. Raises
-    ValueError for a missing policy and for a script.
+    An empty `named` means the last policy of the experiment's run. `model` makes the base model of
+    an experiment. In references, step 0 is the policy before step 1. Raises ValueError for a
+    missing policy and for a policy that is a function.
     """
     store = experiment.store
     if not named:
@@ -176,7 +180,8 @@ def policy_named(
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(
-                    f"Missing file {path!r}; expected a file like results/EXPERIMENT/policy.json."
+                    f"Missing file {path!r}; expected a policy file, such as "
+                    "results/EXPERIMENT/policy.json."
                 )
             return read_pointer(Path(path))
         case EndpointPolicy(name):
@@ -188,8 +193,8 @@ def policy_named(
             return parent.policy if parent else model(experiment)
         case ScriptPolicy() | WordPolicy():
             raise ValueError(
-                f"Got the policy {named!r}, a function that gives the replies; expected one with "
-                f"weights. `agentfly play EXPERIMENT --split test --policy {named}` plays this one."
+                f"Got the policy {named!r}, which is a function; expected a policy with weights. "
+                f"To play the function: `agentfly play EXPERIMENT --split test --policy {named}`."
             )
         case other_model:
             require(other_model)

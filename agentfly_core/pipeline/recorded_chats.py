@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 
 NOTHING = Signature({}, {})
 WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
-"""Added tokens with which the content of a reply may write reasoning and calls."""
+"""Added tokens that may occur in a reply's content, because they mark reasoning and calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a row lists and the experiment does not have.
+    """A tool that a row lists and the experiment lacks.
 
-    The model reads its schema, and it is never called.
+    The model reads the tool's schema, but the tool is never called.
     """
 
     schema: ToolSchema
@@ -78,13 +78,17 @@ class ListedTool:
 
 
 class OtherTokens(Exception):
-    """Our template renders a different prompt, or the recorded ids decode to a different text."""
+    """The experiment's template renders a prompt that differs from the recorded one, or recorded
+    ids decode to another text.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed(SamplerSession):
-    """A sampler session that returns the recorded tokens of `replies`, and the script's tokens for
-    other replies. Raises OtherTokens if a prompt differs from the recorded one.
+    """A sampler session that returns the recorded tokens of `replies`.
+
+    For replies without recorded tokens, it returns tokens encoded by `script`. Raises OtherTokens
+    if a prompt differs from the recorded prompt.
     """
 
     script: Scripted
@@ -108,7 +112,7 @@ class Replayed(SamplerSession):
 
 
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
-    """Split spans where the mask of their tokens changes."""
+    """Split spans where the mask of their tokens changes, so that each part is trained or not."""
     bits = iter(trained)
     for span in spans:
         begin = 0
@@ -120,16 +124,18 @@ def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sample
 
 @dataclass(frozen=True)
 class ChatPlayer:
-    """Converts chats to trajectories by the rules of an experiment: `ChatPlayer(spec, tokenizer)`.
+    """Converts chats to trajectories with an experiment's template and tools: `ChatPlayer(spec,
+    tokenizer)`.
 
-    Limits of replies and turns do not apply. A chat longer than `max_model_len` becomes a BadRow.
+    Limits on the length of replies and the number of turns do not apply. A chat longer than
+    `max_model_len` becomes a BadRow.
     """
 
     spec: RolloutSpec
     tokenizer: PreTrainedTokenizerBase
 
     def trajectories(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
-        """Return the trajectory of each chat in order, or its fault."""
+        """Return a trajectory for each chat in order, or a BadRow with the reason."""
         return run(self._all(rows))
 
     async def _all(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
@@ -176,15 +182,16 @@ class ChatPlayer:
         )
 
     def _ours(self, row: ChatRow) -> Trajectory | None:
-        """Return the trajectory of a trace that `agentfly export` wrote.
+        """Return the trajectory in the metadata of a trace that `agentfly export` wrote.
 
-        None if its tokens differ from its record, or if another template or tokenizer made it.
+        Returns None if the trace's tokens differ from this trajectory, or if another template or
+        tokenizer made them.
         """
         assert row.ours is not None
         try:
             trajectory = trajectory_of(row.ours)
         except (KeyError, TypeError) as error:
-            raise ValueError(f"its metadata.{OURS} is no record: {fault(error)}") from None
+            raise ValueError(f"its metadata.{OURS} is not a trajectory: {fault(error)}") from None
         rules, first = self.spec.of(trajectory.problem), trajectory.turns[0]
         is_main = trajectory.agent == injection.name(self.spec.agent)
         # an untrained speaker may have no tokens
@@ -202,7 +209,7 @@ class ChatPlayer:
     async def _turns(
         self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
     ) -> tuple[Turn, ...]:
-        """Make a turn for each reply. A reply that continues no earlier reply opens a context.
+        """Make a turn for each reply. A reply that continues no earlier one starts a new context.
 
         Raises OtherTokens if recorded tokens belong to a different prompt or text.
         """
@@ -228,7 +235,7 @@ class ChatPlayer:
         return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
-        """Return the spec for a row with its tools.
+        """Return the spec for a row: its tools, and no limits except on observations.
 
         Raises ValueError for an unknown tool, and for a schema that differs from the experiment's.
         """
@@ -239,12 +246,12 @@ class ChatPlayer:
             if tool.name in own and not is_name and tool != own[tool.name].schema:
                 raise ValueError(
                     f"it lists the tool {tool.name!r} with another description or other parameters "
-                    "than the experiment's tool; list its name only, or take it out of `tools` of "
-                    "the experiment"
+                    "than the experiment's tool; list only the name, or remove the tool from the "
+                    "experiment's `tools`"
                 )
             if tool.name not in own and is_name:
                 raise ValueError(
-                    f"it lists the tool {tool.name!r}, expected some of "
+                    f"it lists the tool {tool.name!r}, expected names from "
                     f"{', '.join(own) or 'none'}, or a schema with its parameters."
                     f"{did_you_mean(tool.name, [*own])}"
                 )
@@ -253,8 +260,8 @@ class ChatPlayer:
         called = [call.name for m in messages for call in getattr(m, "calls", ())]
         if unknown := [name for name in called if name not in names]:
             raise ValueError(
-                f"it calls the tool {unknown[0]!r}, expected some of {', '.join(names) or 'none'}: "
-                "list it under `tools` of the experiment or of the row"
+                f"it calls the tool {unknown[0]!r}, expected one of {', '.join(names) or 'none'}: "
+                "add the tool to `tools` of the experiment or of the row"
             )
         return replace(
             self.spec,
@@ -267,8 +274,8 @@ class ChatPlayer:
         )
 
     def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
-        """Raise ValueError for a control token in a reply's text, because it would end or imitate a
-        reply.
+        """Raise ValueError for a control token in a reply's text. The token would end the reply or
+        start another.
         """
         tokens = self._control_tokens
         for reply in (one.message for one in replies):
@@ -276,12 +283,12 @@ class ChatPlayer:
             if written := [token for token in tokens if token in text]:
                 raise ValueError(
                     f"the reply {shown(reply.content)} has the special token {written[0]!r} in its "
-                    "text; remove it"
+                    "text; remove the token"
                 )
 
     @property
     def _control_tokens(self) -> list[str]:
-        """Return special tokens and the template's other added tokens, except for those of calls
+        """Return the special tokens, and the added tokens in the template, except those of calls
         and thoughts.
         """
         jinja = str(getattr(self.spec.template, "jinja", ""))
@@ -293,7 +300,7 @@ class ChatPlayer:
 
 
 def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
-    """Return the tokens of each reply."""
+    """Return for each turn the token ids of prompt and reply, log-probabilities and loss mask."""
     tokens, calls = defaultdict[int, tuple[int, ...]](tuple), list[RecordedCall]()
     for turn in trajectory.turns:
         prompt, trains = (*tokens[turn.context], *turn.given.tokens), trajectory.trains(turn)
@@ -311,7 +318,7 @@ def _text_of(item: Message | Observation) -> list[str]:
 
 
 def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
-    """Whether the trajectory of a trace has the trace's own tokens."""
+    """Whether a trajectory has the token ids that its row recorded."""
     pairs = zip(row.replies, calls_of(trajectory), strict=True)
     return all(reply.call is None or reply.call.sampled == own.sampled for reply, own in pairs)
 
@@ -328,10 +335,9 @@ def recorded(
 def played_chats(
     file: ChatFile, path: Path, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Return the chats of a file with their trajectories, and the number of rows that were left
-    out.
+    """Return the chats of a file with their trajectories, and the number of unusable rows.
 
-    Raises ValueError for more unusable rows than are tolerated.
+    Raises ValueError for more unusable rows than the file's settings tolerate.
     """
     rows = [*file.read(path)]
     chats = [row for row in rows if isinstance(row, ChatRow)]
@@ -345,7 +351,7 @@ def played_chats(
 def problem_of(row: ChatRow) -> Problem:
     """Make the problem of a chat: the messages before its first reply.
 
-    Its id names file and row.
+    Its id contains the names of file and row.
     """
     messages = row.replies[0].messages
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
@@ -357,7 +363,7 @@ def problem_of(row: ChatRow) -> Problem:
 
 
 def _trained(turn: Turn, reply: RecordedReply) -> Turn:
-    """Return the turn with the mask of the recorded reply."""
+    """Return the turn with the loss mask of the recorded reply."""
     if reply.call:
         return replace(turn, sampled=tuple(masked(turn.sampled, reply.call.trained)))
     spans = (replace(span, trained=span.trained and reply.trained) for span in turn.sampled)
@@ -365,14 +371,14 @@ def _trained(turn: Turn, reply: RecordedReply) -> Turn:
 
 
 def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) -> None:
-    """Raise ValueError for reasoning that the template does not write."""
+    """Raise ValueError for reasoning that the template omits from its text."""
     for recorded_reply, turn in zip(replies, turns, strict=True):
         reply = recorded_reply.message
         if reply.reasoning and turn.reply.reasoning != reply.reasoning:
             raise ValueError(
                 f"message {len(recorded_reply.messages)} has the reasoning "
-                f"{shown(reply.reasoning)}, which the template does not write; put it into the "
-                "content, or remove it"
+                f"{shown(reply.reasoning)}, which the template does not write; move the reasoning "
+                "into the content, or remove it"
             )
 
 
@@ -383,6 +389,6 @@ def _require_room(turns: Sequence[Turn], limit: int) -> None:
         tokens[turn.context] += len(turn.given.tokens) + sum(len(s.tokens) for s in turn.sampled)
     if (longest := max(tokens.values())) > limit:
         raise ValueError(
-            f"it has {longest} tokens, and agent.max_model_len is {limit}; raise that, or leave "
-            "the row out"
+            f"it has {longest} tokens, but agent.max_model_len is {limit}; raise "
+            "agent.max_model_len, or remove the row"
         )

@@ -88,8 +88,9 @@ def new_reward(text: str) -> NewReward:
     if reward.needs:
         kinds = ", ".join(kind.__name__ for kind in reward.needs.values())
         raise ValueError(
-            f"The reward {path} needs {kinds}, which ended with the episode: only what is in the "
-            "record can be scored again. Play with this reward: `agentfly play`, or another run."
+            f"The reward {path} needs {kinds}, which ended with the episode, so the reward "
+            "cannot be computed for stored episodes. Play new episodes with "
+            "this reward: `agentfly play`, or another run."
         )
     reward.ready()
     return NewReward(path, part, reward)
@@ -109,7 +110,7 @@ def rescored(
     if not done or (step is not None and step not in done):
         which = f"steps {spans(done)}" if done else "none"
         what = f"step {step} of {run!r}" if step is not None else f"the run {run!r}"
-        raise ValueError(f"Nothing of {what} is scored in {store.uri}; it has scored {which}.")
+        raise ValueError(f"{store.uri} lacks scores of {what}. Scored: {which}.")
     where = layout.rescored(_identity(rewards))
     for number in done if step is None else [step]:
         scored = store.artifact(layout.step(number).scored)
@@ -125,7 +126,7 @@ def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> Resc
     record: PlayRecord | None = store.read_json(layout.record)
     if record is None or not store.holds(layout.scored):
         hint = did_you_mean(name, [one for one in plays(store) if one != name])
-        raise ValueError(f"There are no scored episodes play:{name} in {store.uri}.{hint}")
+        raise ValueError(f"{store.uri} lacks scored episodes play:{name}.{hint}")
     agent = Settings.model_validate(record["settings"]).agent.use
     where = layout.rescored(_identity(rewards))
     return _rescored(store, store.artifact(layout.scored), 0, rewards, where, agent)

@@ -22,7 +22,7 @@ class NoSpace(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Other runs need the learner states and policies of these steps:
+    """Steps of a run with learner states and policies that other runs need:
     `Kept(learners={7}, policies={6, 7})`.
     """
 
@@ -31,9 +31,10 @@ class Kept:
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
-    """Find the policy of a step. The run's newest policy counts only if its learner state exists.
+    """Return the published policy of a step, or None. The run's newest policy counts only if its
+    learner state exists.
 
-    If a run died between publishing the two, both are computed again.
+    If a run died between publishing the policy and the state, both are computed again.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -42,7 +43,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
 
 def keeps_state(run: Run, step: int) -> bool:
-    """Whether the learner state after this step is saved."""
+    """Whether the run saves the learner state after this step."""
     # always saved after the last step, because another run may continue from it
     return step % run.settings.update.learner_every == 0 or step == run.settings.steps
 
@@ -50,9 +51,9 @@ def keeps_state(run: Run, step: int) -> bool:
 def retain(run: Run, step: int) -> None:
     """Remove old learner states and policy weights according to `update`'s settings.
 
-    Nothing is removed unless the newest learner state is intact. The weights of evaluated policies
-    are kept, and so are files that other runs, a resumed update or the sampler of a later step may
-    load.
+    Nothing is removed unless the newest learner state is intact. Evaluated policies keep their
+    weights. Files that other runs, a resumed update or the sampler of a later step may load are
+    also kept.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
@@ -76,10 +77,10 @@ def retain(run: Run, step: int) -> None:
 
 
 def kept_for_others(store: Store, run: str) -> Kept:
-    """Collect the steps of this run that other runs need.
+    """Return the steps of this run that other runs need.
 
-    A fork needs its first policies, and until it is finished also the learner state. An unfinished
-    run needs its frozen speakers.
+    A fork needs the policies that its first steps sample from and, until it is finished, the
+    learner state. An unfinished run needs the policies of its frozen speakers.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
@@ -87,7 +88,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
             # a damaged run in the same store must not stop this run
             record = record_of(store, name)
         except Damaged as damage:
-            logger.warning("%s Policies of %s that it needs may be removed.", damage, run)
+            logger.warning("%s Policies of %s that this run needs may be removed.", damage, run)
             continue
         if record is None or not (record["settings"].get("fork") or record.get("frozen")):
             continue
@@ -110,13 +111,17 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def first_policy(step: int, staleness: int) -> int:
-    """Return the step of the oldest policy that a fork from `step` samples from; 0 is the start."""
+    """Return the step of the oldest policy that a fork from `step` samples from. 0 is the policy
+    before step 1.
+    """
     return max(step - staleness, 0)
 
 
 def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
-    """Raise NoSpace unless the disk has room for a policy and a learner state of these `sizes` in
-    bytes; if another state is `saving` at the same time, for two states.
+    """Raise NoSpace unless the disk has room for an update.
+
+    An update writes a policy and a learner state of these `sizes` in bytes. If another state is
+    being saved at the same time (`saving`), two states must fit.
     """
     policy, state = sizes
     needed = policy + state * (2 if saving else 1)

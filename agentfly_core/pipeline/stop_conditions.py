@@ -13,12 +13,12 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """A stage has too many failures. The message has their share and causes."""
+    """A stage has too many failures. The message has their number and causes."""
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if more than `share` of the episodes, and more than one, ended with FAILED
-    or AGENT_ERROR.
+    """Raise GateClosed if the share of episodes that ended with FAILED or AGENT_ERROR is above
+    `share`. A single episode never closes the gate.
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
@@ -31,10 +31,10 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if more than `share` of the episodes, and more than two, lack a reward that
-    had to be computed while they ran.
+    """Raise GateClosed if too many episodes lack a reward that had to be computed while they ran.
 
-    Stored episodes could never get that reward later, so they must not be stored.
+    Too many are more than two, and more than `share` of all. Such a reward cannot be computed
+    later, so these episodes must not be stored.
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
@@ -44,9 +44,10 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
 def stop_if_unscored(
     trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
 ) -> None:
-    """Raise GateClosed if more than `share` of the episodes, and more than two, have no reward.
+    """Raise GateClosed if more than two episodes, and more than `share` of all, have no reward.
 
-    `scores[i]` belongs to `trajectories[i]`. FAILED episodes are only counted by `stop_if_failing`.
+    `scores[i]` belongs to `trajectories[i]`. FAILED episodes do not count as unscored;
+    `stop_if_failing` counts them.
     """
     rewards = {score.trajectory_id: score.reward for score in scores}
     episodes = by_episode(trajectories)
@@ -58,17 +59,18 @@ def stop_if_diverging(skipped: int) -> None:
     """Raise GateClosed if the last three optimizer steps were all skipped."""
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(
-            f"{skipped} optimizer steps in a row had a gradient that is not finite and were "
-            "skipped. The newest policy of the run is the last good one; lower "
-            "update.learning_rate, and read the episodes with `agentfly show`."
+            f"{skipped} optimizer steps in a row were skipped, because their gradients were not "
+            "finite. The newest policy of the run is still good. Lower update.learning_rate, and "
+            "read the episodes with `agentfly show`."
         )
 
 
 def lasting(
     signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return for how many steps in a row each sign has been seen: `{"health/entropy": 2.0}`;
-    `before` are the metrics of the last step.
+    """Return for how many steps in a row each sign has been seen: `{"health/entropy": 2.0}`.
+
+    `metrics` belong to this step, and `before` to the previous step.
     """
     return {
         f"health/{name}": before.get(f"health/{name}", 0.0) + 1.0 if sign.seen(metrics) else 0.0
@@ -78,16 +80,16 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return warnings about signs without a measured metric; its name may be mistyped.
+    """Return a warning for each sign with a metric that was not measured, perhaps a mistyped name.
 
-    The signs with default metrics are exempt, because some algorithms lack these metrics.
+    Metrics of the default signs are exempt, because some algorithms lack them.
     """
     measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {
         name: sign.metric for name, sign in signs.items() if sign and sign.metric not in measured
     }
     return [
-        f"health.{name} looks at {metric!r}, which was not "
+        f"health.{name} uses the metric {metric!r}, which was not "
         f"measured.{did_you_mean(metric, sorted(metrics))}"
         for name, metric in missing.items()
     ]
@@ -103,10 +105,11 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
 
 
 def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Return the fall of the mean reward since the last step; it is relative if the reward was
-    above 1.
+    """Return by how much the mean reward fell since the previous step.
 
-    From 0.64 to 0 it is 0.64. It is 0 in the first step, and missing in a step without rewards.
+    A reward that fell from 0.64 to 0 has the fall 0.64. If the previous absolute reward was above
+    1, the fall is divided by it. The fall is 0 in the first step. Without rewards, the result is
+    empty.
     """
     name = "rollout/reward"
     if name not in metrics:
@@ -119,10 +122,10 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 def warnings(
     signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return the warnings of a step; raises GateClosed to stop the run.
+    """Return the warnings of a step. Raises GateClosed for a sign with `stop`.
 
-    A lasting sign warns again after 2, 4, 8, ... times its number of steps. `advice` maps names of
-    signs to texts that are added to their warnings.
+    A sign that persists warns again after 2, 4, 8, ... times its number of steps. `advice` maps
+    names of signs to texts that are added to their warnings.
     """
     raised = due(signs, metrics)
     texts = {
@@ -133,9 +136,9 @@ def warnings(
     }
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
-            f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Read the "
-            "episodes with `agentfly show`; to continue, train it by its name (--run) with "
-            "another bound, or without `stop`."
+            f"The run is stopped: {'; '.join(fatal)}. Its newest policy is complete. Read the "
+            "episodes with `agentfly show`. To continue the run, train with --run and its name, "
+            "and with another bound or without `stop`."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
     return [texts[name] for name in raised if math.log2(lasted[name]).is_integer()]
@@ -152,12 +155,13 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed if there are more than `most` causes; the message names `setting`, which
-    sets the share.
+    """Raise GateClosed if there are more than `most` causes.
+
+    The message names `setting`, which determines the allowed share.
     """
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))
         raise GateClosed(
             f"{len(causes)} {what} ({setting} allows {share:.0%}). Most frequent causes: "
-            f"{frequent} Mend them, or raise {setting}."
+            f"{frequent} Fix these causes, or raise {setting}."
         )

@@ -182,8 +182,8 @@ def label_of(run: Run, step: int) -> str:
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
             f"update.optimizer_state: got parent, but {run.start.uri} has no learner state. Set "
-            "`model` to the last step of a run of this store, without a warm_start, or set it to "
-            "fresh."
+            "`model` to the last step of a run in this store and remove warm_start, or set "
+            "update.optimizer_state to fresh."
         )
     return start.key
 
@@ -196,9 +196,9 @@ def require_learner_state(store: Store, fork: Fork) -> None:
     steps = range(1, max([step, *RunLayout(run).steps(store)]) + 1)
     kept = [str(k) for k in steps if store.holds(step_layout(store, run, k).learner)]
     raise ValueError(
-        f"The learner state of {run}@{step} is not kept. Steps that have one: "
+        f"The learner state of {run}@{step} is not kept. Steps with a learner state: "
         f"{', '.join(kept) or 'none'}. Fork from such a step, or start with a fresh optimizer: "
-        "fork.optimizer_state=fresh. A run keeps more of them with update.keep_learner."
+        "fork.optimizer_state=fresh. To keep more states in future runs, set update.keep_learner."
     )
 
 

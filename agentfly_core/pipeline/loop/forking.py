@@ -15,39 +15,46 @@ from agentfly_core.store.store import Store
 # another model or warm start would be ignored, because a fork starts from a policy of its origin
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
-"""Settings that determine the order of problems."""
+"""Settings that determine which problems each step plays."""
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides of a forked run. Raises ValueError for settings that a fork inherits."""
+    """Return the overrides of a forked run, with its `fork` setting first.
+
+    Raises ValueError for overrides of settings that a fork inherits.
+    """
     for override in overrides:
         key = override.partition("=")[0]
         if any(f"{key}.".startswith(f"{settled}.") for settled in SETTLED) or key == "fork":
             raise ValueError(
-                f"Got {override!r}, but a fork inherits {key} from {fork.run}@{fork.step}. Train "
-                "another run for that."
+                f"Got {override!r}, but a fork inherits {key} from {fork.run}@{fork.step}. To "
+                f"change {key}, train a new run instead of a fork."
             )
     return [f"fork={fork.model_dump_json()}", *overrides]
 
 
 def check_start(run: Run) -> None:
-    """Raise ValueError if a fork that has not begun lacks its origin.
+    """Raise ValueError if a fork that has not begun lacks files of its origin.
 
-    Later, the origin's retention reads the fork's run.json and keeps what the fork needs.
+    After the beginning, the origin's retention keeps these files, because it reads the fork's
+    run.json.
     """
     if run.settings.fork and run.store.read_json(run.layout.start) is None:
         require_origin(run.store, run.settings, run.settings.fork)
 
 
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
-    """Raise ValueError unless a new fork has the policies, the learner state and the problem order
-    of its origin.
+    """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
+    and has the same order of problems.
     """
     # with staleness, the first steps also sample from policies before `fork.step`
     for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:
-        raise ValueError(f"The run {fork.run!r} in {store.uri} lost its run.json.")
+        raise ValueError(
+            f"The run.json of the run {fork.run!r} is missing in {store.uri}. Restore the file, or "
+            "fork another run."
+        )
     changed = [
         f"  {change}"
         for change in differences(origin["settings"], settings.model_dump(mode="json"))
@@ -56,9 +63,9 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     if changed:
         listed = "\n".join(changed)
         raise ValueError(
-            f"A fork continues the order of problems of {fork.run} after step {fork.step}, and "
-            f"these settings give another order:\n{listed}\nSet them back, or train a new run from "
-            f"that policy, without its optimizer: model=run:{fork.run}@{fork.step}."
+            f"A fork plays the problems of {fork.run} after step {fork.step} in the same order, "
+            f"but these settings would change the order:\n{listed}\nSet them back, or train a new "
+            f"run from that policy with a fresh optimizer: model=run:{fork.run}@{fork.step}."
         )
     if settings.inherits_learner:
         require_learner_state(store, fork)

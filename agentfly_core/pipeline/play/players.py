@@ -62,8 +62,8 @@ def oracle(
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(
-            f"{experiment} has no oracle: its warm_start names no function. Give the import path "
-            "of yours, --policy my_file:policy."
+            f"{experiment} has no oracle: its warm_start names no function. Pass your own policy "
+            "function by its import path: --policy my_file:policy."
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
     policy = load(path)

@@ -40,11 +40,11 @@ def prepare(experiment: Experiment) -> Artifact:
 
 
 def check(experiment: Experiment, data: Artifact) -> list[str]:
-    """Score right and wrong answers to a dataset's problems, and play some problems by the oracle
-    and by an idle policy; return a report with one sentence for each of these checks.
+    """Check a dataset's problems, and return a report with one sentence per check.
 
-    The report is cached. Raises ValueError if the right answers of more than
-    `data.tolerate_bad_rows` problems do not earn the reward.
+    Right and wrong answers are scored. The oracle and an idle policy, which replies with empty
+    texts, play some problems. The report is cached. Raises ValueError if more than
+    `data.tolerate_bad_rows` problems have a right answer that does not earn the reward.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := _stored_report(store, uri):
@@ -86,9 +86,10 @@ def _checked(
     problems: Sequence[Problem],
     held: HeldCalls,
 ) -> tuple[list[str], dict[str, str]]:
-    """Check a reward.
+    """Check a reward on right and wrong answers.
 
-    Return lines of the report, and by id the reasons why right answers do not solve a problem.
+    Return lines of the report, and for each problem id with a right answer that does not earn the
+    reward, the reason.
     """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
@@ -104,7 +105,7 @@ def _checked(
     without = len(problems) - len(judged)
     line = (
         f"{reward.name}: the right answer earns 1 in {len(judged - unsolvable.keys())} of "
-        f"{counted(len(judged), 'problem')}{f' ({without} give none)' if without else ''}; wrong "
+        f"{counted(len(judged), 'problem')}{f' ({without} have none)' if without else ''}; wrong "
         f"answers earn less in {len(wrong) - len(mistaken)} of {len(wrong)} cases on "
         f"{counted(len(sample), 'sampled problem')}."
     )
@@ -114,7 +115,7 @@ def _checked(
 def _readable(
     examples: Callable[[Problem], Examples], problems: Sequence[Problem]
 ) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
-    """Return the examples of problems, and the errors of the other problems by id."""
+    """Return problems with their example answers, and by id the errors of problems without."""
     pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
     for problem in problems:
         try:
@@ -150,7 +151,7 @@ async def _scores(
 
 
 def _answered(problem: Problem, text: str) -> Trajectory:
-    """Make an episode without turns that ended with an answer."""
+    """Make an episode without turns that ended with the answer `text`."""
     return Trajectory(
         id=problem.id,
         episode=problem.id,
@@ -175,13 +176,13 @@ def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
         return f"{answer} is unscored: {score.reason}"
     if reaches(score.value, 1.0):
         return None
-    return f"{answer} earns {score.value:g} of {reward.name}, not 1"
+    return f"{answer} earns {score.value:g} from the reward {reward.name}, expected 1"
 
 
 def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: int) -> str:
-    """Return a line on problems that cannot be solved.
+    """Return the report's line on problems that cannot be solved.
 
-    Raises ValueError for more than are tolerated.
+    Raises ValueError for more than `most` such problems.
     """
     first = "; ".join(
         f"the problem {name!r} ({clip(prompts[name], 80)}): {unsolvable[name]}"
@@ -190,7 +191,8 @@ def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: 
     line = f"{counted(len(unsolvable), 'problem')} cannot be solved (tolerated: {most}): {first}."
     if len(unsolvable) > most:
         raise ValueError(
-            f"{line} Correct these facts, leave the rows out, or raise data.tolerate_bad_rows."
+            f"{line} Correct the facts of these problems, remove the problems, or raise "
+            "data.tolerate_bad_rows."
         )
     logger.warning(line)
     return line

@@ -1,4 +1,4 @@
-"""Play sampled problems by the oracle and by an idle policy. No model is needed."""
+"""Play sampled problems with the oracle and with an idle policy. No model is needed."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def evenly(items: Sequence[T], most: int) -> list[T]:
-    """Return at most `most` items, evenly spread."""
+    """Return at most `most` items at even distances in `items`."""
     count = min(most, len(items))
     return [items[len(items) * number // count] for number in range(count)]
 
@@ -48,7 +48,9 @@ async def idle(conversation: Conversation) -> str:
 
 
 def asks_a_service(reward: Reward) -> bool:
-    """Whether a reward seems to use a service, such as a judge: it sets retries or concurrency."""
+    """Whether a reward sets retries or concurrency. It then probably uses a service, such as a
+    judge.
+    """
     return reward.retries > 0 or reward.concurrency is not None
 
 
@@ -58,14 +60,15 @@ def scores_answers(reward: Reward) -> bool:
 
 
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
-    """Play PLAYED problems if the experiment has environments or a reward without examples.
+    """Play PLAYED problems if the experiment has environments, or a reward that cannot be checked
+    on example answers.
 
     Returns the sentences of a report.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
     report += [
-        f"{reward.name}: not checked, since it asks a service (retries or concurrency is set)."
+        f"{reward.name}: not checked, because it uses a service (retries or concurrency is set)."
         for reward in own
         if asks_a_service(reward)
     ]
@@ -77,7 +80,7 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         what = ", ".join(unchecked) or "The environments"
         return [
             *report,
-            f"{what}: not checked, since no function in warm_start.demonstrations shows the way.",
+            f"{what}: not checked, because warm_start.demonstrations is not a function.",
         ]
     # bytes serve as tokens, because the model may not exist yet
     # imported here, because it loads transformers, which takes seconds
@@ -106,7 +109,7 @@ def _by_playing(
     specs: Sequence[EpisodeSpec],
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
-    """Play the problems by each policy; return which it solved, see `_solved`: `{"idle":
+    """Play the episodes with each policy, and return the results of `_solved` by policy: `{"idle":
     {"add-41-58": False}}`.
     """
     solved = dict[str, dict[str, bool | str]]()
@@ -134,7 +137,7 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
 
 
 def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
-    """Return by id whether a problem was solved, or why it could not be scored."""
+    """Return for each problem id whether it was solved, or why it could not be scored."""
     outcomes = dict[str, bool | str]()
     for name, task in tasks.items():
         own = [trajectory for trajectory in played if trajectory.problem.task == name]

@@ -31,7 +31,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
         if (scored := store.get(here.scored)) is None:
-            raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}.")
+            raise ValueError(f"The run {run!r} has not scored step {step} in {store.uri}.")
         pointers += [scored, *rollouts(scored)]
     return tuple(pointers)
 

@@ -14,24 +14,22 @@ from agentfly_core.store.stage_metrics import measured, total, worst
 
 logger = logging.getLogger(__name__)
 NOTHING = (
-    "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s@%s`; "
-    "%s."
+    "Step %s trained nothing: no episode had an advantage. Read its episodes with `agentfly show "
+    "%s@%s`; %s."
 )
 OF_RATE = ("kl", "reward_fall")
-"""Health signs of a learning rate that is too high."""
-SPREAD = (
-    "easier or harder problems, a larger rollout.group_size, or a warm_start, or more of it, help"
-)
+"""Names of the health signs that suggest a learning rate that is too high."""
+SPREAD = "easier or harder problems, a larger rollout.group_size, or a longer warm_start may help"
 
 
 def log_step(
     run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
 ) -> None:
-    """Write the step's metrics.json with the time at which its update ended, and warn of health
-    signs.
+    """Write the step's metrics.json with the time at which its update ended, and log health
+    warnings.
 
-    Metrics of environments are those of the worst shard, and metrics of programs and forks are
-    summed over all shards. Raises GateClosed if a health sign stops the run.
+    Environment metrics come from the worst shard. Metrics of agent programs and of forked episodes
+    are summed over all shards. Raises GateClosed if a health sign stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -49,7 +47,7 @@ def log_step(
     of_shards = {**worst(played, "resources/"), **counted}
     metrics = {**scores, **updated.metrics, **of_shards, **seconds}
     earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
-    # left by a step that was killed
+    # {} if the earlier step was killed
     before: Mapping[str, float] = earlier["metrics"] if earlier else {}
     metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
@@ -72,8 +70,8 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _rate_advice(run: Run, step: int) -> str | None:
-    """Advise how to train again with a lower learning rate, from before the updates that changed
-    the policy too much. None if no update did.
+    """Return advice to lower the learning rate and restart before the updates that changed the
+    policy too much; None if no update did.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):

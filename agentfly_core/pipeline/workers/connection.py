@@ -129,7 +129,7 @@ class Connection:
         longest = max((call.longest for call in running), default=LONGEST)
         # 0 before the first heartbeat: a starting process is not silent
         if beat and time.monotonic() - beat > longest + MARGIN:
-            how = f"kept its process from running for more than {longest:g} s"
+            how = f"blocked its process for more than {longest:g} s"
             self._given_up = GivenUp(how, (*running,))
             self._process.dump_stacks()
             time.sleep(STACKS_SECONDS)

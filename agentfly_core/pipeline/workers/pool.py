@@ -126,7 +126,7 @@ class WorkerPool:
                 death = died.death
             if call := death.culprit(blame.suspects):
                 cause = f"{call.what} {death.how}"
-                logger.warning("An episode failed, the others are played again: %s", cause)
+                logger.warning("An episode failed; the shard's other episodes restart: %s", cause)
                 blame = blame.with_failed(self._store, job.target, call.episode, cause)
                 continue
             deaths += 1
@@ -143,8 +143,9 @@ def _lost(death: Death) -> str:
     calls = ", ".join(names) or "no call"
     episodes = ", ".join(death.suspects) or "none"
     return (
-        f"Workers died {MOST_DEATHS} times, the last one {death.how}. Under way were: {calls}, of "
-        f"the episodes {episodes}. Their logs are worker-*.log beside the run's other logs."
+        f"Workers died {MOST_DEATHS} times during one job; the last worker {death.how}. Unfinished "
+        f"calls: {calls}. Suspected episodes: {episodes}. The logs of the workers are worker-*.log "
+        "beside the run's other logs."
     )
 
 

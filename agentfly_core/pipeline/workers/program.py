@@ -217,8 +217,8 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
     """Raise ValueError for files that were edited since the session began."""
     if edited := [name for name, digest in setup.code.items() if code.get(name) != digest]:
         raise ValueError(
-            f"{', '.join(edited)} was edited while the command works. Put it back, or start the "
-            "command again."
+            f"{', '.join(edited)} was edited while the command was running. Undo the edit, or "
+            "start the command again."
         )
 
 

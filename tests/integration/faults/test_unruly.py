@@ -34,7 +34,7 @@ from tests.support.worker_sessions import (
 )
 
 HELD = "held the event loop for more than"
-SILENT = "kept its process from running for more than"
+SILENT = "blocked its process for more than"
 OVERDUE = f"no result within {LIMIT:g} s"
 
 
@@ -234,7 +234,7 @@ def test_environments_whose_first_init_blocks_are_made_again(
 def test_an_environment_whose_init_always_blocks_stops_the_stage(
     sessions: Callable[..., Play], tmp_path: Path
 ) -> None:
-    with pytest.raises(WorkerLost, match=rf"{HELD} {SECONDS:g} s.* Under way were: Unruly\(\)"):
+    with pytest.raises(WorkerLost, match=rf"{HELD} {SECONDS:g} s.* Unfinished calls: Unruly\(\)"):
         sessions(**with_mark(tmp_path / "no folder/mark"))()
 
 

@@ -131,7 +131,7 @@ def test_fork_refuses_a_step_without_a_learner_state(
     store: Store, trained: list[Trained], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fork", "slow@1"]) == 2
-    message = "agentfly: The learner state of slow@1 is not kept. Steps that have one: none. Fork"
+    message = "agentfly: The learner state of slow@1 is not kept. Steps with a learner state: none."
     assert capsys.readouterr().err.startswith(message)
     assert trained == []
 

@@ -195,8 +195,8 @@ USER = CHAT[0]
         ({"messages": CHAT, "output": "2"}, "'messages' and 'output' could each be the chat"),
         ({"messages": [USER]}, "its field 'messages' lacks a message of the assistant"),
         ({"prompt": "1+1?", "output": ""}, "its field 'output' is '', expected text or messages"),
-        ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', expected some"),
-        ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', expected some of calcul"),
+        ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', expected one"),
+        ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', expected names from"),
         (
             {"prompt": "1+1?", "output": "2<|im_end|>2"},
             "has the special token '<|im_end|>' in its text",
@@ -205,7 +205,7 @@ USER = CHAT[0]
             {"messages": [USER, {**CHAT[3], "reasoning_content": "One more."}]},
             "message 2 has the reasoning 'One more.', which the template does not write",
         ),
-        ({"prompt": "1" * 3000, "output": "2"}, "and agent.max_model_len is 2048; raise that"),
+        ({"prompt": "1" * 3000, "output": "2"}, "but agent.max_model_len is 2048; raise"),
     ],
 )
 def test_an_unusable_row_is_refused_with_its_number(

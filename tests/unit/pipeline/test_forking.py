@@ -164,11 +164,11 @@ def test_a_fork_reads_the_dataset_of_its_origin(origin: Experiment) -> None:
 def test_a_fork_with_another_order_of_problems_is_refused(
     origin: Experiment, changed: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(ValueError, match="settings give another order:") as refusal:
+    with pytest.raises(ValueError, match="settings would change the order:") as refusal:
         with opened(fork_of(origin, **changed), "new") as run:
             check_start(run)
     assert expected in str(refusal.value)
-    assert "without its optimizer: model=run:old@2." in str(refusal.value)
+    assert "with a fresh optimizer: model=run:old@2." in str(refusal.value)
     assert origin.store.names("runs") == ["old"]
 
 
@@ -304,8 +304,8 @@ def test_a_fork_may_start_with_a_fresh_optimizer(origin: Experiment) -> None:
 def test_a_step_without_its_learner_state_is_refused(run: Run) -> None:
     run.store.remove("runs/old/steps/000002/learner")
     message = (
-        r"The learner state of old@2 is not kept\. Steps that have one: 1, 3\. Fork from such a "
-        r"step, or start with a fresh optimizer: fork\.optimizer_state=fresh\."
+        r"The learner state of old@2 is not kept\. Steps with a learner state: 1, 3\. Fork from "
+        r"such a step, or start with a fresh optimizer: fork\.optimizer_state=fresh\."
     )
     with pytest.raises(ValueError, match=message):
         require_learner_state(run.store, Fork(run="old", step=2))

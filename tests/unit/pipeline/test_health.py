@@ -122,7 +122,8 @@ def test_a_step_without_learning_has_a_remedy(tmp_path, caplog):
     logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith(
-        "Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo@1`"
+        "Step 1 trained nothing: no episode had an advantage. Read its episodes with "
+        "`agentfly show demo@1`"
     )
 
 
@@ -159,7 +160,7 @@ def test_a_too_high_rate_is_not_blamed_on_the_problems(tmp_path, caplog):
         {"train/optimizer_steps": 0.0, REWARD: 0.0},
     ]
     logged(tmp_path, "rft", ruined, update={"learning_rate": 0.01})
-    nothing = [r.getMessage() for r in caplog.records if "taught nothing" in r.getMessage()]
+    nothing = [r.getMessage() for r in caplog.records if "trained nothing" in r.getMessage()]
     assert len(nothing) == 2
     for warning in nothing:
         assert "problems" not in warning

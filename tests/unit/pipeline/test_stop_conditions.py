@@ -47,7 +47,7 @@ def test_broken_agents_count_as_failed_with_the_main_error_first() -> None:
     assert str(caught.value) == (
         "3 of 3 episodes failed (gates.failed allows 10%). Most frequent causes: no number, at "
         "react.py:9 (first in the problem 'problem-g0'); lost, at react.py:7 (first in the problem "
-        "'problem-g0'). Mend them, or raise gates.failed."
+        "'problem-g0'). Fix these causes, or raise gates.failed."
     )
 
 
@@ -83,7 +83,7 @@ def test_the_list_of_causes_ends_with_one_full_stop() -> None:
         unscored = [Scored(f"t{i}", {}, (), Unscored(reason)) for i in range(3)]
         with pytest.raises(GateClosed) as caught:
             stop_if_unscored(episodes(0, of=3), unscored, 0.05)
-        assert f"{causes} Mend them, or raise gates.unscored." in str(caught.value)
+        assert f"{causes} Fix these causes, or raise gates.unscored." in str(caught.value)
 
 
 def test_two_episodes_may_always_be_unscored() -> None:

@@ -169,7 +169,7 @@ def test_a_judge_is_skipped_and_reported(tmp_path: Path, name: str) -> None:
     rewards = {EXACT: 1.0, f"{HERE}:{name}": 1.0}
     report = report_of_answers(tmp_path, ["1", "2"], rewards=rewards, evaluate={"goal": EXACT})
     assert report[1] == (
-        f"{name}: not checked, since it asks a service (retries or concurrency is set)."
+        f"{name}: not checked, because it uses a service (retries or concurrency is set)."
     )
     assert ASKED == []
 
@@ -185,7 +185,7 @@ def test_the_oracle_does_not_call_a_judge_of_an_environment(tmp_path: Path) -> N
 
 def test_a_reward_without_examples_or_an_oracle_is_reported(tmp_path: Path) -> None:
     (line,) = report_of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:any_answer": 1.0})
-    assert line.startswith("any_answer: not checked, since no function in warm_start")
+    assert line.startswith("any_answer: not checked, because warm_start.demonstrations")
 
 
 def test_problems_that_the_oracle_fails_are_reported(tmp_path: Path) -> None:
