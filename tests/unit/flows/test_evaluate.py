@@ -124,9 +124,6 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
     [
         ("dmo", r"Unknown policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
         ("oracle", "'oracle', which is a function; .* --split test --policy oracle`"),
-            "oracle",
-            "'oracle', which is a function; .* `agentfly play EXPERIMENT --split test --policy o",
-        ),
         ("says:hello", "'says:hello', which is a function"),
         ("results/demo/policy.json", "Missing file 'results/demo/policy.json'"),
         (
