@@ -1,1 +1,1 @@
-"""Message hubs with nesting, pipelines, actors in processes, and faults, after AgentScope."""
+"""Teams of speakers in nested message hubs, with pipelines and actors, after AgentScope."""

@@ -1,8 +1,9 @@
-"""Actors: agents of a hub in processes of their own, which survive kills by a journal.
+"""Actors: agents of a hub in processes of their own, restarted from a journal after a kill.
 
-An actor is forked from the hub's program, without imports. Its model calls go to OpenAI's API at a
-path of its name. The journal contains each request to the actor with the replies of its model.
-After a kill a new process repeats the journal without the model, then continues.
+An actor is forked from the hub's program, so it imports nothing. It calls its model by OpenAI's API
+at a base URL that ends with the actor's name. The journal contains each request to the actor with
+the replies of its model. After a kill, a new process replays the journal without calling the model,
+then continues.
 """
 
 import asyncio
@@ -28,19 +29,19 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage
 
 AgentMaker = Callable[[Faults, AgentModel], HubAgent]
 RESTARTS = 5
-"""The most restarts of an actor amid one request."""
+"""The most restarts of an actor during one request."""
 
 
 class ActorFault(HubFault):
-    """An actor raised an error, or died again and again."""
+    """An actor raised an error, or died more than RESTARTS times during one request."""
 
 
 @dataclass
 class JournalEntry:
-    """A message to observe, or None for a request to reply, with the replies of the model.
+    """A request to an actor, and the replies of its model during that request.
 
-    A failed call of the model has the fault in the place of a reply: `{"fault": "...", "refused":
-    False}`.
+    `message` is the message to observe; None requests a reply. `replies` has one entry for each
+    call of the model. The entry of a failed call is `{"fault": "...", "refused": False}`.
     """
 
     message: HubMessage | None
@@ -48,9 +49,10 @@ class JournalEntry:
 
 
 class Actor:
-    """An agent in a process, made by `make` with its model at `{base_url}/{name}`.
+    """An agent in a process of its own.
 
-    `counts` has the remedies of its faults up to the last result.
+    `make` makes the agent in that process. Its model is at `{base_url}/{name}`. `counts` has the
+    number of uses of each remedy (`faults.RETRY`, ...) up to the last result.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
@@ -66,29 +68,29 @@ class Actor:
         return str(await self._done(None))
 
     async def _done(self, message: HubMessage | None) -> Any:
-        """The result of a request; raises ActorFault."""
+        """Return the result of a request. A killed process is restarted. Raises ActorFault."""
         self._journal.append(JournalEntry(message))
         for _ in range(RESTARTS + 1):
-            # the connection of a killed process ends
+            # the connection to a killed process ends, and its request is repeated
             with suppress(ConnectionError):
                 return await self._result()
             if self._streams:
                 self._streams[1].close()
             self._streams = None
-        raise ActorFault(f"an actor died {RESTARTS + 1} times amid one request")
+        raise ActorFault(f"the actor {self._name} died {RESTARTS + 1} times during one request")
 
     async def _result(self) -> Any:
-        """The result of the last entry; replies of the model join their entries."""
+        """Return the result of the journal's last entry; store new model replies in the journal."""
         if self._streams is None:
-            # the new process has a copy of the journal
+            # a new process reads the request from its copy of the journal
             self._streams = await asyncio.open_connection(sock=_forked(self._serve), limit=2**26)
         else:
             message = self._journal[-1].message
             self._streams[1].write(json.dumps(message and astuple(message)).encode() + b"\n")
-        # a killed process may leave a part of a line
+        # a killed process may leave an incomplete line
         while (line := (await self._streams[0].readline()).decode()).endswith("\n"):
             answer: dict[str, Any] = json.loads(line)
-            # totals, because a new process repeats the journal with its counts
+            # totals, not differences: a new process replays the journal and counts from 0
             self.counts = answer.get("counts", self.counts)
             if error := answer.get("error"):
                 raise ActorFault(error)
@@ -98,7 +100,7 @@ class Actor:
         raise ConnectionError
 
     def _serve(self, link: socket.socket) -> None:
-        """Repeat the journal in a process of its own, and answer its last entry and later ones."""
+        """Replay the journal in the forked process, then answer its last entry and new requests."""
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:
             agent = self._make(faults, partial(self._model, link))
@@ -112,8 +114,8 @@ class Actor:
     async def _model(self, link: socket.socket, messages: Sequence[Message]) -> Message:
         number, entry, call = self._at
         if call == len(entry.replies):
-            # without a number of its own, an equal later request would get the first reply; a call
-            # after a fault has the number of the failed one
+            # the number makes equal requests different, else the second would get the first
+            # reply; a call after a fault repeats the number of the failed call
             answered = sum("fault" not in one for one in entry.replies)
             name = f"{self._name}/{number}/{answered}"
             entry.replies.append(_completion(self._url, name, messages))
@@ -132,10 +134,10 @@ async def _answer(agent: HubAgent, message: HubMessage | None) -> dict[str, Any]
 
 
 def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-    """The content of a completion and whether it is cut, or the fault of the call."""
+    """Return `{"content", "cut"}` of a completion, or `{"fault", "refused"}` of a failed call."""
     written = [{"role": one.role, "content": one.content} for one in messages]
     body = json.dumps({"model": model, "messages": written}).encode()
-    # it may repeat the request of a killed process
+    # a killed process may have sent the same request before
     repeated = {"x-stainless-retry-count": "1"}
     request = urllib.request.Request(f"{url}/chat/completions", body, repeated)
     request.add_header("Authorization", f"Bearer {os.environ.get('OPENAI_API_KEY', '')}")
@@ -153,14 +155,14 @@ def _send(link: socket.socket, value: dict[str, Any]) -> None:
 
 
 def _forked(serve: Callable[[socket.socket], None]) -> socket.socket:
-    """The connection to a forked process that serves it."""
+    """Fork a process that runs `serve`, and return the connection to it."""
     ours, theirs = socket.socketpair()
-    # a process in the same group, which its program's owner kills
+    # the child stays in the process group, which the owner of the program kills
     if os.fork():
         theirs.close()
         return ours
     try:
-        # connections of other actors must end with their owners
+        # close copies of other actors' connections, which must end with those actors
         gc.freeze()
         os.closerange(3, theirs.fileno())
         os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))

@@ -1,4 +1,4 @@
-"""The team as an agent: all members in this process, with a speaker each."""
+"""The team as an agent: all members run in this process, each with its own speaker."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 
 
 async def team(episode: Episode) -> Ending:
-    """The conversation of the team; the facts `digits` and `first` belong to the problem."""
+    """Play the team's conversation. The problem needs the facts `digits` and `first`."""
     facts = episode.problem.facts
     speakers = {name: episode.speaker(name) for name in MEMBERS}
     faults = Faults(episode.counts)
@@ -23,7 +23,7 @@ async def team(episode: Episode) -> Ending:
 
 
 def model_of(episode: Episode, speaker: Speaker) -> AgentModel:
-    """A speaker as a model that several agents call at the same time."""
+    """Return a speaker as a model, which several agents can call at the same time."""
 
     async def model(messages: Sequence[Message]) -> Message:
         async with episode.branch():

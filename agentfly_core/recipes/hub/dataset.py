@@ -1,4 +1,4 @@
-"""Numbers of four digits, a digit for each witness."""
+"""Problems with a number of four digits: each witness has one digit."""
 
 import random
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from agentfly_core.datasets.splitting import sampled
 
 @generated
 def hidden_numbers(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem(
             "4731-south",
@@ -17,7 +17,8 @@ def hidden_numbers(seed: int, train: int, validation: int, test: int) -> dict[st
             {"answer": "3147", "digits": "4731", "first": "south"},
         )
 
-    Splits share no digits. Raises ValueError for more than 10,000 problems.
+    `digits` are in the order of the witnesses, and `first` is in the pair that reports first.
+    Splits share no `digits`. Raises ValueError for more than 10,000 problems.
     """
     draw = random.Random(seed)
 

@@ -1,4 +1,4 @@
-"""Demonstrations of the team, of which a share has a wrong digit."""
+"""Demonstrations of the team; in a share of them a member replies with wrong digits."""
 
 import json
 import random
@@ -11,9 +11,10 @@ from agentfly_core.recipes.hub.team import MEMBERS
 
 
 def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Replies with the digits of earlier messages and the own digit; no facts are read.
+    """Demonstrate: reply with the digits in earlier messages and the member's own digit.
 
-    In a share `spoilt` of the episodes one member replies with other digits.
+    The problem's facts are not read. In a share `spoilt` of the episodes, one member replies with
+    wrong digits.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -27,7 +28,7 @@ def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonst
 
 
 def digits_of(texts: Sequence[str]) -> str:
-    """The digits of a member's next reply, from the texts of its conversation."""
+    """Return the digits of a member's next reply. `texts[0]` is its system message."""
     text = "\n".join(texts[1:])
     if before := re.findall(r'"say": "(\d+)"', text):
         return str(before[-1])

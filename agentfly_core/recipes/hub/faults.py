@@ -1,4 +1,4 @@
-"""Faults of model calls and their remedies: retry, rule fix, model fix, giving up."""
+"""Faults of model calls and their remedies: retry, repair by rules, ask the model, give up."""
 
 import asyncio
 from collections import Counter
@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from agentfly_core import Message
 
 RETRY, RULE_FIX, ASK_MODEL, GIVE_UP = "hub/retry", "hub/rule_fix", "hub/ask_model", "hub/give_up"
-"""The remedies, as names of counts."""
+"""The remedies. Their names are also the names of their counts in metrics."""
 
 
 class HubFault(Exception):
-    """A fault of a model call."""
+    """A failed model call, or a reply that cannot be used."""
 
 
 class AccessFault(HubFault):
@@ -33,39 +33,39 @@ class CutReply(ReplyFault):
 
 
 class NoJson(ReplyFault):
-    """There is no JSON object in a reply."""
+    """A reply contains no JSON object."""
 
 
 class BrokenJson(ReplyFault):
-    """A reply has an object that no single mark repairs, or that several ways repair."""
+    """A reply has an invalid JSON object that adding or removing one mark does not repair."""
 
 
 class WrongFields(ReplyFault):
-    """An object lacks a field, or has others."""
+    """A JSON object lacks a field, or has unexpected fields."""
 
 
 class WrongType(ReplyFault):
-    """A field of an object has a value of another type."""
+    """A field of a JSON object has a value of a wrong type."""
 
 
 class AmbiguousReply(ReplyFault):
-    """A reply has several objects that fit."""
+    """A reply has several objects with the expected fields, or several repairs are possible."""
 
 
 class MissingMark(ReplyFault):
-    """A reply lacks marks such as `<say>`, or has them in another order."""
+    """A reply lacks marks such as `<say>`, or has them in a wrong order."""
 
 
 REMEDIES = {AccessFault: RETRY, ReplyFault: ASK_MODEL}
 
 
 class ReplyParser(Protocol):
-    """Reads the fields of a reply."""
+    """A parser of replies."""
 
     def read(self, text: str) -> tuple[Mapping[str, Any], bool]:
-        """The fields of a reply, and whether a rule was needed; raises ReplyFault.
+        """Return the fields of a reply, and whether a repair rule was needed.
 
-        A rule must not change the meaning.
+        A rule must not change the reply's meaning. Raises ReplyFault.
         """
 
 
@@ -73,9 +73,9 @@ class ReplyParser(Protocol):
 class Faults:
     """Treats the faults of an agent's model calls, and counts each remedy.
 
-    A model that cannot be reached is called again up to `retries` times, every `interval` seconds.
-    The parser repairs replies. For a reply beyond repair the model is asked up to `questions`
-    times. Other faults are raised.
+    If the model cannot be reached, it is called again up to `retries` times, after `interval`
+    seconds each. The parser repairs small mistakes in replies. If it cannot, the model is asked for
+    another reply, up to `questions` times. Other faults are raised.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -87,10 +87,10 @@ class Faults:
     async def fields(
         self, ask: Callable[[str], Awaitable[Message]], parser: ReplyParser
     ) -> Mapping[str, Any]:
-        """The fields of the first reply without a fault.
+        """Call the model by `ask` until a reply can be read, and return the reply's fields.
 
-        `ask` is called again after faults that have a remedy. It gets the fault of the last reply,
-        and "" the first time. Raises HubFault.
+        The argument of `ask` is the text of the last reply's fault, and "" before the first fault.
+        Raises HubFault for a fault without a remedy, or after all retries.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

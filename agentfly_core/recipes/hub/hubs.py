@@ -13,9 +13,9 @@ class MessageHub:
             await north()
             hub.add(south)
 
-    Hubs can be nested: in the inner block replies go to the inner hub only, and after it to the
-    outer one again, also after an exception. The end of a hub waits for all work of its members,
-    and raises the first error of a placeholder that was never awaited.
+    Hubs can be nested. Within the inner block, replies go to the inner hub only. After the block,
+    even after an exception, they go to the outer hub again. At its end, a hub waits for all work of
+    its members. Then it raises the first error of a placeholder that was never awaited.
     """
 
     def __init__(
@@ -35,21 +35,21 @@ class MessageHub:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         for one in [*self.members]:
             self.remove(one)
-        # the block's own error comes first
+        # an error of the block itself takes precedence
         with suppress(Exception) if error else nullcontext():
             await finished(one.settled() for one in self._everybody)
 
     def add(self, participant: Participant) -> None:
-        """Add a participant, unless it is a member."""
+        """Add a participant, unless it is already a member."""
         if participant not in self.members:
             self.members.append(participant)
             self._everybody[participant] = None
             participant.joined.append(self.members)
 
     def remove(self, participant: Participant) -> None:
-        """Remove a member; raises ValueError for others."""
+        """Remove a member. Raises ValueError for a participant that is not a member."""
         self.members.remove(participant)
-        # lists of two hubs may be equal
+        # `is`, because the lists of two hubs may be equal
         participant.joined[:] = [one for one in participant.joined if one is not self.members]
 
     def broadcast(self, message: HubMessage) -> None:

@@ -1,4 +1,4 @@
-"""A model as an agent of a hub."""
+"""An agent of a hub with replies by a model."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -7,14 +7,15 @@ from agentfly_core.recipes.hub.faults import Faults, ReplyParser
 from agentfly_core.recipes.hub.participants import HubMessage
 
 AgentModel = Callable[[Sequence[Message]], Awaitable[Message]]
-"""Replies to a conversation; raises AccessFault and RequestFault."""
+"""A function from a list of messages to the model's reply; raises AccessFault and RequestFault."""
 
 
 class ModelAgent:
-    """An agent whose replies a model writes; `system` are its instructions.
+    """An agent that replies by a model.
 
-    All messages since the last reply are one user message, a line for each. The audience gets the
-    field `say` of a reply.
+    `system` is the text of the system message. The next user message has one line for each message
+    that the agent observed since its last reply. The audience gets only the field `say` of the
+    model's reply.
     """
 
     def __init__(self, system: str, model: AgentModel, parser: ReplyParser, faults: Faults) -> None:
@@ -28,7 +29,7 @@ class ModelAgent:
         return str((await self._faults.fields(self._ask, self._parser))["say"])
 
     async def _ask(self, fault: str) -> Message:
-        """Sample a reply to new messages and the fault of the last reply; both join the memory."""
+        """Call the model with new messages and the last fault, and remember request and reply."""
         lines = [*self._lines, *([f"Your reply cannot be read: {fault}."] if fault else [])]
         request = Message("user", "\n".join(lines) or "Speak.")
         reply = await self._model([*self._memory, request])

@@ -1,4 +1,4 @@
-"""Parsers of replies: JSON objects and marked texts, with repairs that have one meaning only."""
+"""Parsers of replies: JSON objects and marked texts. Ambiguous repairs are refused."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from typing import Any
 from agentfly_core.recipes.hub import faults
 
 LONGEST, MOST_BRACES = 400, 8
-"""Longer texts and those with more opening braces are not repaired, because each place of a mark is
-tried, and in each such text an object at each brace.
+"""Texts with more characters or opening braces are not repaired. A repair tries a mark at each
+place and parses an object at each brace, so it would take too long.
 """
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")
@@ -22,22 +22,22 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class JsonReply:
-    """A JSON object with these fields alone: `JsonReply({"say": str, "votes": int})`.
+    """A JSON object with exactly these fields: `JsonReply({"say": str, "votes": int})`.
 
-    Texts lose outer whitespace. A reply may have text around the object. It is repaired if one mark
-    (a quote, comma, colon or brace) is missing or one comma is too many, and if all such repairs
-    give the same fields.
+    Text around the object is ignored, and values are stripped of outer whitespace. The object is
+    repaired if one mark (a quote, comma, colon or brace) is missing or one comma is too many, and
+    if all such repairs give the same fields.
     """
 
     types: Mapping[str, type]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """The fields of the one object in a text, and whether a rule was needed."""
+        """Return the fields of the only fitting object in a text, and whether a rule was needed."""
         text = text.strip()
         first = _object_at(text, text.find("{"))
         fitting = self._fitting(_objects(text))
         if first and not fitting:
-            # it is valid, so a repair could only drop a part of it
+            # the object is valid JSON, so a repair could only drop a part of it
             self._checked(first[0])
         if not {'"', "{", "}"} & {*text}:
             raise faults.NoJson("expected a JSON object")
@@ -49,7 +49,7 @@ class JsonReply:
         return fitting[0], not (text[0] == "{" and first and first[1] == len(text))
 
     def _fitting(self, objects: Iterator[dict[str, Any]]) -> list[Fields]:
-        """The different objects that have the fields."""
+        """Return the different objects that have the expected fields."""
         fitting = list[Fields]()
         for value in objects:
             with suppress(faults.WrongFields, faults.WrongType):
@@ -72,18 +72,19 @@ class MarkedReply:
     """Texts between marks: `MarkedReply({"thought": ("<thought>", "</thought>"), "say": ...})`,
     `MarkedReply({"code": ("```python", "```")})`.
 
-    They lose outer whitespace. A reply may have text around them. One missing mark is added at the
-    next mark or the end of the text, unless there is a blank line between them.
+    The texts are stripped of outer whitespace, and text outside of the marks is ignored. If one
+    mark is missing, it is assumed at the next mark or at the end of the reply, unless the text
+    before that place contains a blank line.
     """
 
     marks: Mapping[str, tuple[str, str]]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """The texts, and whether a rule was needed."""
+        """Return the texts by name, and whether a rule was needed."""
         expected = [mark for pair in self.marks.values() for mark in pair]
         longest_first = sorted({*expected}, key=len, reverse=True)
         pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
-        # texts outside and inside of the marks in turn
+        # `texts` alternates between texts outside and inside of the marks
         texts, marks = pieces[::2], pieces[1::2]
         lacks = [n for n, _ in enumerate(expected) if marks == expected[:n] + expected[n + 1 :]]
         if marks != expected:
@@ -95,7 +96,7 @@ class MarkedReply:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text."""
+    """Yield the JSON objects in a text."""
     end = 0
     while (at := text.find("{", end)) >= 0:
         value, end = _object_at(text, at) or ({}, at + 1)
@@ -104,7 +105,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:
-    """The object that begins at a place, with its end."""
+    """Return the JSON object that begins at the index `at`, and its end, or None."""
     try:
         value, end = DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -113,14 +114,14 @@ def _object_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _repairs(text: str) -> Iterator[str]:
-    """The text with one mark more, or without a comma before a brace."""
+    """Yield the text with one added mark, or without one comma before a brace."""
     if len(text) > LONGEST or text.count("{") > MOST_BRACES:
         return
     for comma in COMMA.finditer(text):
         yield text[: comma.start()] + text[comma.end() :]
     for at in range(len(text) + 1):
         before, after = text[:at], text[at:]
-        # a brace amid a line could drop fields, and a mark amid a word or number would divide it
+        # a brace within a line could drop fields; a mark within a word or number would split it
         braces = "{" * (before[-1:] in ("", "\n")) + "}" * (after[:1] in ("", "\n"))
         marks = "" if INSIDE.match(before[-1:] + after[:1]) else '",:'
         yield from (f"{before}{mark}{after}" for mark in braces + marks)

@@ -1,4 +1,4 @@
-"""Participants of message hubs: ordered messages, and replies to await later."""
+"""Participants of message hubs, which process messages in order and return placeholders."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Sequence
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class HubMessage:
-    """A message: `HubMessage("north/1", "north", "4")`; the id is unique in a conversation."""
+    """A message: `HubMessage("north/1", "north", "4")`. Its id is unique in a conversation."""
 
     id: str
     sender: str
@@ -18,7 +18,7 @@ class HubMessage:
 
 
 async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
-    """The results of concurrent work; the first error is raised after the end of all work."""
+    """Run work concurrently and return the results. After all work, raise its first error."""
     results = await asyncio.gather(*work, return_exceptions=True)
     if errors := [one for one in results if isinstance(one, BaseException)]:
         raise errors[0]
@@ -29,14 +29,14 @@ class HubAgent(Protocol):
     """An agent that takes part in hubs."""
 
     async def observe(self, message: HubMessage) -> None:
-        """Read a message; called once for each."""
+        """Read a message. This is called once for each message."""
 
     async def reply(self) -> str:
-        """Return the content of its next message."""
+        """Return the content of the agent's next message."""
 
 
 class Placeholder(Generic[R]):
-    """A result that is being made: `await placeholder` waits for it, and raises its error."""
+    """The result of running work. `await placeholder` returns the result or raises its error."""
 
     def __init__(self, work: Coroutine[Any, Any, R]) -> None:
         self._task, self.awaited = asyncio.create_task(work), False
@@ -61,10 +61,10 @@ class Participant:
         review = critic(draft)       # works after the draft
         print((await review).content)
 
-    A participant observes messages and replies in the order of calls. A reply goes to the audience
-    at the time of the call: the other members of the group that the participant joined last and has
-    not left. It observes a message of others once, even if it also gets it as an argument. Failed
-    replies are not delivered.
+    A participant processes calls of `observe` and of itself in their order. A reply goes to the
+    audience at the time of the call: the other members of the group that the participant joined
+    last and has not left. A message of another participant is observed only once, even if it is
+    also passed as an argument. Failed replies are not delivered.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:
@@ -75,11 +75,11 @@ class Participant:
 
     @property
     def audience(self) -> Sequence["Participant"]:
-        """The participants that observe its next reply."""
+        """The participants that would observe a reply requested now."""
         return [one for group in self.joined[-1:] for one in group if one is not self]
 
     def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:
-        """Reply, after observing a message."""
+        """Begin a reply, after observing `message` if given, and deliver it to the audience."""
         if message is not None:
             self.observe(message)
         self._count += 1
@@ -89,7 +89,7 @@ class Participant:
         return reply
 
     def observe(self, message: Delivery) -> None:
-        """Observe a message after all earlier ones."""
+        """Begin to observe a message, after all earlier calls."""
         self._begin(self._observe(message))
 
     async def settled(self) -> None:

@@ -1,4 +1,4 @@
-"""Pipelines of participants: in sequence, by a condition, by a key, in a loop, and at once.
+"""Pipelines of participants: sequential, conditional, by a key, in a loop, and concurrent.
 
 A step is a participant, or any function from a message to an awaitable message, such as
 `partial(sequential, [north, east])`, so pipelines can be nested.
@@ -15,7 +15,7 @@ HubCondition = Callable[[MaybeMessage], bool]
 
 
 async def sequential(steps: Sequence[HubStep], message: MaybeMessage = None) -> HubMessage:
-    """Each step gets the message of the step before; returns the last one's."""
+    """Run steps in order, each with the message of the step before; return the last message."""
     reply = await steps[0](message)
     for step in steps[1:]:
         reply = await step(reply)
@@ -25,22 +25,23 @@ async def sequential(steps: Sequence[HubStep], message: MaybeMessage = None) -> 
 async def if_else(
     condition: HubCondition, then: HubStep, otherwise: HubStep, message: MaybeMessage = None
 ) -> HubMessage:
-    """The message of one of two steps."""
+    """Run `then` if the condition holds for the message, else `otherwise`; return its message."""
     return await (then if condition(message) else otherwise)(message)
 
 
 async def switch(
     key: HubKey, cases: Mapping[str, HubStep], default: HubStep, message: MaybeMessage = None
 ) -> HubMessage:
-    """The message of the step of a key."""
+    """Run the step that `cases` has for the message's key, else `default`; return its message."""
     return await cases.get(key(message), default)(message)
 
 
 async def loop(
     step: HubStep, ends: HubCondition, most: int, message: MaybeMessage = None
 ) -> HubMessage:
-    """Repeat a step with its own last message until `ends`, at least once and at most `most` times;
-    returns the last message.
+    """Run a step at least once and at most `most` times, until `ends` holds for its message.
+
+    Each repetition gets the message before. Returns the last message.
     """
     reply = await step(message)
     while most > 1 and not ends(reply):
@@ -49,7 +50,8 @@ async def loop(
 
 
 async def fan_out(steps: Sequence[HubStep], message: MaybeMessage = None) -> Sequence[HubMessage]:
-    """The messages of all steps, which work at the same time; none of them must have participants
-    in the audience of another one.
+    """Run steps at the same time with the same message, and return their messages.
+
+    No step may have a participant that is in the audience of another step's participant.
     """
     return await finished(step(message) for step in steps)

@@ -15,7 +15,7 @@ from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
 async def play(problem: dict[str, str], base_url: str) -> None:
-    """Print the number in the chair's reply, or null after a fault, and the counts of remedies."""
+    """Play a problem; print the chair's number (null after a fault) and the counts of remedies."""
     actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}
     answer = None
     try:

@@ -1,4 +1,4 @@
-"""A conversation in nested hubs: two pairs combine two digits each, a chair all four."""
+"""A conversation in nested hubs: two pairs combine two digits each, then a chair all four."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -11,25 +11,25 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Partici
 from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential
 
 WITNESSES = ("north", "east", "south", "west")
-"""Each has a digit; the first two and the last two are pairs."""
+"""The members with a digit. The first two are a pair, and the last two."""
 CHAIR = "chair"
 MEMBERS = (*WITNESSES, CHAIR)
 FORM = JsonReply({"say": str})
 
 
 def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAgent:
-    """A member of the team: `member("north", "4731", ...)` has the digit 4."""
+    """Make a member of the team: `member("north", "4731", ...)` has the digit 4."""
     own = dict(zip(WITNESSES, digits, strict=True)).get(name)
     task = f"Your digit is {own}. Say all digits of your pair" if own else "Say all digits"
     return ModelAgent(f'You are {name}. {task} as {{"say": "..."}}.', model, FORM, faults)
 
 
 async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) -> str:
-    """The number in the chair's reply.
+    """Play a conversation and return the number in the chair's last reply.
 
-    Pairs combine their digits in inner hubs at the same time. Then their second members report to
-    all, beginning with the pair of `first`, and the chair replies with the number. It is asked
-    again if there are not four digits.
+    The pairs combine their digits in inner hubs at the same time. Then the second member of each
+    pair reports to all members, and the pair of `first` begins. The chair replies with the number.
+    If the reply does not have four characters, the chair is asked a second time.
     """
     cast = {name: Participant(name, agent) for name, agent in agents.items()}
     north, east, south, west = (cast[name] for name in WITNESSES)
