@@ -1,1 +1,1 @@
-"""Buildings from blueprints in a world of blocks, after APT."""
+"""Buildings of blocks from blueprints that the model draws, after APT (arXiv 2411.17255)."""

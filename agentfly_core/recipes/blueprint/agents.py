@@ -1,4 +1,4 @@
-"""The architect: it interprets an order, recalls, draws, builds, inspects and reflects."""
+"""The agent Architect: interprets an order, recalls a blueprint, draws, builds and inspects."""
 
 from agentfly_core import (
     Ending,
@@ -25,13 +25,13 @@ REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
 
 
 class Architect:
-    """Interprets the order, recalls a blueprint, draws, builds, inspects, and reflects.
+    """Interprets an order, recalls a blueprint, draws, builds, inspects, and draws again.
 
-    With `interprets` the speaker `interpreter` names the building and its parts. The speaker
-    `designer` draws; with `recalls` it reads the best match of the memory. It may call all tools
-    before a blueprint. After an inspection without success it draws again, at most `reflections`
-    times. `instructions=False` omits its system message. Raises ValueError if `recalls` lacks the
-    extra `search`.
+    With `interprets`, the speaker `interpreter` names the building and its parts. The speaker
+    `designer` draws the blueprint. With `recalls`, the designer first reads the best match of the
+    memory. It may call all tools before it draws. If the building is not complete, the designer
+    draws again, at most `reflections` times. `instructions=False` omits the designer's system
+    message. Raises ValueError for `recalls` without the extra `search`.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Architect:
 
 
 async def interpreted(episode: Episode) -> str:
-    """The building and its parts, as the speaker `interpreter` describes them."""
+    """Return the reply of the speaker `interpreter` to the order: the building and its parts."""
     interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
     return (await interpreter.reply(Message("user", episode.problem.prompt))).content
 
 
 async def drawing(designer: Speaker, *read: Message | Observation) -> str:
-    """The designer's next reply without calls."""
+    """Execute the designer's tool calls until a reply has none; return this reply's text."""
     reply = await designer.reply(*read)
     while reply.calls:
         reply = await designer.reply(*await designer.call(*reply.calls))
@@ -83,7 +83,7 @@ async def drawing(designer: Speaker, *read: Message | Observation) -> str:
 
 
 async def built(designer: Speaker, blueprint: str) -> str:
-    """Submit a blueprint, build and inspect it; returns the answers of the tools."""
+    """Submit a blueprint, build and inspect it. Return the tools' answers up to the first error."""
     reports = list[str]()
     submit = ToolCall("submit_blueprint", {"blueprint": blueprint})
     for call in (submit, ToolCall("build", {}), ToolCall("inspect", {})):

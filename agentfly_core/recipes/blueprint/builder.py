@@ -1,4 +1,4 @@
-"""The builder orders blocks, adds scaffolding to reach high cells, and removes it."""
+"""The builder: orders blocks, adds scaffolding to reach high cells, and removes scaffolding."""
 
 import heapq
 from collections import deque
@@ -30,7 +30,9 @@ Rung = tuple[Voxel, bool]
 
 @dataclass(frozen=True)
 class Construction:
-    """Cells of the target that were refused, and cells with scaffolding at first and in the end."""
+    """The result of `build`: refused cells of the target with reasons, cells that had scaffolding,
+    and cells that still have scaffolding.
+    """
 
     missing: dict[Voxel, Refusal]
     scaffolding: list[Voxel]
@@ -50,7 +52,7 @@ class _Builder:
         self.scaffolding: list[Voxel] = []
 
     def raised(self) -> dict[Voxel, Refusal]:
-        """Place all blocks that can be placed; returns the others."""
+        """Place all blocks that can be placed; return the other cells with reasons."""
         waiting = {(int(x), int(y), int(z)) for x, y, z in np.argwhere(self.target)}
         while True:
             before = len(waiting)
@@ -60,7 +62,7 @@ class _Builder:
                 return refused
 
     def cleared(self) -> list[Voxel]:
-        """Remove scaffolding; returns the cells that keep it."""
+        """Remove scaffolding; return the cells that keep scaffolding."""
         left, before = self.scaffolding[::-1], -1
         while len(left) != before:
             before = len(left)
@@ -68,7 +70,9 @@ class _Builder:
         return left
 
     def _pass(self, waiting: set[Voxel]) -> dict[Voxel, Refusal]:
-        """Place cells from the ground upwards, take them from `waiting`, return the others."""
+        """Place cells from the ground upwards and remove them from `waiting`; return the refused
+        cells with reasons.
+        """
         heap = [(cell[2], cell) for cell in waiting]
         heapq.heapify(heap)
         refused = dict[Voxel, Refusal]()
@@ -89,7 +93,10 @@ class _Builder:
         return refused
 
     def _scaffold(self, blocked: Collection[Voxel]) -> bool:
-        """Build towards the nearest standing place that reaches a cell; False without progress."""
+        """Add scaffolding towards the nearest place that reaches a blocked cell.
+
+        Return False without progress.
+        """
         before = len(self.scaffolding)
         with suppress(RefusedAction):
             for cell in self._stairs(blocked):
@@ -98,9 +105,10 @@ class _Builder:
         return len(self.scaffolding) > before
 
     def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
-        """The shortest row of scaffolding, each cell placed from the top of an earlier one.
+        """Find the shortest row of scaffolding from which a blocked cell is in reach.
 
-        It never covers a cell of the target. Breadth-first search.
+        Breadth-first search. Each cell is placed from the top of an earlier cell and never covers a
+        cell of the target. Without such a row the list is empty.
         """
         grid = self.world.grid
         free = (grid == 0) & (self.target == 0)
@@ -130,7 +138,7 @@ class _Builder:
 
 
 def _further(step: Rung, free: Mask) -> Iterator[Rung]:
-    """The next steps: the four sides, and the cell above if it is in reach."""
+    """Yield the free neighbours for the next cell: four sides, and the cell above if in reach."""
     cell, rises = step
     for one in around(cell):
         level = one[2] == cell[2]
@@ -145,14 +153,14 @@ def _path(step: Rung | None, origins: dict[Rung, Rung | None]) -> Iterator[Voxel
 
 
 def mask(cells: Collection[Voxel]) -> Mask:
-    """The cells as a grid."""
+    """Return a grid that is True in these cells."""
     made = np.zeros((SIZE, SIZE, SIZE), bool)
     made[tuple(np.array([*cells]).T)] = True
     return made
 
 
 def in_reach(cells: Mask) -> Mask:
-    """The cells within REACH of another one of `cells`."""
+    """Return the cells within REACH of another cell that is in `cells`."""
     counts = cells.astype(np.int32)
     for axis in range(3):
         sums = np.cumsum(

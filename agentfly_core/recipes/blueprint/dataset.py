@@ -1,4 +1,4 @@
-"""Orders of buildings with sizes and materials that are drawn."""
+"""Orders of buildings with random sizes and materials."""
 
 import random
 from collections import Counter
@@ -29,14 +29,14 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Orders for each split, the families in turn:
+    """Make orders for each split, taking the families in turn:
 
         Problem("tower-3f2a90c1d4e5b678",
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
-    Under any seed, splits share no sizes of a family. With `survival` the fact `stock` has the
-    needed blocks.
+    Under any seed, no combination of sizes of a family occurs in two splits. With `survival`, the
+    fact `stock` limits the blocks to those of the building and 64 of scaffolding.
     """
     draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
 
@@ -60,14 +60,14 @@ def orders(
 
 
 def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
-    """The sizes of a family by split."""
+    """Return the combinations of a family's sizes that each split may use."""
     sizes = [*product(*(range(low, high + 1) for low, high in FAMILIES[name].sizes.values()))]
     random.Random(name).shuffle(sizes)
     return shares(sizes, SHARES)
 
 
 def _stock(parts: PartBlueprints) -> dict[str, int]:
-    """The blocks of a building, and 64 blocks of scaffolding."""
+    """Count the blocks of a building, and add 64 of scaffolding."""
     target = assembled(parts).target
     counts = Counter(BLOCKS[number] for number in target[target > 0])
     return {**dict(sorted(counts.items())), SCAFFOLDING: 64}

@@ -1,4 +1,4 @@
-"""Replies to orders, computed from their text alone."""
+"""Demonstrations for orders, computed from the text of the order alone."""
 
 import json
 import random
@@ -14,9 +14,9 @@ MISTAKES = ("omit", "move", "swap")
 
 
 def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: interpret the order, and draw it.
+    """Demonstrate for `Architect`: interpret the order, and draw the blueprint.
 
-    In a share `spoilt` of the episodes a part is omitted, a line is moved, or materials change.
+    In a share `spoilt` of the episodes, a line is omitted or moved, or its material changes.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -31,13 +31,13 @@ def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def interpreted(order: str) -> str:
-    """The building of an order and its parts as JSON."""
+    """Return the building of an order and the names of its parts, as JSON."""
     (building,) = re.findall(r"Build the (\w+):", order)
     return json.dumps({"building": building, "parts": [*parts_of(order)]})
 
 
 def spoiled(lines: Sequence[str], wrong: str, draw: random.Random) -> Sequence[str]:
-    """The lines of a blueprint with a mistake of MISTAKES, or none if `wrong` is empty."""
+    """Return the lines of a blueprint with the mistake `wrong` of MISTAKES, "" for none."""
     place = draw.randrange(len(lines))
     before, words, after = lines[:place], lines[place].split(), lines[place + 1 :]
     if wrong == "omit":

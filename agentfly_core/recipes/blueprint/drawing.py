@@ -1,4 +1,4 @@
-"""Blueprints: lines of text that draw blocks on a plot."""
+"""Blueprints: lines of text that place blocks on a plot."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from agentfly_core import ToolError
 from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, Voxel
 
 MARGIN = 2
-"""The plot begins this far from the edges of the world, which leaves room for scaffolding."""
+"""Cells between the plot and the edges of the world, which leave room for scaffolding."""
 PLOT: Voxel = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN, SIZE)
 MOST_LINES = 200
 FORMS = """\
@@ -29,9 +29,10 @@ _LINE = re.compile(
 
 
 def drawn(blueprint: str) -> Grid:
-    """The grid of a blueprint, such as "box stone 0 0 0 4 4 0"; an empty blueprint has no blocks.
+    """Convert a blueprint, such as "box stone 0 0 0 4 4 0", to a grid of the world.
 
-    Later lines cover earlier ones; the block `air` removes. Raises ToolError with the wrong line.
+    Later lines overwrite earlier lines, and the block `air` removes blocks. Raises ToolError for
+    too many lines, and with the line that is wrong.
     """
     grid: Grid = np.zeros((SIZE, SIZE, SIZE), np.uint8)
     lines = [line.strip() for line in blueprint.splitlines() if line.strip()]
@@ -46,7 +47,7 @@ def drawn(blueprint: str) -> Grid:
 
 
 def _draw(line: str, grid: Grid) -> None:
-    """Draw a line on the grid. Raises ValueError."""
+    """Draw one line of a blueprint on the grid. Raises ValueError for a wrong line."""
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"expected one of these forms:\n{FORMS}")
@@ -66,13 +67,13 @@ def _draw(line: str, grid: Grid) -> None:
 
 
 def box(first: Voxel, second: Voxel) -> Iterator[Voxel]:
-    """All cells between two corners."""
+    """Return all cells between two corners, both included."""
     a, b, c = (range(min(ends), max(ends) + 1) for ends in zip(first, second, strict=True))
     return product(a, b, c)
 
 
 def hollow_box(first: Voxel, second: Voxel) -> Iterator[Voxel]:
-    """The cells of the six sides."""
+    """Yield the cells of the six sides of a box."""
     ends = [*zip(first, second, strict=True)]
     for cell in box(first, second):
         if any(one in pair for one, pair in zip(cell, ends, strict=True)):
@@ -80,13 +81,16 @@ def hollow_box(first: Voxel, second: Voxel) -> Iterator[Voxel]:
 
 
 def line(first: Voxel, second: Voxel) -> Iterator[Voxel]:
-    """The cells nearest to a straight line."""
+    """Yield the cells nearest to the straight line between two cells."""
     steps = max(abs(a - b) for a, b in zip(first, second, strict=True))
     yield from np.rint(np.linspace(first, second, steps + 1)).astype(int).tolist()
 
 
 def stairs(first: Voxel, second: Voxel) -> Iterator[Voxel]:
-    """Filled steps of height 1 along the longer side, as high as the second corner at most."""
+    """Yield the cells of filled stairs that rise by 1 per cell along the longer side.
+
+    The stairs end at the height of the second corner.
+    """
     sides = [abs(a - b) for a, b in zip(first[:2], second[:2], strict=True)]
     along = 0 if sides[0] >= sides[1] else 1
     for cell in box(first, second):

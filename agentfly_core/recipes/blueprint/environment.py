@@ -1,4 +1,4 @@
-"""The plot of an order: the blueprint, and the world in which it is built."""
+"""The environment of an order: the submitted blueprint, and the world in which it is built."""
 
 import json
 from collections import Counter
@@ -13,13 +13,14 @@ from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, VoxelWorld
 
 COMPLETE = "The building is complete."
 MARKS = ".#SBPLGMAEDOINQWCYTXKFHUZ"
-"""The marks of BLOCKS in views."""
+"""The letter of each block in views, in the order of BLOCKS."""
 SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
-"""The horizontal axis along which a view looks, and the direction."""
+"""For each view, the horizontal axis along which it looks, and the direction."""
 
 
 class Plot(Environment):
-    """A world of blocks for an order. The facts are the parts, and the stock if it is limited:
+    """The world of one order. The facts have blueprints of the parts and, if blocks are limited, the
+    stock:
 
         {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 
@@ -27,18 +28,18 @@ class Plot(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Clear the plot. Raises KeyError for wrong facts."""
+        """Clear the plot. Raises KeyError without the fact `parts`."""
         self._parts, self._stock = dict(problem.facts["parts"]), problem.facts.get("stock")
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 
     def submit(self, blueprint: str) -> str:
-        """Replace the blueprint; returns its blocks."""
+        """Replace the submitted blueprint; return the number of its blocks by type."""
         grid = drawn(blueprint)
         self.blueprint = blueprint
         return f"The blueprint has {_counts(grid)}."
 
     def build(self) -> str:
-        """Clear the plot and build the blueprint; returns what could not be built."""
+        """Clear the plot and build the blueprint; report the built and the missing blocks."""
         self.world = VoxelWorld(self._stock)
         done = build(self.world, drawn(self.blueprint))
         lines = [f"Built: {_counts(self.world.grid)}."]
@@ -53,7 +54,7 @@ class Plot(Environment):
         return "\n".join(lines)
 
     def inspect(self) -> str:
-        """The views of the four sides, and which parts of the order are complete."""
+        """Return views of the four sides, and the state of each part of the order."""
         now = self.fit
         parts = [
             f"{name}: {count} cells are wrong" if count else f"{name}: complete"
@@ -67,7 +68,7 @@ class Plot(Environment):
         return "\n".join([views(self.world.grid), *parts, last])
 
     def materials(self) -> str:
-        """The block types of the stock, or all of them."""
+        """Return the blocks in stock as JSON, or all block types if the stock is unlimited."""
         if self.world.stock is None:
             return f"All without limit: {', '.join(BLOCKS[1:])}."
         stock = {name: count for name, count in sorted(self.world.stock.items()) if count}
@@ -75,7 +76,7 @@ class Plot(Environment):
 
     @property
     def fit(self) -> Fit:
-        """How far the world equals the order."""
+        """The comparison of the world with the order."""
         return fit(self.world.grid, self._parts)
 
     def state_key(self) -> str:
@@ -92,7 +93,7 @@ class Plot(Environment):
 
 
 def views(grid: Grid) -> str:
-    """Orthographic views of the four sides, the top row first, and the marks of their blocks."""
+    """Draw orthographic views of the four sides, the top row first, with a legend."""
     if not grid.any():
         return "The plot is empty."
     spans = [slice(min(axis), max(axis) + 1) for axis in np.nonzero(grid)]
@@ -109,7 +110,7 @@ def views(grid: Grid) -> str:
 
 
 def _counts(grid: Grid) -> str:
-    """Blocks by type: "35 slate, 2 door"."""
+    """Count the blocks by type: "35 slate, 2 door"."""
     numbers, counts = np.unique(grid[grid > 0], return_counts=True)
     blocks = [f"{count} {BLOCKS[n]}" for n, count in zip(numbers, counts, strict=True)]
     return ", ".join(blocks) or "no blocks"

@@ -1,11 +1,11 @@
-"""Five families of buildings: the sizes and materials of their orders, and their parts."""
+"""Five families of buildings: ranges of sizes, materials, and blueprints of the parts."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 PartBlueprints = dict[str, str]
-"""Blueprints of a building's parts, later ones on top: `{"walls": "box brick 0 0 0 6 4 3"}`."""
+"""Blueprints by part: `{"walls": "box brick 0 0 0 6 4 3"}`. Later parts overwrite earlier parts."""
 Sizes = Mapping[str, int]
 Materials = Mapping[str, str]
 MATERIALS = ("stone", "brick", "planks", "marble", "slate", "granite", "copper", "tile")
@@ -13,7 +13,9 @@ MATERIALS = ("stone", "brick", "planks", "marble", "slate", "granite", "copper",
 
 @dataclass(frozen=True)
 class BuildingFamily:
-    """Ranges of sizes, names of materials, and the parts that follow from their values."""
+    """Ranges of sizes, names of the chosen materials, and the function `parts`, which makes the
+    blueprints from chosen sizes and materials.
+    """
 
     sizes: Mapping[str, tuple[int, int]]
     materials: tuple[str, ...]
@@ -88,17 +90,17 @@ FAMILIES: Mapping[str, BuildingFamily] = {
 
 
 def order(family: str, sizes: Sizes, materials: Materials) -> str:
-    """The text of an order: "Build the pyramid: levels 4, tip 2; body brick, tip tile."."""
+    """Write an order: "Build the pyramid: levels 4, tip 2; body brick, tip tile."."""
     numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
     blocks = ", ".join(f"{name} {block}" for name, block in materials.items())
     return f"Build the {family}: {numbers}; {blocks}."
 
 
 def parts_of(text: str) -> PartBlueprints:
-    """The parts of an ordered building. Raises ValueError for any other text."""
+    """Make the blueprints of all parts from an order. Raises ValueError for any other text."""
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:
-        raise ValueError(f"Got {text!r}, expected an order of recipes.blueprint.")
+        raise ValueError(f"Got {text!r}, expected an order like 'Build the FAMILY: SIZES; BLOCKS.'")
     family = FAMILIES[match[1]]
     sizes, materials = (dict(re.findall(r"(\w+) (\w+)", match[n])) for n in (2, 3))
     return family.parts({name: int(size) for name, size in sizes.items()}, materials)

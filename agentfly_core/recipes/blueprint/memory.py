@@ -1,4 +1,4 @@
-"""The memory of a run: blueprints of buildings that were complete."""
+"""The memory of a run: blueprints of complete buildings."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ INTERPRETER = "interpreter"
 
 
 class Shelf:
-    """The blueprints in a memory."""
+    """The blueprints in a memory folder; `rows` is empty before the first complete building."""
 
     def __init__(self, folder: Path) -> None:
         file = folder / FILE
@@ -37,7 +37,10 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Add the blueprints of episodes with the reward `building` 1, one of each order."""
+    """Write the old memory and the blueprints of episodes with a reward `building` of 1.
+
+    The memory keeps one blueprint for each order.
+    """
     rows = {row["id"]: row for row in Shelf(before).rows}
     read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}
     for one, score in zip(trajectories, scores, strict=True):

@@ -1,4 +1,4 @@
-"""How far a world equals an ordered building."""
+"""Comparisons of a world with an ordered building."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -11,11 +11,11 @@ from agentfly_core.recipes.blueprint.drawing import drawn
 from agentfly_core.recipes.blueprint.world import Grid
 
 SHIFTS = tuple(product((0, -1, 1), repeat=3))
-"""Shifts of the world that are tried, none first."""
+"""The shifts of the world that are tried; the first is no shift."""
 
 
 class Assembly(NamedTuple):
-    """The blocks of a building, and the number of the part that each belongs to, -1 for none."""
+    """A building: the block of each cell, and the index of the part of each cell, -1 for none."""
 
     target: Grid
     owners: npt.NDArray[np.int16]
@@ -25,8 +25,8 @@ class Fit(NamedTuple):
     """A comparison of a world with a building, at the shift of the largest `iou`.
 
     `iou` is the number of cells with equal blocks divided by the number of cells with a block in
-    either. `wrong` counts the wrong cells of each part. `extra` is the number of blocks outside of
-    the building, divided by the number of its blocks.
+    the world or in the building. `wrong` counts the wrong cells of each part. `extra` is the number
+    of blocks outside of the building divided by the number of blocks of the building.
     """
 
     iou: float
@@ -35,17 +35,17 @@ class Fit(NamedTuple):
 
     @property
     def complete(self) -> float:
-        """The share of parts without a wrong cell."""
+        """The share of parts without wrong cells."""
         return sum(not count for count in self.wrong.values()) / len(self.wrong)
 
     @property
     def value(self) -> float:
-        """0.7 iou + 0.3 complete - 0.3 extra, at least 0; 1 only if the two are equal."""
+        """0.7 iou + 0.3 complete - 0.3 extra, at least 0; 1 only if world equals building."""
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 
 
 def assembled(parts: Mapping[str, str]) -> Assembly:
-    """The building that the parts make. Raises ToolError for a wrong blueprint."""
+    """Assemble a building from blueprints of its parts. Raises ToolError for a wrong blueprint."""
     target = drawn("")
     owners = np.full(target.shape, -1, np.int16)
     for number, blueprint in enumerate(parts.values()):
@@ -55,7 +55,7 @@ def assembled(parts: Mapping[str, str]) -> Assembly:
 
 
 def fit(grid: Grid, parts: Mapping[str, str]) -> Fit:
-    """Compare a world with the building of these parts."""
+    """Compare a world with the building that these blueprints of parts describe."""
     target, owners = assembled(parts)
     padded, size = np.pad(grid, 1), len(grid)
     best, shifted = -1.0, grid

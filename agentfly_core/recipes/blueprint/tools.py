@@ -1,4 +1,4 @@
-"""Tools of a plot. The tool `recall` is made for each episode, from its memory."""
+"""Tools of a plot. The agent adds the tool `recall`, which reads the memory of the episode."""
 
 from agentfly_core import ToolError, tool
 from agentfly_core.recipes.blueprint.environment import Plot

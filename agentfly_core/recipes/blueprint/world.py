@@ -1,4 +1,4 @@
-"""A world of 24 x 24 x 24 cells with blocks, and the rules for placing and removing them."""
+"""A world of 24 x 24 x 24 cells, with rules for placing and removing blocks."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ BLOCKS = (
     *("granite", "sandstone", "copper", "iron", "gold", "quartz", "wool", "clay", "sand"),
     *("dirt", "ice", "lamp", "door", "fence", "tile", "cobble"),
 )
-"""Block types by their numbers in a grid; 0 is air."""
+"""Block types; a grid contains their indices, 0 for air."""
 RECIPES: Mapping[str, tuple[str, int]] = {
     "planks": ("log", 4),
     "scaffolding": ("planks", 8),
@@ -27,15 +27,15 @@ RECIPES: Mapping[str, tuple[str, int]] = {
     "tile": ("clay", 2),
     "stone": ("cobble", 1),
 }
-"""Crafted blocks: `{"planks": ("log", 4)}` makes four planks of one log."""
+"""Crafted blocks: `{"planks": ("log", 4)}` means that one log makes four planks."""
 Voxel = tuple[int, int, int]
-"""East, north and up, each from 0 to SIZE - 1."""
+"""A cell: its coordinates to the east, to the north and upwards, each from 0 to SIZE - 1."""
 Grid = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 
 class Refusal(StrEnum):
-    """Why the world refuses an action."""
+    """The reason why the world refuses an action, as the end of an error message."""
 
     OUTSIDE = "is outside of the world"
     OCCUPIED = "has a block already"
@@ -47,7 +47,7 @@ class Refusal(StrEnum):
 
 
 class RefusedAction(ToolError):
-    """An action that breaks a rule; the world is unchanged."""
+    """Raised for an action that breaks a rule; the world is unchanged."""
 
     def __init__(self, refusal: Refusal, cell: Voxel) -> None:
         super().__init__(f"The cell {cell} {refusal}.")
@@ -55,11 +55,12 @@ class RefusedAction(ToolError):
 
 
 class VoxelWorld:
-    """Blocks in a grid above solid ground, and a stock of further ones; None is unlimited.
+    """Blocks in a grid above solid ground, and a stock of blocks to place; None means no limit.
 
-    A new block needs a neighbour or the ground, and a standing place within REACH: an empty cell
-    above a block or the ground. The distance is the largest of the three differences. Walking is
-    free. Removed blocks return to the stock. All blocks stay connected with the ground.
+    A new block must touch another block or the ground. The builder needs a standing place within
+    REACH of the new block: an empty cell above a block or the ground. The distance is the largest
+    difference of a coordinate. Walking is free. Removed blocks return to the stock. A removal is refused if
+    other blocks would lose their connection with the ground.
     """
 
     def __init__(self, stock: Mapping[str, int] | None = None) -> None:
@@ -67,7 +68,7 @@ class VoxelWorld:
         self.stock = None if stock is None else Counter(stock)
 
     def place(self, block: str, cell: Voxel) -> None:
-        """Place a block of the stock; it is crafted if the stock has none.
+        """Place a block from the stock, after crafting if the stock has none.
 
         Raises RefusedAction.
         """
@@ -80,7 +81,7 @@ class VoxelWorld:
         self.grid[cell] = BLOCKS.index(block)
 
     def remove(self, cell: Voxel) -> None:
-        """Return a block to the stock. Raises RefusedAction."""
+        """Remove a block and return it to the stock. Raises RefusedAction."""
         number = int(self.grid[self._inside(cell)])
         self._require(number > 0, Refusal.EMPTY, cell)
         self._require(self._reaches(cell), Refusal.OUT_OF_REACH, cell)
@@ -118,7 +119,7 @@ class VoxelWorld:
         return bool(np.count_nonzero(places) > own)
 
     def _is_grounded(self, cell: Voxel) -> bool:
-        """Whether blocks connect a block with the ground; the search goes down first."""
+        """Whether other blocks connect a block with the ground; the search goes down first."""
         seen, open_ = {cell}, [cell]
         while open_:
             cell = open_.pop()
@@ -136,7 +137,7 @@ class VoxelWorld:
 
 
 def around(cell: Voxel) -> Iterator[Voxel]:
-    """The neighbours of a cell in the world, the lower one last."""
+    """Yield the neighbours of a cell within the world; the cell below comes last."""
     x, y, z = cell
     for one in ((x, y, z + 1), (x + 1, y, z), (x - 1, y, z), (x, y + 1, z), (x, y - 1, z)):
         if all(0 <= value < SIZE for value in one):
@@ -146,7 +147,7 @@ def around(cell: Voxel) -> Iterator[Voxel]:
 
 
 def standable(grid: Grid) -> Mask:
-    """The empty cells above a block or the ground; the last axis of the grid is the height."""
+    """Return the empty cells above a block or the ground; the grid's last axis is the height."""
     above: Mask = np.ones(grid.shape, bool)
     above[..., 1:] = grid[..., :-1] > 0
     above &= grid == 0
@@ -154,7 +155,7 @@ def standable(grid: Grid) -> Mask:
 
 
 def floating(grid: Grid) -> Mask:
-    """The blocks that no blocks connect with the ground."""
+    """Return the cells of blocks without a connection of blocks to the ground."""
     left = grid > 0
     edge = left & (np.arange(SIZE) == 0)
     while edge.any():
@@ -164,7 +165,7 @@ def floating(grid: Grid) -> Mask:
 
 
 def touching(cells: Mask) -> Mask:
-    """The neighbours of cells."""
+    """Return the cells that have a neighbour in `cells`."""
     padded = np.pad(cells, 1)
     near = np.zeros(cells.shape, bool)
     for axis in range(3):
