@@ -12,7 +12,7 @@ def table() -> str:
         f"| {', '.join(map(_shown, names))} | {treatment} | {note} |"
         for (treatment, note), names in groupby(FIELDS, key=_row)
     )
-    return "\n".join(["| field | treatment | |", "|---|---|---|", *rows])
+    return "\n".join(["| field | treatment | details |", "|---|---|---|", *rows])
 
 
 def _row(name: str) -> tuple[Treatment, str]:

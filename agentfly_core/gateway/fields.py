@@ -15,7 +15,7 @@ class Treatment(StrEnum):
 
     HONOURED = "honoured"
     NEUTRAL = "neutral value only"
-    OVERRULED = "counted and overruled"
+    OVERRULED = "ignored and counted"
     REFUSED = "refused"
 
 
@@ -47,7 +47,7 @@ FIELDS: Mapping[str, FieldRule] = {
     "max_completion_tokens": _honoured("at most `agent.max_tokens`"),
     "stop": _honoured("strings of `agent.stop`"),
     "n": _honoured("1 to 128"),
-    "stream": _honoured("one chunk a reply"),
+    "stream": _honoured("one chunk per reply"),
     "stream_options": _honoured("`include_usage`"),
     "logprobs": _honoured("tokens as `token_id:17`, without alternatives"),
     "chat_template_kwargs": _honoured("`enable_thinking`"),
