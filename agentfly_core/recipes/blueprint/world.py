@@ -59,8 +59,8 @@ class VoxelWorld:
 
     A new block must touch another block or the ground. The builder needs a standing place within
     REACH of the new block: an empty cell above a block or the ground. The distance is the largest
-    difference of a coordinate. Walking is free. Removed blocks return to the stock. A removal is refused if
-    other blocks would lose their connection with the ground.
+    difference of a coordinate. Walking is free. Removed blocks return to the stock. A removal is
+    refused if other blocks would lose their connection with the ground.
     """
 
     def __init__(self, stock: Mapping[str, int] | None = None) -> None:
