@@ -210,7 +210,8 @@ class Site(Section):
             )
         if self.sampler == "transformers" and len(sampler) > 1:
             raise ValueError(
-                f"got sampler_gpus {sampler}, expected one, because transformers uses one"
+                f"got sampler_gpus {sampler}, but the sampler transformers uses one GPU: keep only "
+                "its number"
             )
         return self
 
@@ -221,8 +222,8 @@ class Site(Section):
                 f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()
             )
             raise ValueError(
-                f"got {self.ranks} ranks, but the learner has {places} places ({shown}), one for "
-                "each rank: remove `ranks`, or change learner_gpus or the hostfile"
+                f"got {self.ranks} ranks, but the learner has {places} places ({shown}), and each "
+                "rank needs a place: remove `ranks`, or change learner_gpus or the hostfile"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""Checks of a valid configuration before any work; messages contain the remedy."""
+"""Checks of a configuration that run before any other work. Error messages contain the remedy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -77,12 +77,12 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_beginning(settings: Settings) -> None:
-    """Raise ValueError for sizes, a model or data files with which no run can begin."""
+    """Raise ValueError if sizes, the model or data files prevent a run from starting."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
     # only a value that the user has set must fit
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
-            f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
+            f"agent.max_tokens is {agent.max_tokens}, but agent.max_model_len limits an episode to "
             f"{agent.max_model_len} tokens, prompt included. Lower agent.max_tokens."
         )
     if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
@@ -101,7 +101,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError for a model that can be sampled but not trained, as far as it is here."""
+    """Raise ValueError for a model that cannot be trained; a missing config is not checked."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -149,7 +149,9 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Return probes of the model's own template, or a note on another template."""
+    """Return probes of the model's own template, or a note if another template writes different
+    prompts.
+    """
     if not isinstance(model_reference(model), LocalModel):
         return []
     tokenizer = model_config.tokenizer(model)
@@ -159,8 +161,8 @@ def template_report(model: str, part: Part) -> list[str]:
     if not tokenizer.chat_template or not _differs(template, tokenizer):
         return []
     return [
-        f"{part.use}: chat servers write another prompt, by the model's own chat template. To "
-        "train in that format, set template=model."
+        f"{part.use}: chat servers write a different prompt, because they use the model's own chat "
+        "template. To train in that format, set template=model."
     ]
 
 
@@ -197,7 +199,8 @@ def check_place(settings: Settings, place: Site) -> None:
         raise ValueError(
             f"rollout.max_staleness is {settings.rollout.max_staleness}, but vLLM on the GPUs "
             f"{list(place.sampler_gpus)} shares a GPU with the learner, so it cannot sample during "
-            "updates. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
+            "updates. Set sampler_gpus and learner_gpus to different GPUs, or "
+            "rollout.max_staleness=0."
         )
     on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
     if settings.adapter and settings.dtype == "float32" and on_gpu:
@@ -225,15 +228,15 @@ def check_workers(
         for kind, limit in limits.items():
             if limit.limit < count:
                 raise ValueError(
-                    f"site.workers is {count}, but environments allows {limit.limit} "
-                    f"{kind.__name__} only, which the workers share. Raise that limit, or set "
+                    f"site.workers is {count}, but `environments` allows only {limit.limit} "
+                    f"{kind.__name__} for all workers together. Raise that limit, or set "
                     f"site.workers to {limit.limit} or less."
                 )
     in_workers = place.sampler == "transformers" or any(isinstance(w, RunPolicy) for w in frozen)
     if count > 1 and in_workers and place.device == "cuda":
         raise ValueError(
-            f"site.workers is {count}, but each worker would load the policies that it samples "
-            "from itself into the GPU (the sampler transformers, agent.frozen). Set site.workers=1."
+            f"site.workers is {count}, but each worker would load its own copy of policies into "
+            "the GPU (for the sampler transformers or agent.frozen). Set site.workers=1."
         )
 
 
@@ -241,15 +244,15 @@ def _require_a_trained_speaker(whole: Task) -> None:
     name, agent = injection.name(whole.agent), whole.settings.agent
     if both := [role for role in agent.trained if role in agent.frozen]:
         raise ValueError(
-            f"agent.train: got {both[0]}, which agent.frozen names as {agent.frozen[both[0]]}. "
-            "Remove it from one of them."
+            f"agent.train: got {both[0]}, but agent.frozen sets {both[0]} to "
+            f"{agent.frozen[both[0]]}. Remove {both[0]} from one of the two settings."
         )
     who = agent.frozen.get(name, SELF)
     if who != SELF:
         raise ValueError(
-            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, which the policy "
-            "plays. Name another role of `episode.speaker(role)`; this plays the whole agent: "
-            f"`agentfly evaluate EXPERIMENT --policy {who}`."
+            f"agent.frozen.{name}: got {who}, but {name} is the agent itself, which the trained "
+            "policy plays. Name another role, made by `episode.speaker(role)`. To play the whole "
+            f"agent with {who}, use `agentfly evaluate EXPERIMENT --policy {who}`."
         )
 
 
@@ -257,9 +260,9 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
     if warm_start and (policy := run_step(warm_start.demonstrations)):
         if isinstance(model_reference(model), OwnNano):
             raise ValueError(
-                f"model is {model}, which learns its tokens from a function, and "
-                f"{warm_start.demonstrations} has tokens of its own model. Set "
-                f"model=run:{policy.run}@0, or an import path in warm_start.demonstrations."
+                f"model is {model}, which makes its own tokens, but {warm_start.demonstrations} "
+                f"has the tokens of another model. Set model=run:{policy.run}@0, or set "
+                "warm_start.demonstrations to an import path."
             )
         with at("warm_start.settings"):
             check_settings(RejectionSampling, warm_start.settings)
@@ -280,7 +283,8 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
         )
     if night and curriculum:
         raise ValueError(
-            "rollout.curriculum: a night plays the problems in their order; leave it out."
+            "rollout.curriculum: a nightly run plays the problems in a fixed order; remove "
+            "rollout.curriculum."
         )
     refills = schedule.rollout.refills
     rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
@@ -289,8 +293,8 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
     for name, problems in training.items():
         if (needed := schedule.block_of(name)) > problems:
             raise ValueError(
-                f"rollout.problems: a step needs {needed} problems{rounds}, "
-                f"{task_key(name, 'data.train')} gives {problems}."
+                f"rollout.problems: a step needs {needed} problems{rounds}, but "
+                f"{task_key(name, 'data.train')} is {problems}; lower the one or raise the other."
             )
 
 
@@ -314,8 +318,8 @@ def _require_algorithm(use: str) -> None:
             )
     if use == algorithm_path("sft"):
         raise ValueError(
-            "algorithm is sft, which imitates all episodes whatever they earned: choose rft to "
-            "imitate successes, or give a warm_start to imitate demonstrations."
+            "algorithm is sft, which imitates all episodes regardless of their rewards: choose rft "
+            "to imitate successes, or set warm_start to imitate demonstrations."
         )
 
 
@@ -337,8 +341,8 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
     for task in tasks.values() if promotion.confirmation.use == "fresh" else ():
         if not is_generated(load(use := task.settings.data.use)):
             raise ValueError(
-                f"promotion.confirmation is fresh, and {use} is not marked @generated: "
-                "mark it where another seed gives other problems, or set "
+                f"promotion.confirmation is fresh, but the dataset {use} is not marked @generated. "
+                "Mark it if another seed generates other problems, or set "
                 "promotion.confirmation=split."
             )
 
@@ -347,13 +351,13 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     """Raise ValueError unless the loss corrects exactly once for episodes of an older policy."""
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
-            f"update.old_logprobs is sampler, and {use} compares with no old "
-            "policy: leave it out, or choose an algorithm.policy_loss with a ratio, such as clip."
+            f"update.old_logprobs is sampler, but {use} does not compare with an old policy. "
+            "Remove that setting, or choose an algorithm.policy_loss with a ratio, such as clip."
         )
     if needs.corrects_sampler and update.old_logprobs == "sampler":
         raise ValueError(
             "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss "
-            "corrects for the sampler already; leave one of them out."
+            "corrects for the sampler already; remove one of the two settings."
         )
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
@@ -366,9 +370,9 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
     if max_staleness and not corrected:
         raise ValueError(
-            f"rollout.max_staleness is {max_staleness}, and nothing corrects for "
-            f"the older policy: give an algorithm.correction such as token_tis, or {ratio}, and "
-            "update.old_logprobs=sampler."
+            f"rollout.max_staleness is {max_staleness}, but nothing corrects for episodes of an "
+            f"older policy. Choose an algorithm.correction such as token_tis; or choose {ratio}, "
+            "and set update.old_logprobs=sampler."
         )
 
 
@@ -389,5 +393,5 @@ def _compare_something(use: str, rollout: Rollout, needs: Needs, rewards: Sequen
     if rollout.refills and not compares:
         raise ValueError(
             f"rollout.refills is {rollout.refills}, but {use} learns from episodes of equal "
-            "reward, too. Leave it out."
+            "reward, too. Remove rollout.refills."
         )

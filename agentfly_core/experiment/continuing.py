@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError for other versions of stages, and if the run has done more than `steps`
-    steps.
+    """Raise ValueError if this code has other versions of stages than the run, or if the run has
+    done more than `steps` steps.
     """
     name = record["name"]
     refuse_other_stages(name, record)
@@ -31,8 +31,8 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
     beyond = [step for step in layout.steps(store) if step > steps]
     if done := [step for step in beyond if store.get(layout.step(step).policy)]:
         raise ValueError(
-            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
-            f"many or more with steps={done[-1]}, or for another run with --new."
+            f"The run {name!r} has done {done[-1]} steps, but steps is {steps}. Set "
+            f"steps={done[-1]} or more, or start another run with --new."
         )
 
 
@@ -41,8 +41,9 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
     if record["stages"] != keys.VERSIONS:
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
-            f"The run {name!r} was started with stages {record['stages']}, this code has "
-            f"{dict(keys.VERSIONS)}. Use `git checkout {old}`, or start another run with --new."
+            f"The run {name!r} was started with the stage versions {record['stages']}, but this "
+            f"code has {dict(keys.VERSIONS)}. Use `git checkout {old}`, or start another run with "
+            "--new."
         )
 
 
@@ -57,8 +58,8 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     if before and now and before != now:
         raise ValueError(
             f"model: the run {name!r} was started with other files in {settings.model} "
-            f"({before[:12]}, now {now[:12]}). Restore them, or give the run on the new files "
-            "another name with --run or --new."
+            f"(digest {before[:12]}, now {now[:12]}). Restore the files, or start a run with "
+            "another name by --run or --new."
         )
     changes = differences(record["settings"], settings.model_dump(mode="json"))
     planned = record.get("planned_steps")
@@ -72,6 +73,6 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     if fixed := [change for change in changes if not change.resumable]:
         lines = "\n".join(f"  {change}" for change in fixed)
         raise ValueError(
-            f"The run {name!r} was started with other settings:\n{lines}\nGive this one another "
-            "name with --run, or set them back."
+            f"The run {name!r} was started with other settings:\n{lines}\nRestore these settings, "
+            "or start a run with another name by --run."
         )

@@ -1,4 +1,4 @@
-"""An experiment, which is resolved once: settings, imported parts, site and store."""
+"""An experiment that is ready to run: its settings, imported code, site and store."""
 
 import logging
 import re
@@ -71,15 +71,17 @@ class Experiment:
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
     def on(self, settings: Settings) -> Self:
-        """Return the experiment with other data, model, code or steps, and the same parts."""
+        """Return the experiment with other data, model, code or steps. Imported tools, rewards and
+        agents are kept.
+        """
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
         whole = replace(self.whole, settings=settings)
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
     def changed(self, **sections: Any) -> Self:
-        """Return the experiment with other sections of its settings, and with their parts:
-        `experiment.changed(steps=1, warm_start=None)`.
+        """Return the experiment with some sections of its settings replaced, and import its code
+        again: `experiment.changed(steps=1, warm_start=None)`.
         """
         settings = self.settings.model_copy(update=sections)
         return type(self).of(self.name, settings, self.origin, self.site, self.store)
@@ -147,7 +149,7 @@ class Experiment:
 
     @property
     def start_policy(self) -> Pointer | None:
-        """The policy that training starts from; None before it is made."""
+        """The policy that training starts from; None before this policy exists."""
         if parent := self.parent:
             return parent.policy
         stage_keys = StageKeys(self.settings)
@@ -223,7 +225,7 @@ class Experiment:
 
     def require_speakers_unchanged(self) -> None:
         """Raise ValueError for a frozen policy that changed since the run began; log a warning for
-        a changed chat service, because a site may move it.
+        a changed chat service, because a site may change its address.
         """
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:
@@ -234,8 +236,8 @@ class Experiment:
                     "Restore it from a copy, or start another run with --new."
                 )
             logger.warning(
-                "agent.frozen.%s: the run began with another url, model or extra of %s. Later "
-                "episodes use the present service.",
+                "agent.frozen.%s: url, model or extra of %s changed since the run began. Later "
+                "episodes use the new values.",
                 role,
                 who,
             )

@@ -41,7 +41,7 @@ class StageKeys:
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """Return the key of the dataset. Files in its settings count by their content."""
+        """Return the key of the dataset. Files that its settings name count by their content."""
         read = {}
         for name, path in self.data_files().items():
             if path.is_file():
@@ -104,8 +104,8 @@ class StageKeys:
         return digest(files) if files else ""
 
     def own_nano(self, train: str) -> ArtifactKey:
-        """Return the key of the model `nano`, which is made from the training split with this
-        sha256 and its demonstrations.
+        """Return the key of the model `nano`, which is made from the training split and its
+        demonstrations. `train` is the sha256 of the training split.
         """
         warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
@@ -202,7 +202,7 @@ class StageKeys:
         """Return the key of the scores of a step's or an evaluation's episodes, in the folder of
         the rollouts.
 
-        Rounds 1, 2, ... are scores of a step before its refills are played.
+        Rounds 1, 2, ... are scores that a step computes before it plays further problems (refills).
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")

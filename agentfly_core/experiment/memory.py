@@ -1,4 +1,6 @@
-"""The memory with which a policy plays: the folder that `agent.remembers` filled in its step."""
+"""The memory with which a policy plays: a folder that the function `agent.remembers` fills in each
+step.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,7 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
 MEMORY = "memory"
-"""The input of a policy, and of its episodes, that names the memory; its folder in a step."""
+"""Name of the memory among the inputs of a policy and of episodes, and of its folder in a step."""
 FILES = "files"
 """Folder of the remembered files in the artifact, beside its manifest."""
 

@@ -22,7 +22,7 @@ LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LARGEST = 1_000_000
-"""Bytes of the largest package with digests of its functions; they take a third of a second."""
+"""Bytes of the largest package whose functions get digests, which takes a third of a second."""
 
 
 @dataclass(frozen=True, slots=True)

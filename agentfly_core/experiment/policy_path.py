@@ -1,4 +1,4 @@
-"""Scripted policies by import path."""
+"""Load scripted policies, functions that return the replies, by import path."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def of_tasks(
     """Return a policy that plays each task of a mixture by the task's own policy.
 
     `tasks` maps tasks to settings, such as `{"sums": {"demonstrations": "my_sums:adds", "settings":
-    {}}}`. `spoilt` overrides the setting `spoilt` of each policy that has one.
+    {}}}`. `spoilt` overrides the setting `spoilt` of each policy with this setting.
     """
     policies = {}
     for name, shown in tasks.items():
@@ -69,14 +69,14 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     if not is_policy(loaded):
         if inspect.isfunction(loaded) and "problems" not in inspect.signature(loaded).parameters:
             raise ValueError(
-                f"{path} is neither a policy, an `async def` of one Conversation, nor a function "
-                "of problems, seed and its settings that returns one. Is `async` missing?"
+                f"{path} is neither a policy (an `async def` of one Conversation) nor a function "
+                "of problems, seed and its settings that returns a policy. Is `async` missing?"
             )
         check_settings(loaded, settings, GIVEN)
     elif settings:
         raise ValueError(
-            f"{path} is a policy itself and takes no settings, got {', '.join(settings)}: name a "
-            "function of problems, seed and these settings that returns the policy."
+            f"{path} is a policy itself and takes no settings, got {', '.join(settings)}. Remove "
+            "them, or name a function of problems, seed and these settings that returns a policy."
         )
 
 

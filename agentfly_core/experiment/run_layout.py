@@ -126,8 +126,8 @@ def record_of(store: Store, name: str) -> RunRecord | None:
         return record
     except Damaged as damage:
         raise Damaged(
-            f"{damage} Restore it from a copy, or remove it: the command that started the run "
-            "then continues from its published artifacts, in MLflow as a new run."
+            f"{damage} Restore it from a copy, or remove it. Then the command that started the run "
+            "continues from the published artifacts and logs to a new MLflow run."
         ) from None
 
 
@@ -149,7 +149,7 @@ def summary_of(store: Store, name: str) -> Summary | None:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
     except Damaged as damage:
-        logger.warning("%s It counts as unfinished; its own command continues it.", damage)
+        logger.warning("%s The run counts as unfinished; give its command again.", damage)
         return None
 
 

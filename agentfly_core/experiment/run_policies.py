@@ -111,6 +111,6 @@ def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer)
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
-            f"{what} has tokens of {theirs.uri}, and training has tokens of {ours.uri}: the "
-            "tokenizers differ, or one is missing. Name a run of this model or of its descendants."
+            f"{what} has tokens of {theirs.uri}, but training has tokens of {ours.uri}: the "
+            "tokenizers differ, or a tokenizer is missing. Name a run that starts from this model."
         )

@@ -110,7 +110,8 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
             if part != same:
                 raise ValueError(
                     f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
-                    f"the task {first}. Rename it: `{{my_name: {{use: its path, weight: ...}}}}`."
+                    f"the task {first}. Give it another name in a task: `{{my_name: {{use: its "
+                    "path, weight: ...}}`."
                 )
     if GOAL in by_name:
         raise ValueError(
@@ -169,8 +170,8 @@ def remember_of(path: str) -> Remember:
         remember: Remember = load(path)
         if inspect.iscoroutinefunction(remember) or len(parameters_of(remember)) != 5:
             raise ValueError(
-                f"{path} does not fit, expected a `def` of 5 arguments: before, trajectories, "
-                "scores, seed, folder."
+                f"{path} cannot be called as `agent.remembers`, expected a `def` of 5 arguments: "
+                "before, trajectories, scores, seed, folder."
             )
         return remember
 

@@ -170,9 +170,9 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
     if modules := changed(record, code):
         names = ", ".join(edited(record) or modules)
         raise ValueError(
-            f"The run {record['name']!r} works under other code of {names}. Put it "
-            "back, or start another run without --run. A run with steps left continues under this "
-            "code with --accept-code (recorded in run.json)."
+            f"The run {record['name']!r} works under other code of {names}. Restore "
+            "that code, or start another run without --run. With --accept-code, a run with steps "
+            "left continues under the new code (recorded in run.json)."
         )
 
 

@@ -43,9 +43,10 @@ class RequestRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for `n` replies to a conversation, streamed with or without their usage.
+    """A request for `n` replies to a conversation.
 
-    `overruled` names the fields of the request that are ignored.
+    With `stream`, the replies are server-sent events. With `include_usage`, these also report the
+    numbers of tokens. `overruled` names the fields of the request that are ignored.
     """
 
     model: str
@@ -61,7 +62,7 @@ class CompletionRequest:
 def request_of(body: JSON) -> CompletionRequest:
     """Read a request's body; raises RequestRefused."""
     if not isinstance(body, Mapping):
-        raise RequestRefused(f"Got {shown(body)}, expected a JSON object.")
+        raise RequestRefused(f"The body is {shown(body)}, expected a JSON object.")
     fields: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
     _require_treatable(fields)
     names = dict[str, str]()
@@ -96,7 +97,7 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
             )
         if rule.treatment is OVERRULED:
             reason = f": {rule.note}" if rule.note else ""
-            warn_once(_log, f"Programs send {name}, which is ignored{reason}.")
+            warn_once(_log, f"The program's request field {name} is ignored{reason}.")
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
@@ -175,7 +176,7 @@ def _call(written: Mapping[str, Any]) -> ToolCall | BadCall:
 
 
 def completion(request: CompletionRequest, replies: Sequence[Reply]) -> dict[str, JSON]:
-    """Make the completion that has these replies as its choices."""
+    """Return a chat completion with these replies as its choices."""
     prompt = len(timeline.tokens_of(replies[0])) - len(replies[0].tokens)
     sampled = sum(len(reply.tokens) for reply in replies)
     return {

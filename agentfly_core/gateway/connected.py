@@ -1,4 +1,4 @@
-"""Start programs, and connect them to the gateway: outside, or in the sandbox."""
+"""Start programs in the sandbox or outside of it, and connect them to the gateway."""
 
 import asyncio
 import socket
@@ -18,7 +18,10 @@ API_KEY = "agentfly"
 async def outside(
     command: ProgramCommand, session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Start a program with a line of input, and kill it at the end; raises OSError."""
+    """Start a program outside of the sandbox with `line` as its input, and kill it at the end.
+
+    Raises OSError.
+    """
     async with served(session) as url, command.started(line, _variables(url)) as program:
         yield program
 
@@ -27,10 +30,10 @@ async def outside(
 async def in_sandbox(
     command: ProgramCommand, files: Sequence[str], session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Start a program `[python, ...]` that sees these files, with a line of input.
+    """Start a program `[python, ...]` in the sandbox, with these files and `line` as its input.
 
-    It is killed at the end. Raises Unavailable, and OSError or CalledProcessError without such an
-    interpreter.
+    It is killed at the end of the block. Raises Unavailable without a sandbox, and OSError or
+    CalledProcessError if the interpreter is missing.
     """
     env = confined.FOLDERS | _variables(f"{confined.ADDRESS}/{session.token}/v1")
     ours, theirs = socket.socketpair()
@@ -49,9 +52,9 @@ async def in_sandbox(
 
 
 async def isolates() -> bool:
-    """Whether programs can run in the sandbox; with AGENTFLY_SANDBOX=unsafe they run outside.
+    """Whether programs run in the sandbox. With AGENTFLY_SANDBOX=unsafe they run outside of it.
 
-    Raises Unavailable.
+    Raises Unavailable without a sandbox.
     """
     return await asyncio.to_thread(confined.isolates)
 

@@ -9,8 +9,8 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class Treatment(StrEnum):
-    """Treatment of a field. OVERRULED fields are ignored; metrics count them, and each is logged
-    once in a process.
+    """Treatment of a request field. OVERRULED fields are ignored: metrics count them, and a process
+    logs each of them once.
     """
 
     HONOURED = "honoured"
@@ -79,4 +79,4 @@ FIELDS: Mapping[str, FieldRule] = {
     "prediction": _REFUSED,
     "web_search_options": _REFUSED,
 }
-"""Fields of null are treated as absent, fields that are not listed as refused."""
+"""Fields with the value null count as absent. Fields that are not listed here are refused."""

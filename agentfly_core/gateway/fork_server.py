@@ -2,10 +2,10 @@
 
     python fork_server.py SOCKET my_agent.py MODULE...
 
-It needs nothing but the standard library, since the interpreter may be of another environment. Each
-message on the socket has a program's arguments, folder and environment, with its standard streams
-and a pipe, to which the server writes the program's process id and exit code. The server ends when
-its owner closes the socket.
+It uses the standard library only, because the interpreter may belong to another environment. Each
+message on the socket has a program's arguments, folder and environment. With it come the program's
+standard streams and a pipe, to which the server writes the program's process id and exit code. The
+server ends when its owner closes the socket.
 """
 
 import atexit
@@ -53,7 +53,7 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
 
 
 def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
-    """Fork once more: the process above reports the end of the one below, which runs the script."""
+    """Fork once more: the child runs the script, and its parent reports the child's exit code."""
     *streams, status = descriptors
     # an ignored signal would discard the exit code below
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -57,7 +57,9 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """The cause of the end with the end of its errors: "ended with exit code 1: KeyError"."""
+        """The reason for the end, with the last output on stderr: "ended with exit code 1:
+        KeyError".
+        """
         named = -self.code in [*signal.Signals]
         cause = f"was killed by {signal.Signals(-self.code).name}" if named else ""
         shown = clip(self.errors[-MOST_SHOWN:], MOST_SHOWN).strip()
@@ -65,7 +67,7 @@ class ProgramEnd:
 
     @property
     def _last_line(self) -> Mapping[str, Any]:
-        """An object with an answer; text becomes `{"answer": TEXT}`, and no output `{}`."""
+        """The last line as an object. Text becomes `{"answer": TEXT}`, and no output `{}`."""
         lines = clip(self.output, MOST_OUTPUT).strip().splitlines()
         if not lines:
             return {}
@@ -77,7 +79,7 @@ class ProgramEnd:
 
 
 class OutputTail:
-    """The last bytes of a pipe; `file` is its end for writing."""
+    """A pipe that keeps the last bytes. `file` is the descriptor for writing."""
 
     def __init__(self) -> None:
         reading, self.file = os.pipe()
@@ -125,7 +127,7 @@ class RunningProgram:
         return ProgramEnd(code, await self.output.read(), await self.errors.read())
 
     def kill(self) -> None:
-        """Kill its process group."""
+        """Kill the program's process group."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -145,10 +147,11 @@ class ProgramCommand:
 
     @asynccontextmanager
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
-        """Start it in a process group of its own with a line of input, and kill it at the end.
+        """Start the program in its own process group with `line` as its input, and kill it at the
+        end of the block.
 
-        The first start kills programs of dead owners. Raises OSError without such a program, and
-        StartAgain if the interpreter of `preload` died.
+        The first start also kills programs that dead processes left running. Raises OSError for a
+        missing program, and StartAgain if the interpreter of `preload` died.
         """
         await asyncio.to_thread(sweep)
         # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open

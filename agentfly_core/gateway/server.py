@@ -24,9 +24,10 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Serves episodes by their tokens, and a policy by its key, on a listening socket.
+    """An HTTP server on a listening socket. A token in a request's URL selects an episode, and an
+    API key a served policy.
 
-    `url` is the task of its start.
+    `url` is the task that starts the server and returns the server's URL.
     """
 
     def __init__(self, listener: socket.socket) -> None:
@@ -59,9 +60,11 @@ class GatewayServer:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         token = request.match_info.get("token", key)
         if (session := self.sessions.get(token)) is None and token == key:
-            raise RequestRefused("The API key is not that of this server.", 401, "invalid_api_key")
+            raise RequestRefused("This server has another API key.", 401, "invalid_api_key")
         if session is None:
-            raise RequestRefused("No running episode has this URL; it may have ended.", 404)
+            raise RequestRefused(
+                "No running episode has this URL; the episode may have ended.", 404
+            )
         return session
 
     async def _models(self, request: web.Request) -> web.StreamResponse:

@@ -21,12 +21,12 @@ MOST_CONVERSATIONS = 1000
 MOST_REPLIES = 1000
 MOST_BYTES = 256 * 1024 * 1024
 REPLY_BYTES, TOKEN_BYTES = 4000, 64
-"""Memory of a request for a reply, and of a token that it read or sampled."""
+"""Estimated bytes of memory for each reply, and for each token that was read or sampled."""
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
-    """The rules of an experiment for conversations with a client's own tools and without limits
-    of turns.
+    """Return the rules of an experiment without its tools, rewards and limits on turns, for clients
+    with their own tools.
     """
     most = sys.maxsize
     own = replace(spec, tools=(), rewards=(), limits={}, tasks={})
@@ -59,9 +59,10 @@ class _Conversation:
 class ServedPolicy:
     """A policy that answers any client under the `name` of its model.
 
-    `spec` is `endless`, and `cast` has no episodes of its own. Conversations with equal messages
-    before the first reply share an episode, in which echoes keep their tokens. The episodes used
-    last are kept, up to MOST_BYTES in all. `lost` completes with the error of a lost sampler.
+    `spec` comes from `endless`, and `cast` has no episodes of its own. Conversations with equal
+    messages before the first reply share an episode. In it, replies that a client sends back keep
+    their tokens. The most recently used episodes are kept, up to MOST_BYTES in total. `lost`
+    completes with the error of a lost sampler.
     """
 
     name: str
@@ -114,7 +115,7 @@ class ServedPolicy:
         return kept
 
     def _forget(self) -> None:
-        """Forget the conversations used first, down to the limits."""
+        """Discard the least recently used conversations until the limits are met."""
         most = MOST_CONVERSATIONS
         while len(self._kept) > most or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:
             self._kept.popitem(last=False)

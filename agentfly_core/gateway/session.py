@@ -51,13 +51,14 @@ class HttpCall:
 
     @property
     def is_retry(self) -> bool:
-        """Whether the client marks it as a repetition."""
+        """Whether the client marks the call as a retry."""
         return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
 class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
-    """Requests of a speaker: `{model: "critic-*"}`, `{path: critic}`, `{header: "x-agent: critic"}`
-    or `{system: "^You review"}`, a regular expression; all given ones must fit.
+    """Selects the requests of a speaker: `{model: "critic-*"}`, `{path: critic}`, `{header:
+    "x-agent: critic"}` or `{system: "^You review"}`, a regular expression. A request must match all
+    patterns that are given.
     """
 
     model: str = ""
@@ -68,12 +69,12 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not any((self.model, self.path, self.header, self.system)):
-            raise ValueError("expected one of model, path, header and system")
+            raise ValueError("got no pattern, expected model, path, header or system")
         re.compile(self.system)
         return self
 
     def fits(self, request: CompletionRequest, call: HttpCall) -> bool:
-        """Whether this is a request of the speaker."""
+        """Whether a request matches these patterns."""
         name, _, value = self.header.partition(":")
         first = request.messages[0]
         system = first.content if isinstance(first, Message) and first.role == "system" else ""
@@ -87,9 +88,11 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(eq=False)
 class Exchange:
-    """The replies to a request until they are `received`; `connected` is that of its last client.
+    """The replies to a request. `connected` returns whether the last client still waits, and
+    `received` is set once a client has the replies.
 
-    It keeps no body: a body has the whole conversation, so bodies grow with the square of turns.
+    The body is not kept. Each body has the whole conversation, so an episode's bodies grow with the
+    square of its turns.
     """
 
     replies: asyncio.Task[list[Reply]]
@@ -134,7 +137,9 @@ class GatewaySession:
         return [self.episode.name, *self._others]
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
-        """The result of the program's work; raises the error of `broken`, and TimeoutError."""
+        """Return the result of the program's work. Raises the error that ended the episode, and
+        TimeoutError after `seconds`.
+        """
         task = asyncio.create_task(work)
         try:
             first, ends = asyncio.FIRST_COMPLETED, set[asyncio.Future[Any]]({task, self.broken})
@@ -148,8 +153,8 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """The exchange of a request, with its replies, as a part of the episode's agent; raises
-        RequestRefused.
+        """Answer a request in the context of the episode's agent, and return the exchange with the
+        replies. Raises RequestRefused.
         """
         return await asyncio.create_task(self._complete(call), context=self._context.copy())
 
@@ -184,7 +189,7 @@ class GatewaySession:
         raise RequestRefused('Expected {"value": NUMBER} after the first reply.')
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer, by the speaker of the last reply."""
+        """Set the episode's answer. It counts as that of the last reply's speaker."""
         speaker = self.last[0] if self.last else self.episode
         speaker.answer(text)
 
@@ -229,7 +234,10 @@ class GatewaySession:
         self._begun[speaker.name] += request.n
         stop = request.sampling.get("stop") or ()
         if unknown := [one for one in stop if one not in speaker.rules.stop]:
-            raise RequestRefused(f"stop has {unknown[0]!r}, which agent.stop lacks.", param="stop")
+            raise RequestRefused(
+                f"stop has {unknown[0]!r}, which agent.stop lacks. Add it to agent.stop.",
+                param="stop",
+            )
 
     def _over(self, over: EpisodeOver) -> RequestRefused:
         self.limit = over.ending
@@ -245,7 +253,7 @@ class GatewaySession:
 
 
 def _parsed(text: str) -> JSON:
-    """A body, in which replies may contain NUL; raises ValueError, also for lone surrogates."""
+    """Parse a body; its texts may contain NUL. Raises ValueError, also for lone surrogates."""
     try:
         value: JSON = json.loads(text)
     except RecursionError:
@@ -256,8 +264,8 @@ def _parsed(text: str) -> JSON:
 
 
 def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:
-    """The earlier exchange of which a request is a repetition: one without its client, or the last
-    one of a marked retry.
+    """Return the earlier exchange that a request repeats, or None. It is an exchange that lost its
+    client, or the last exchange if the client marks a retry.
     """
     lost = [one for one in same if one.lost]
     return lost[0] if lost else same[-1] if is_retry and same else None

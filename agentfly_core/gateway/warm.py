@@ -40,7 +40,7 @@ class Forked:
     status: int
 
     async def code(self) -> int:
-        """Wait for its exit code."""
+        """Wait for the program's end, and return its exit code."""
         status = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(status)
         connect = asyncio.get_running_loop().connect_read_pipe
@@ -51,16 +51,16 @@ class Forked:
             transport.close()
 
     def kill(self) -> None:
-        """Kill its process group, and forget it."""
+        """Kill the program's process group, and discard its exit code."""
         os.close(self.status)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
 
 class WarmInterpreter:
-    """A process that forks programs, until this process ends.
+    """An interpreter that has imported modules and forks programs, until this process ends.
 
-    Raises OSError at its start, and StartAgain if it dies.
+    Raises OSError if it cannot start, and StartAgain if it dies.
     """
 
     def __init__(self, warmed: Warmed) -> None:
@@ -85,7 +85,7 @@ class WarmInterpreter:
 
     @property
     def alive(self) -> bool:
-        """Whether it can fork."""
+        """Whether the interpreter still runs."""
         return self._process.poll() is None
 
     def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
@@ -116,7 +116,7 @@ _warm: dict[Warmed, WarmInterpreter] = {}
 
 
 def warm(warmed: Warmed) -> WarmInterpreter:
-    """The warm interpreter of this process, started when it is first needed or has died."""
+    """Return this process's warm interpreter, and start it if it is missing or has died."""
     with _turn:
         if (there := _warm.get(warmed)) is None or not there.alive:
             there = _warm[warmed] = WarmInterpreter(warmed)

@@ -69,8 +69,8 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         (["algorithm=grpoo"], "Did you mean 'grpo'"),
         (
             ["algorithm=sft"],
-            "sft, which imitates all episodes whatever they earned: choose rft .*, or give a "
-            "warm_start",
+            "sft, which imitates all episodes regardless of their rewards: choose rft .*, or "
+            "set warm_start",
         ),
         (
             ["algorithm={use: grpo, correction: token_tis}", "update.old_logprobs=sampler"],
@@ -78,11 +78,11 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["algorithm={use: remax, policy_loss: reinforce}", "update.old_logprobs=sampler"],
-            "ReMax compares with no old policy: leave it out",
+            "ReMax does not compare with an old policy. Remove",
         ),
         (
             ["rollout.max_staleness=1"],
-            "max_staleness is 1, and nothing corrects for the older policy",
+            "max_staleness is 1, but nothing corrects for episodes of an older policy",
         ),
         (
             [
@@ -90,8 +90,8 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
                 "update.old_logprobs=sampler",
                 "rollout.max_staleness=1",
             ],
-            "nothing corrects for the older policy: .* or an algorithm.policy_loss with a ratio, "
-            "such as clip, and",
+            "nothing corrects for episodes of an older policy.* an algorithm.policy_loss with a "
+            "ratio, such as clip, and",
         ),
         (
             [

@@ -122,7 +122,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
         ),
         (
             {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},
-            "rollout.curriculum: a night plays the problems in their order",
+            "rollout.curriculum: a nightly run plays the problems in a fixed",
         ),
         ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' needs a Shop"),
     ],

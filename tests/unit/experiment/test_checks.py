@@ -54,8 +54,8 @@ def settings_with(**settings: Any) -> Settings:
     [
         (
             {"agent": {"max_tokens": 300, "max_model_len": 256}},
-            "agent.max_tokens is 300, and agent.max_model_len leaves an episode 256 tokens, prompt "
-            "included. Lower agent.max_tokens.",
+            "agent.max_tokens is 300, but agent.max_model_len limits an episode to 256 tokens, "
+            "prompt included. Lower agent.max_tokens.",
         ),
         (
             {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},

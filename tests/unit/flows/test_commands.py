@@ -136,7 +136,7 @@ def test_a_finished_run_is_refused_with_other_settings_by_key(
         "agentfly: The run 'base' was started with other settings:\n"
         "  update.epochs: 1 -> 2\n"
         "  update.learning_rate: 1e-06 -> 0.0003\n"
-        "Give this one another name with --run, or set them back.\n"
+        "Restore these settings, or start a run with another name by --run.\n"
     )
 
 

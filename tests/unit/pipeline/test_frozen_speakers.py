@@ -149,7 +149,7 @@ def test_a_run_continues_with_its_first_speakers(
     with opened(moved, "mine") as run:
         assert run.experiment.frozen == here.frozen
         run.experiment.require_speakers_unchanged()
-        assert "another url, model or extra of endpoint:gpt" in caplog.text
+        assert "url, model or extra of endpoint:gpt changed" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
         with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy"):
             run.experiment.require_speakers_unchanged()
