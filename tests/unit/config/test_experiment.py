@@ -336,7 +336,7 @@ def test_an_impossible_promotion_is_refused_before_any_work(tiny, override, mess
 def test_fresh_problems_need_a_generated_dataset(tiny):
     checks.check(loading.read(tiny, ["promotion.confirmation=fresh"]).settings)
     files = '{use: "tests.support.problems:clean", train: 64, test: 8}'
-    with pytest.raises(ValueError, match=r"clean .*@generated: .*=split"):
+    with pytest.raises(ValueError, match=r"clean .*@generated\. .*=split"):
         checks.check(loading.read(tiny, [f"data={files}", "promotion.confirmation=fresh"]).settings)
 
 
