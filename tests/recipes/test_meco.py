@@ -146,7 +146,7 @@ async def test_a_probe_of_another_policy_fails_the_episode(tmp_path: Path) -> No
     agent.probe.__dict__["policy"] = "an earlier one"
     trajectory = await played(agent, obedient)
     assert trajectory.ending is Ending.FAILED
-    assert "fit it again" in (trajectory.error or "")
+    assert "Fit a new probe" in (trajectory.error or "")
 
 
 async def test_a_gate_leaves_the_decision_to_another_policy(tmp_path: Path) -> None:

@@ -46,4 +46,4 @@ def test_a_step_makes_a_probe_stale_until_it_is_fitted_again(
         refused = play(gated(probe=probe), other, 4, "test").episodes
         assert Ending.FAILED not in {one.ending for one in accepted}
         assert {one.ending for one in refused} == {Ending.FAILED}
-        assert all("fit it again" in (one.error or "") for one in refused)
+        assert all("Fit a new probe" in (one.error or "") for one in refused)

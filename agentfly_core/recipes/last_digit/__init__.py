@@ -1,1 +1,1 @@
-"""The last digit of a calculation in steps, which needs reasoning."""
+"""The last digit of a calculation with several steps, for a model that reasons first."""

@@ -1,4 +1,4 @@
-"""Calculations in several steps; the question is for the last digit."""
+"""Problems about the last digit of a calculation with several steps."""
 
 import random
 import re
@@ -6,7 +6,7 @@ import re
 from agentfly_core import Problem, generated
 
 SUMMANDS, FACTORS = range(1, 10), (3, 7, 9)
-"""With these factors every digit is as frequent after a step as before it."""
+"""Numbers to add, and to multiply by. After such a step, all last digits are equally frequent."""
 STEP = re.compile(r"([+*])(\d)")
 
 
@@ -18,10 +18,11 @@ def calculations(
 
         Problem("3+4*7+1", "What is the last digit of 3 +4 *7 +1, step by step?", {"answer": "0"})
 
-    No calculation is in two splits. Raises ValueError for fewer than one step.
+    No calculation is in two splits. Operations apply from left to right. Raises ValueError for
+    fewer than one step.
     """
     if steps < 1:
-        raise ValueError(f"Got {steps} steps, expected at least 1.")
+        raise ValueError(f"data.steps is {steps}, expected at least 1.")
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     made: dict[str, Problem] = {}
     while len(made) < sum(sizes.values()):
@@ -34,7 +35,7 @@ def calculations(
 
 
 def drawn(draw: random.Random, steps: int) -> str:
-    """Draw a calculation such as `3+4*7+1`."""
+    """Draw a calculation with a number of steps, such as `3+4*7+1` with three."""
     signs = draw.choices("+*", k=steps)
     numbers = (draw.choice(SUMMANDS if sign == "+" else FACTORS) for sign in signs)
     return str(draw.randrange(10)) + "".join(map("{}{}".format, signs, numbers))

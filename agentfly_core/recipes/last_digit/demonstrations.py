@@ -1,4 +1,4 @@
-"""Demonstrations of calculations in steps."""
+"""Demonstrations of calculations with several steps."""
 
 import random
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def step_by_step(
     """Demonstrate: reason about each step, then give the last digit.
 
     In a share `spoilt` of the episodes, the player guesses at once, miscalculates a step or
-    misreads the last one. Without `reasoning`, the same answers are given without any steps.
+    misreads the last result. Without `reasoning`, replies contain only the answer.
     """
     reply = partial(_reply, reasoning)
     return replying(seed, spoilt, reply, ("guess", "miscalculate", "misread"))

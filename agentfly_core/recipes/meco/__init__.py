@@ -1,1 +1,1 @@
-"""MeCo: a probe of hidden states decides whether a question needs a tool."""
+"""A probe of hidden states decides whether a question needs a tool, after MeCo."""

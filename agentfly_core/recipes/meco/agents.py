@@ -1,4 +1,4 @@
-"""Agents: gates before the first reply, and a reader of hidden states."""
+"""Agents that decide before the first reply whether to call a tool, and that read hidden states."""
 
 import base64
 import json
@@ -27,11 +27,14 @@ LOW = "You cannot judge what you know. Answer without thinking about your knowle
 class Gate(ABC):
     """Decides before the first reply whether `agent` answers at once or calls a tool.
 
-    `off` leaves this to the model. `advise` appends the message `answer` or CALL to the problem.
-    `force` also ends the episode with the answer, without executing calls, and repeats CALL once if
-    the reply has no call. `agent` is the import path of an agent with the episode's main speaker.
-    An empty `answer` appends no message. The counts `gate/answer`, `gate/call` and `gate/own` are
-    metrics.
+    - `off`: the model decides.
+    - `advise`: the gate appends the message `answer` or CALL to the problem.
+    - `force`: as `advise`. After the message `answer`, the episode ends with the first reply, and
+      its calls are not executed. After CALL, a reply without a call gets CALL a second time.
+
+    `agent` is the import path of an agent with the episode's main speaker. With an empty `answer`,
+    no message requests an answer. The counts of decisions, `gate/answer`, `gate/call` and
+    `gate/own` (the model decides), are metrics.
     """
 
     def __init__(self, mode: GateMode, agent: str, answer: str) -> None:
@@ -40,7 +43,7 @@ class Gate(ABC):
 
     @abstractmethod
     async def decide(self, episode: Episode) -> GateDecision:
-        """`answer`, `call`, or `own` if the model decides."""
+        """Return `answer`, `call`, or `own` if the model decides."""
 
     async def __call__(self, episode: Episode) -> Ending:
         decision = "own" if self.mode == "off" else await self.decide(episode)
@@ -62,11 +65,12 @@ class Gate(ABC):
 
 
 class Gated(Gate):
-    """A gate by a probe, the file that the flow `fit_gate` has written.
+    """A gate that decides by a probe. `probe` is the file that the flow `fit_gate` wrote.
 
-    It reads the states of the probe's layers at the end of the prompt of an answer at once. An
-    episode of another policy than the probe's fails, see StaleProbe. With `stale="own"` its model
-    decides, because a run also plays the policies after its steps.
+    The probe reads the hidden states of its layers at the end of the problem with the message
+    `answer`. If the episode's policy is not the probe's policy, the episode fails with StaleProbe.
+    With `stale="own"`, the model decides then. A run needs this, because it also plays the policies
+    after its own steps.
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class Gated(Gate):
         self.reads_hidden_states = mode != "off"
         if self.reads_hidden_states:
             if not probe:
-                raise ValueError("agent.probe is missing: the flow fit_gate writes its file.")
+                raise ValueError(
+                    "agent.probe is empty: set it to the file that the flow fit_gate writes."
+                )
             self.probe = MetaCogProbe.load(Path(probe))
 
     async def decide(self, episode: Episode) -> GateDecision:
@@ -94,7 +100,9 @@ class Gated(Gate):
 
 
 class AtRandom(Gate):
-    """Answers a share `answers` of the problems at once, and forces calls in a share `calls`."""
+    """A random gate: it forces answers at once in a share `answers` of the problems, and calls in a
+    share `calls`. In the rest, the model decides.
+    """
 
     def __init__(
         self,
@@ -115,12 +123,16 @@ class AtRandom(Gate):
 
 
 class Reading:
-    """Answers with a JSON object for `fitting.readings`; no tool is called.
+    """Reads hidden states for `fitting.readings`. No tool is called.
 
-    `states` and `contrast` have the form of `packed`: the states [layers, width] of all layers at
-    the end of the prompt of an answer at once, and their difference between the instructions HIGH
-    and LOW. `p_yes` is the probability that the model replies yes to ASK, `calls` whether its own
-    first reply calls a tool, and `policy` the digest of its weights.
+    The episode's answer is a JSON object:
+
+    - `states`: the hidden states [layers, width] of all layers at the end of the problem with the
+      message `answer`, as text of `packed`.
+    - `contrast`: the states with the message HIGH minus the states with LOW, in the same form.
+    - `p_yes`: the probability that the model replies yes to ASK.
+    - `calls`: whether the model's first reply to the problem alone calls a tool.
+    - `policy`: the digest of the model's weights.
     """
 
     reads_hidden_states = True
@@ -146,23 +158,23 @@ class Reading:
 
 
 def hint_of(text: str) -> tuple[Message, ...]:
-    """A message of the user, or none for an empty text."""
+    """Return a tuple with a user message, empty for an empty text."""
     return (Message("user", text),) if text else ()
 
 
 def p_yes(reply: Reply) -> float:
-    """P(yes), assuming P(yes) + P(no) = 1; 0.5 for another greedy token."""
+    """Estimate P(yes) from the greedy first token, if P(yes) + P(no) = 1. Other tokens give 0.5."""
     word, chance = reply.message.content.strip().lower(), math.exp(reply.logprobs[0])
     return {"yes": chance, "no": 1 - chance}.get(word, 0.5)
 
 
 def packed(values: Array) -> str:
-    """Numbers [layers, width] as text, in float16."""
+    """Encode numbers [layers, width] as text: base64 of float16, then the number of layers."""
     return base64.b64encode(values.astype("<f2").tobytes()).decode() + f" {len(values)}"
 
 
 def unpacked(text: str) -> Array:
-    """The inverse of `packed`, in float64."""
+    """Decode a text of `packed` to numbers [layers, width] in float64."""
     numbers, _, layers = text.partition(" ")
     flat = np.frombuffer(base64.b64decode(numbers), "<f2").astype(np.float64)
     return flat.reshape(int(layers), -1)

@@ -1,4 +1,4 @@
-"""Questions on shelves, half of which keep their contents, and on capitals and sums."""
+"""Questions about shelves, of which half never change, and about capitals and sums."""
 
 import random
 import tomllib
@@ -16,9 +16,9 @@ CAPITALS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("capitals.t
 SUMMANDS = (range(1, 10), range(10, 100), range(100, 1000))
 """Summands by their number of digits."""
 BRIEFLY = "Answer at once, with one word or number."
-"""The beginning of these questions. After the question it gives SmolLM2 few right sums."""
+"""The beginning of the prompts of `capitals_and_sums`. At their end, SmolLM2 had few right sums."""
 NEAR = 20
-"""Wrong options of a sum differ from it by at most NEAR."""
+"""The wrong options of a question differ from the right sum by at most NEAR."""
 
 
 @generated
@@ -30,17 +30,17 @@ def shelves(
         Problem("shelf-417-train-0", "Boxes on shelf 417?",
             {"answer": "58", "shelf": 417, "kind": "fixed"})
 
-    A share `fixed` of the `shelves` always has the same number of boxes; all others, of the kind
-    `changing`, have another one in each problem. Training asks about all shelves in turn,
-    validation about one half of either kind and test about the other half. Raises ValueError for
-    more than 900 shelves.
+    `shelves` is the number of shelves. A share `fixed` of them always has the same number of boxes.
+    All other shelves have the kind `changing`, and their number is drawn for each problem. Training
+    asks about all shelves in turn, validation about half of each kind, and test about the other
+    half. Raises ValueError for less than 2 or more than 900 shelves.
     """
     if not 2 <= shelves <= len(SHELVES):
-        raise ValueError(f"Got {shelves} shelves, expected 2 to {len(SHELVES)}.")
+        raise ValueError(f"data.shelves is {shelves}, expected 2 to {len(SHELVES)}.")
     draw = random.Random(seed)
     numbers = draw.sample(SHELVES, shelves)
     contents = {number: draw.choice(BOXES) for number in numbers[: round(fixed * shelves)]}
-    # every second shelf of either kind
+    # every second shelf; the fixed ones come first, so each kind is halved
     chosen = {"train": numbers, "validation": numbers[::2], "test": numbers[1::2]}
     for of_split in chosen.values():
         draw.shuffle(of_split)
@@ -63,13 +63,14 @@ def shelves(
 def capitals_and_sums(
     seed: int, train: int, validation: int, test: int
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split, for pretrained models and the reward `choice`, such as
+    """Make problems for each split, for pretrained models and the reward `choice`:
 
         Problem("capital-Chile", "Answer at once, with one word or number. What is the capital ...",
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
-    as many on the country of a capital, and as many sums as both. Splits share no country and no
-    sum. Raises ValueError for more problems than there are.
+    Problems are drawn from a pool: a quarter asks for the capital of a country, a quarter for the
+    country of a capital, and half for a sum. Splits share no country and no sum. Raises ValueError
+    for more problems than there are.
     """
     draw = random.Random(seed)
     countries = [_of_country(country) for country in CAPITALS]

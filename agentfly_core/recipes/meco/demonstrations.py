@@ -1,4 +1,4 @@
-"""Demonstrations of both ways: answers without a tool, and counts."""
+"""Demonstrations of answers without a tool, and of counts with the tool."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from agentfly_core.recipes.meco.agents import ANSWER
 
 
 def both_ways(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Answer at once after the message ANSWER, else count the boxes.
+    """Demonstrate: answer at once after the message ANSWER, else count the boxes with the tool.
 
-    Answers about changing shelves cannot be learned, because they differ by episode.
+    The answers about changing shelves cannot be learned, because they differ between problems.
     """
 
     async def policy(conversation: Conversation) -> str:

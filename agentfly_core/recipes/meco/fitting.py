@@ -21,9 +21,10 @@ PredictorRow = dict[str, str | float]
 class Readings:
     """Hidden states and replies of a policy for n questions.
 
-    `states` and `contrasts` are [n, layers, width], the others [n]. `correct` is whether the answer
-    without tools is right, `first_token` the probability of its first token. `calls` is whether
-    the policy calls a tool first if it may. `policy` is the digest of the weights.
+    `states` and `contrasts` are [n, layers, width], the other arrays [n]. `correct` is whether the
+    answer without tools is right, and `first_token` the probability of that answer's first token.
+    `calls` is whether the policy's own first reply calls a tool. `policy` is the digest of the
+    weights. `Reading` explains the rest.
     """
 
     states: Array
@@ -46,15 +47,15 @@ def fit_gate(
     answer: str = ANSWER,
 ) -> list[PredictorRow]:
     """Fit a probe on the validation problems, and write it to the store and to
-    `folder/DIGEST.npz`; returns a row for each predictor with its AUROC on the test problems:
+    `folder/DIGEST.npz`. Return a row for each predictor with its AUROC on the test problems:
 
         [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99,
           "correct": 0.49, "file": "probes/4f53....npz"}, ...]
 
-    `policy` is as `--policy` of `agentfly play`. `low` and `high` are the 95 % interval, `correct`
-    the share of correct answers without tools. `answer` is the setting of the gate, and the others
-    are those of `MetaCogProbe`.
-    Raises ValueError for a missing policy, and if nearly all or no answers are correct.
+    `policy` has the form of `agentfly play --policy`. `low` and `high` are the 95 % interval of the
+    AUROC, and `correct` is the share of correct answers without tools. `answer` is the setting
+    `answer` of `Gated`. `MetaCogProbe` explains `method`, `layers`, `cost_call` and `cost_error`.
+    Raises ValueError for a missing policy, and for too few correct or wrong answers.
     """
     fit, test = (readings(experiment, policy, split, answer) for split in ("validation", "test"))
     fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
@@ -85,9 +86,9 @@ def readings(
     split: Literal["validation", "test"],
     answer: str = ANSWER,
 ) -> Readings:
-    """Play all problems of a split twice: with `Reading`, and without tools after this message.
+    """Play all problems of a split twice: with `Reading`, and without tools after `answer`.
 
-    Episodes that failed are left out. Raises ValueError if all did.
+    Failed episodes are skipped. Raises ValueError if all episodes failed.
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)
@@ -100,7 +101,7 @@ def readings(
     kept = [one for one in read.episodes if one.answered and one.problem.id in answered]
     if not kept:
         reasons = {one.error for one in (*read.episodes, *direct.episodes) if one.error}
-        raise ValueError(f"No episode could be read: {'; '.join(sorted(reasons))}.")
+        raise ValueError(f"All episodes of the split {split} failed: {'; '.join(sorted(reasons))}.")
     answers = [answered[one.problem.id] for one in kept]
     texts = [json.loads(one.answered or "") for one in kept]
     return Readings(
@@ -115,19 +116,19 @@ def readings(
 
 
 def first_token(trajectory: Trajectory) -> float:
-    """The probability of the first token of an answer."""
+    """Return the probability of the first sampled token of an episode."""
     return math.exp(trajectory.turns[0].sampled[0].logprobs[0])
 
 
 def fitted_to(
     fit: Readings, method: Method, layers: Sequence[int] | Literal["auto"] = "auto"
 ) -> MetaCogProbe:
-    """Fit a probe to readings."""
+    """Fit a probe to the states of `fit`, with all of them or only some `layers`."""
     return MetaCogProbe.fit(fit.states, fit.correct, fit.policy, method, layers, fit.contrasts)
 
 
 def stored(experiment: Experiment, probe: MetaCogProbe, folder: Path) -> Path:
-    """Write a probe to the folder and to the store; returns the file in the folder."""
+    """Write a probe to the folder and to the store. Return the file in the folder."""
     name = digest([probe.facts, probe.directions.tolist(), probe.offsets.tolist()])
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name[:16]}.npz"

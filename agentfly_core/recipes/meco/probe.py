@@ -20,17 +20,17 @@ FOLDS = 5
 
 
 class StaleProbe(ValueError):
-    """A probe that was fitted to another policy."""
+    """The probe was fitted to another policy than the episode's."""
 
 
 @dataclass(frozen=True, eq=False)
 class MetaCogProbe:
-    """A direction for each of its `layers`. High scores predict a correct answer without tools.
+    """A linear probe. High scores predict a correct answer without tools.
 
-    `directions` [layers, width] and `offsets` [layers] give a score for each layer, and their mean
-    is the probe's. `policy` is the digest of `HiddenStates`. From `l_yes` on, a model that would
-    call a tool answers at once; below `l_no`, a model that would answer calls. `held_out` are the
-    scores of the questions of `fit`, each by a probe that was fitted without it.
+    `directions` [layers, width] and `offsets` [layers] give a score for each of the `layers`. The
+    score of the probe is their mean. `policy` is the digest of the policy's weights, as in
+    `HiddenStates`. Scores of at least `l_yes` decide for an answer at once, scores below `l_no` for
+    a call. `held_out` [n] are the cross-validated scores of the questions that `fit` used.
     """
 
     layers: tuple[int, ...]
@@ -52,22 +52,26 @@ class MetaCogProbe:
         contrasts: Array | None = None,
         seed: int = 0,
     ) -> MetaCogProbe:
-        """Fit a probe to the states [n, layers, width] of all layers and to whether the answers
-        [n] without tools are correct.
+        """Fit a probe that predicts `correct` [n] from the states [n, layers, width] of all layers.
 
-        `pca` finds directions in `contrasts` [m, layers, width], differences of states after
-        opposite instructions, and uses `correct` only for sign and offset. `auto` takes the
-        last layer with the best AUROC of cross-validation in FOLDS parts, drawn from `seed`. Raises
-        ValueError for less than 2 questions of a kind in a part, and for `pca` without contrasts.
+        `correct` is whether the answers without tools are correct. `pca` finds directions in
+        `contrasts` [m, layers, width], differences of states after opposite instructions, and uses
+        `correct` only for sign and offset. `auto` takes the layer with the best AUROC in a
+        cross-validation with FOLDS folds, drawn from `seed`; of equal layers, the last. Raises
+        ValueError for less than 2 correct or wrong answers per fold, and for `pca` without
+        `contrasts`.
         """
         correct = np.asarray(correct, bool)
         if min(correct.sum(), (~correct).sum()) < 2 * FOLDS:
             raise ValueError(
-                f"{correct.sum()} of {len(correct)} answers without tools are correct; a probe "
-                f"needs at least {2 * FOLDS} correct and {2 * FOLDS} wrong ones."
+                f"{correct.sum()} of {len(correct)} answers without tools are correct. A probe "
+                f"needs at least {2 * FOLDS} correct and {2 * FOLDS} wrong answers. Raise "
+                "data.validation."
             )
         if method == "pca" and contrasts is None:
-            raise ValueError("The method pca needs contrasts of instructions.")
+            raise ValueError(
+                "The method pca needs contrasts, got None: pass differences of hidden states."
+            )
         every = range(states.shape[1]) if layers == "auto" else layers
         numbers = {layer: _Layer.of(layer, states, contrasts, method) for layer in every}
         parts = _parts(correct, seed)
@@ -80,12 +84,12 @@ class MetaCogProbe:
         return cls(chosen, directions, offsets, policy, held_out=held_out)
 
     def score(self, values: Array) -> Array:
-        """Scores of states [..., layers, width] of the probe's own layers."""
+        """Return the scores [...] of states [..., layers, width] of the probe's own layers."""
         scores: Array = ((values * self.directions).sum(-1) + self.offsets).mean(-1)
         return scores
 
     def decide(self, score: float) -> GateDecision:
-        """The decision at this score; `own` leaves it to the model."""
+        """Return the decision for a score; `own` means that the model decides."""
         if score >= self.l_yes:
             return "answer"
         return "call" if score < self.l_no else "own"
@@ -98,11 +102,12 @@ class MetaCogProbe:
         cost_call: float = 0.1,
         cost_error: float = 1.0,
     ) -> MetaCogProbe:
-        """The probe with the thresholds of least cost on validation questions.
+        """Return the probe with the thresholds that cost least on n questions.
 
-        A wrong answer costs `cost_error`, a call `cost_call`. `l_yes` is chosen on the questions
-        that the model `calls` a tool for, `l_no` on the others. If one kind is missing, or `l_no`
-        would be above `l_yes`, both are chosen on all questions.
+        `scores` [n] are the probe's scores. A wrong answer costs `cost_error`, and a call costs
+        `cost_call`. `l_yes` is chosen on the questions for which the model `calls` a tool, and
+        `l_no` on the other questions. If either group is empty, or `l_no` would be above `l_yes`,
+        both thresholds are chosen on all questions.
         """
 
         def threshold(chosen: Array) -> float:
@@ -116,11 +121,11 @@ class MetaCogProbe:
         return replace(self, l_yes=both, l_no=both)
 
     def require(self, policy: str) -> None:
-        """Raise StaleProbe for the digest of another policy."""
+        """Raise StaleProbe unless `policy` is the digest of the probe's policy."""
         if policy != self.policy:
             raise StaleProbe(
-                f"The probe was fitted to the policy {self.policy[:16]}, and this one is "
-                f"{policy[:16]}: fit it again by the flow fit_gate."
+                f"The probe was fitted to the policy {self.policy[:16]}, but this policy is "
+                f"{policy[:16]}. Fit a new probe with the flow fit_gate."
             )
 
     @property
@@ -130,13 +135,13 @@ class MetaCogProbe:
         return json.dumps({**facts, "l_yes": self.l_yes, "l_no": self.l_no})
 
     def save(self, file: Path) -> None:
-        """Write an .npz file."""
+        """Write the probe to an .npz file, without `held_out`."""
         facts = np.array(self.facts)
         np.savez(file, directions=self.directions, offsets=self.offsets, facts=facts)
 
     @classmethod
     def load(cls, file: Path) -> MetaCogProbe:
-        """Read a file of `save`; raises FileNotFoundError."""
+        """Read a probe from a file of `save`. Raises FileNotFoundError."""
         with np.load(file, allow_pickle=False) as arrays:
             facts = json.loads(str(arrays["facts"]))
             layers = tuple(facts.pop("layers"))
@@ -144,7 +149,7 @@ class MetaCogProbe:
 
 
 def auroc(scores: Array, correct: Array) -> float:
-    """The share of pairs of a correct and a wrong answer in this order; ties count half."""
+    """Return the share of pairs with the correct answer above the wrong one; ties count half."""
     correct = np.asarray(correct, bool)
     above = scores[correct][:, None] - scores[~correct][None]
     return float(((above > 0) + 0.5 * (above == 0)).mean()) if above.size else 0.5
@@ -153,7 +158,7 @@ def auroc(scores: Array, correct: Array) -> float:
 def bootstrap(
     scores: Array, correct: Array, seed: int = 0, draws: int = 1000
 ) -> tuple[float, float]:
-    """The 95 % interval of an AUROC over resampled questions."""
+    """Return the 95 % interval of the AUROC over `draws` bootstrap samples of the questions."""
     rows = np.random.default_rng(seed).integers(len(correct), size=(draws, len(correct)))
     low, high = np.quantile([auroc(scores[row], correct[row]) for row in rows], [0.025, 0.975])
     return float(low), float(high)
@@ -161,7 +166,7 @@ def bootstrap(
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """States [n, width] of a layer, and the direction of its contrasts if the method is `pca`."""
+    """States [n, width] of a layer. For `pca`, `component` [width] is that of its contrasts."""
 
     states: Array
     method: Method
@@ -176,7 +181,7 @@ class _Layer:
         return cls(states[:, layer].astype(np.float64), method, component)
 
     def held_out(self, correct: Array, parts: Array) -> Array:
-        """The score of each question by a direction that was fitted to the other parts."""
+        """Return the score of each question by a direction that was fitted to the other folds."""
         scores = np.zeros(len(correct))
         for part in range(FOLDS):
             direction, offset = self.fitted(correct, parts != part)
@@ -184,7 +189,7 @@ class _Layer:
         return scores
 
     def fitted(self, correct: Array, rows: Array) -> tuple[Array, float]:
-        """A direction [width] and an offset."""
+        """Fit a direction [width] and an offset to some rows."""
         states, correct = self.states[rows], correct[rows]
         if self.method == "logreg":
             return _logistic(states, correct)
@@ -194,13 +199,13 @@ class _Layer:
             # the sign of a component is arbitrary
             turned = auroc(states @ self.component, correct) < 0.5
             direction = -self.component if turned else self.component
-        # the embeddings of the last token are equal, so their direction is 0
+        # all embeddings of the last token are equal, so the direction of layer 0 is 0
         direction = direction / (np.linalg.norm(direction) or 1.0)
         return direction, -float((means[0] + means[1]) @ direction / 2)
 
 
 def _parts(correct: Array, seed: int) -> Array:
-    """The number of the part of each question; all parts have both kinds."""
+    """Return the fold of each question. Folds are stratified by `correct`."""
     order = np.random.default_rng(seed).permutation(len(correct))
     order = order[np.argsort(correct[order], kind="stable")]
     parts = np.zeros(len(correct), int)
@@ -209,13 +214,13 @@ def _parts(correct: Array, seed: int) -> Array:
 
 
 def _logistic(states: Array, correct: Array) -> tuple[Array, float]:
-    """Logistic regression with a ridge penalty, by Newton's method."""
+    """Fit a logistic regression with a ridge penalty by Newton's method."""
     centre, spread = states.mean(0), states.std(0) + 1e-6
-    # in the space of the rows, which has fewer dimensions if the questions are few
+    # solve in the span of the rows, which has fewer dimensions than `width` for few questions
     left, sizes, basis = np.linalg.svd((states - centre) / spread, full_matrices=False)
     rows = np.column_stack([left * sizes, np.ones(len(states))])
     penalty = np.full(rows.shape[1], RIDGE)
-    penalty[-1] = 1e-6  # the offset is free
+    penalty[-1] = 1e-6  # the offset has almost no penalty
     weights = np.zeros(rows.shape[1])
     for _ in range(15):
         chance = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
@@ -227,7 +232,7 @@ def _logistic(states: Array, correct: Array) -> tuple[Array, float]:
 
 
 def _threshold(scores: Array, correct: Array, cost_call: float) -> float:
-    """The threshold of least cost, the highest of several; an error costs 1."""
+    """Return the threshold that costs least, the highest if several do. An error costs 1."""
     ordered = np.sort(scores)
     cuts = np.concatenate([[ordered[0] - 1], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1]])
     answered = scores[None] >= cuts[:, None]

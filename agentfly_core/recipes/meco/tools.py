@@ -1,4 +1,4 @@
-"""A tool that counts the boxes on a shelf."""
+"""The tool that counts the boxes on a shelf."""
 
 from agentfly_core import Problem, ToolError, tool
 
