@@ -1,1 +1,1 @@
-"""Three speakers that use a REST service together, after ConAgents."""
+"""Three speakers answer questions about a REST service, after ConAgents (arXiv 2403.03031)."""

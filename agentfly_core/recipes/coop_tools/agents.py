@@ -1,4 +1,4 @@
-"""Grounding, execution and observing by three speakers, and one agent for all."""
+"""The team of grounder, executor and observer, the observer alone, and one agent for everything."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ ROLES = {
     "executor": "You make requests.",
     "observer": "You extract values.",
 }
-"""The roles with their system messages."""
+"""The system message of each role."""
 GROUND = (
     'Reply with JSON alone: {"endpoint": "...", "task": "..."} for the next request, or '
     '{"answer": "..."}.'
@@ -26,13 +26,19 @@ ALONE = 'Reply with JSON alone: {"url": "..."} for a request, or {"answer": "...
 
 
 class CoopTeam:
-    """ConAgents: a grounder selects endpoints, an executor makes requests, an observer reads them.
+    """ConAgents: a grounder selects endpoints, an executor makes requests, and an observer extracts
+    values from the service's answers.
 
-    Each of `max_steps` steps adds the observer's value to the grounder's notes. Requests and
-    extraction code that fail are repeated with the error, up to `retries` times; without
-    `server_feedback` or `code_feedback` they are not. Without `observer` all read the beginning of
-    an answer. With the protocol `adaptive` the executor may give a task back to the grounder. An
-    answer of more than `reads` characters is read by code.
+    Each of at most `max_steps` steps adds a value to the notes that the grounder reads.
+
+    - After a failed request the executor reads the error and tries again, up to `retries` times;
+      without `server_feedback` it makes one request.
+    - The observer writes code for answers of more than `reads` characters. After an error it
+      writes new code, up to `retries` times; without `code_feedback` it writes code once. If all
+      code fails, it reads the beginning of the answer.
+    - Without `observer`, the notes have the first `reads` characters of an answer.
+    - With the protocol `adaptive`, the executor may give a task back to the grounder.
+    - Endpoints in `down` answer 503.
     """
 
     def __init__(
@@ -82,7 +88,7 @@ class CoopTeam:
     async def _executed(
         self, executor: Speaker, world: RestWorld, endpoint: RestEndpoint, task: str
     ) -> HttpAnswer:
-        """The answer to the last request, or 0 and a reason without one."""
+        """Return the answer to the last request; without a request, the status 0 and a reason."""
         context, answer = executor.context(), HttpAnswer(0, "no request was made")
         form = f"{EXECUTE} {GIVE_BACK}" if self.protocol == "adaptive" else EXECUTE
         text = f"{endpoint.document}\nTask: {task}\n{form}"
@@ -97,7 +103,7 @@ class CoopTeam:
         return answer
 
     async def _observed(self, observer: Speaker, task: str, answer: HttpAnswer) -> str:
-        """The value of a task, or the error."""
+        """Extract the value of a task from an answer; return the error of a failed request."""
         if answer.status != 200:
             return f"failed: {answer.status} {answer.body}"
         if not self.observer:
@@ -116,7 +122,10 @@ class CoopTeam:
 
 
 class ObserverAlone(CoopTeam):
-    """The observer alone, after the request in the fact `url` of a problem of `observations`."""
+    """The observer alone: reads the answer to the request in the fact `url`.
+
+    The problems are from the dataset `observations`.
+    """
 
     async def __call__(self, episode: Episode) -> Ending:
         facts, role = episode.problem.facts, "observer"
@@ -127,9 +136,9 @@ class ObserverAlone(CoopTeam):
 
 
 class OneAgent:
-    """One speaker that makes requests and reads the beginning of each answer.
+    """One speaker that makes requests and reads the first LONG characters of each answer.
 
-    It answers the question `attempts` times and gives the most frequent answer.
+    It answers the question `attempts` times. The episode has the most frequent answer.
     """
 
     def __init__(self, attempts: int = 1) -> None:
@@ -160,7 +169,7 @@ def _known(notes: Sequence[str]) -> str:
 
 
 def _object(text: str) -> Mapping[str, Any]:
-    """The JSON object of a reply, empty for another text."""
+    """Parse the JSON object of a reply; return {} for any other text."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Questions that need an id and then a long answer of a REST service, and the observer's tasks."""
+"""Questions about a REST service that need two requests, and tasks for the observer alone."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from agentfly_core.recipes.coop_tools.world import ASPECTS, ENTITIES, KINDS, OPT
 
 @generated
 def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem(
             "films-7-ratings",
@@ -21,8 +21,9 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
             {"answer": "417", "world": 3},
         )
 
-    `world` is the seed of the service. Splits share no pair of thing and aspect. Raises ValueError
-    for too many problems.
+    The first request finds the id, here 7, and the second the value. `world` is the seed of the
+    service. Splits share no pair of thing and aspect, here the film 7 and its ratings. Raises
+    ValueError for too many problems.
     """
     draw, world = random.Random(seed), RestWorld(seed)
 
@@ -44,7 +45,7 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
 
 @generated
 def observations(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """The observer's second task in each question of `rest_questions`, such as
+    """Make a problem of the second request of each question of `rest_questions`, such as
 
         Problem(
             "films-7-ratings",
@@ -52,7 +53,7 @@ def observations(seed: int, train: int, validation: int, test: int) -> dict[str,
             {"answer": "417", "digits": "3", "world": 3, "url": "/films/7/ratings?region=north"},
         )
 
-    `digits` is the length of the answer.
+    `url` is the request, and `digits` the length of the answer.
     """
     made = rest_questions(seed, train, validation, test)
     return {split: [_observation(question) for question in made[split]] for split in made}

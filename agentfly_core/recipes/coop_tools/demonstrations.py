@@ -12,7 +12,7 @@ from agentfly_core.recipes.coop_tools import agents
 from agentfly_core.recipes.coop_tools.world import KINDS
 
 BUGS = 0.25
-"""Share of the extraction code that reads a wrong field."""
+"""The share of extraction programs that read a wrong field."""
 QUESTION = re.compile(
     r"In the (\w+) of the (\w+) ([\w ]+) \((\w+) (\w+)\), what is the value of (\w+)\?"
 )
@@ -20,7 +20,9 @@ PLURALS = {single: kind for kind, single in KINDS.items()}
 
 
 def grounded(text: str) -> str:
-    """The next endpoint: the search for an id, then the aspect; or the answer."""
+    """Reply as the grounder: first the search for an id, then the endpoint of the value, then the
+    answer.
+    """
     aspect, single, name, parameter, option, key = _question(text)
     kind, values = PLURALS[single], re.findall(r"^- .* -> (.*)$", text, re.M)
     if not values:
@@ -34,7 +36,10 @@ def grounded(text: str) -> str:
 
 
 def executed(texts: Sequence[str]) -> str:
-    """The request for a task; the parameter has the name of the document or of the last error."""
+    """Reply as the executor: a request for the task.
+
+    The parameter's name is from the document or, after an error, from the error.
+    """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document
     if match := re.search(r"^Task: Find the id of the \w+ ([\w ]+)\.", texts[0], re.M):
@@ -47,7 +52,7 @@ def executed(texts: Sequence[str]) -> str:
 
 
 def coded(texts: Sequence[str], draw: random.Random) -> str:
-    """Code that extracts a value; a share BUGS has the wrong field."""
+    """Reply as the observer: code that extracts a value; a share BUGS reads a wrong field."""
     key = _key(texts[0])
     field = '["value"]' if draw.random() < BUGS else '["data"]["value"]'
     return (
@@ -57,7 +62,7 @@ def coded(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def alone(texts: Sequence[str]) -> str:
-    """All of it by one agent."""
+    """Reply as `OneAgent`: the request for an id, the request for the value, or the answer."""
     aspect, single, name, parameter, option, key = _question(texts[0])
     kind, last = PLURALS[single], texts[-1]
     answers = [text for text in texts[1:] if text.startswith("200 ")]
@@ -87,7 +92,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Replies of the simulated model to all speakers; it reads no facts."""
+    """Demonstrate as the simulated model, for all speakers; it reads no facts."""
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]
@@ -108,7 +113,10 @@ def _key(text: str) -> str:
 
 
 def _value(text: str, field: str, key: str) -> str:
-    """A visible value: of the record with a key, or of a field; else the text itself if short."""
+    """Find the number in `field`, for a value in the record of `key`.
+
+    Without a match, return a text of digits unchanged and any other text as "unknown".
+    """
     before = rf'"key": "{key}", "data": {{' if key and field == "value" else ""
     if match := re.search(rf'{before}"{field}": (\d+)', text):
         return match[1]

@@ -1,4 +1,4 @@
-"""Long answers of a service: their schema, and extraction by code in a sandbox."""
+"""Long answers of the service: their types, and values extracted by code in a sandbox."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
-"""Characters, about 1,500 tokens; a longer answer is read by code."""
+"""Characters, about 1,500 tokens. The observer reads longer answers by code."""
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """
 import json
@@ -21,11 +21,14 @@ with open("result.json", "w") as file:
 
 
 class ExtractionError(Exception):
-    """Extraction code failed; its text has the last line of the error."""
+    """Raised for failed extraction code, with the last line of its error output."""
 
 
 def schema(value: Any) -> Any:
-    """The types of a JSON value: `{"items": [{"key": "str"}]}`; a list has its first element."""
+    """Replace the values in a JSON value by types: `{"items": [{"key": "str"}]}`.
+
+    Lists keep only their first element.
+    """
     if isinstance(value, dict):
         return {name: schema(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -34,7 +37,7 @@ def schema(value: Any) -> Any:
 
 
 async def extracted(code: str, body: str) -> str:
-    """Run the function `extract`, which `code` defines, on a body, and return its result.
+    """Run `extract(response)` of `code` in a sandbox on a JSON body; return its result as text.
 
     Raises ExtractionError.
     """

@@ -1,4 +1,4 @@
-"""A seeded REST service of 57 endpoints, with errors that explain and answers of 1 to 40 KB."""
+"""A seeded REST service: 57 endpoints, explanatory errors, and answers of 1 to 40 KB."""
 
 import json
 import random
@@ -18,19 +18,19 @@ ASPECTS = (
     ("partners", "friends"),
     ("places", "routes"),
 )
-"""Pairs that look alike; each is an endpoint of each kind."""
+"""Pairs of similar aspects; each aspect is an endpoint of each kind."""
 OPTIONS = {
     "region": ("north", "south", "inland"),
     "season": ("spring", "autumn"),
     "grade": ("low", "middle", "high"),
 }
-"""Parameters with their values; an endpoint requires one."""
+"""Parameters with their values; each aspect endpoint requires one parameter."""
 FORMER = {"region": "area", "season": "quarter", "grade": "level"}
-"""Names of parameters in outdated documents."""
+"""Names of the parameters in outdated documents."""
 ENTITIES, PAGE = 30, 10
 MOST_RECORDS = 340
 DIGITS = re.compile("[0-9]{1,9}")
-"""A number; `int` refuses very long ones, and `str.isdigit` accepts letters such as ²."""
+"""Digits of a number: `int` refuses very long texts, and `str.isdigit` accepts ²."""
 _FIRST = ("Amber", "Birch", "Copper", "Dusk", "Elm", "Frost", "Gale", "Hazel", "Iron", "Jade")
 _SECOND = ("Mill", "Harbour", "Lantern", "Meadow", "Orchard", "Quarry", "Signal", "Tower")
 _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
@@ -48,7 +48,7 @@ class RestEndpoint:
 
     @property
     def document(self) -> str:
-        """The document for a model."""
+        """The text of the document, as models read it."""
         parameters = "".join(f"\n  {name}: {text}" for name, text in self.parameters.items())
         return f"GET {self.path}: {self.summary}{parameters}"
 
@@ -62,10 +62,10 @@ class HttpAnswer:
 
 
 class RestWorld:
-    """The service of a seed; requests change nothing.
+    """The service, which a seed determines; requests change nothing.
 
-    A third of the documents names a parameter by a former name, which an error corrects. Paths in
-    `down` answer 503.
+    One third of the aspect documents use a parameter's former name. A request with this name
+    returns an error that contains the right name. Paths in `down` answer 503.
     """
 
     def __init__(self, seed: int, down: frozenset[str] = frozenset()) -> None:
@@ -73,14 +73,14 @@ class RestWorld:
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """The names of all things by kind; an id is a place in the list, from 1."""
+        """The names of all things by kind; a thing's id is its position in the list, from 1."""
         draw = self._draw("names")
         pairs = [f"{first} {second}" for first in _FIRST for second in _SECOND]
         return {kind: draw.sample(pairs, ENTITIES) for kind in KINDS}
 
     @cached_property
     def endpoints(self) -> dict[str, RestEndpoint]:
-        """The documents of all endpoints by path."""
+        """All endpoints by path."""
         page = {"page": f"optional, a number from 1 to {ENTITIES // PAGE}"}
         made = list[RestEndpoint]()
         for kind, single in KINDS.items():
@@ -97,15 +97,18 @@ class RestWorld:
         return {one.path: one for one in made}
 
     def parameter(self, kind: str, aspect: str) -> str:
-        """The parameter that an endpoint requires."""
+        """Return the name of the parameter that the endpoint of an aspect requires."""
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the document of an endpoint has the parameter's former name."""
+        """Whether the document of the endpoint uses the parameter's former name."""
         return self._draw("outdated", kind, aspect).random() < 1 / 3
 
     def records(self, kind: str, number: int, aspect: str, option: str) -> dict[str, int]:
-        """The values by keyword that an endpoint answers, in order."""
+        """Return the values by keyword that an endpoint lists, in this order.
+
+        `number` is the id of the thing, and `option` the value of the parameter.
+        """
         size = self._draw("size", kind, aspect).choice([12, 40, 120, MOST_RECORDS])
         draw = self._draw(kind, str(number), aspect, option)
         words = ["".join(draw.choices(_SYLLABLES, k=4)) for _ in range(size)]
