@@ -1,1 +1,1 @@
-"""A debate about sums with a reward for each debater."""
+"""Debates about sums, with a reward for each debater (arXiv 2305.14325)."""

@@ -1,4 +1,4 @@
-"""Concurrent debaters that read each other's answers (2305.14325)."""
+"""Concurrent debaters that read each other's answers (arXiv 2305.14325)."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,11 @@ from agentfly_core import Ending, Episode, Message, Observation, Speaker
 
 
 class Debate:
-    """The most frequent last answer of `debaters` speakers after `rounds` rounds.
+    """A debate of `debaters` speakers in `rounds` rounds; the most frequent last answer counts.
 
-    In the first round each debater reads the problem, in later ones the others' answers. Before an
-    answer it may call the experiment's tools once. All are trained.
+    In the first round, each debater reads the problem, in later rounds the answers of the other
+    debaters. In each round a debater may call the experiment's tools once before it answers. All
+    debaters are trained.
     """
 
     def __init__(self, debaters: int = 3, rounds: int = 2) -> None:
@@ -28,7 +29,10 @@ class Debate:
 
 
 async def answered(debater: Speaker, read: Sequence[Message | Observation]) -> str:
-    """A debater's answer, or "" for a reply without one."""
+    """Return the debater's answer, or "" for a reply that a token limit ended.
+
+    Tool calls in the first reply are executed; the second reply is the answer.
+    """
     reply = await debater.reply(*read)
     if reply.calls:
         reply = await debater.reply(*await debater.call(*reply.calls))
@@ -36,11 +40,14 @@ async def answered(debater: Speaker, read: Sequence[Message | Observation]) -> s
 
 
 def others(answers: Sequence[str], own: int) -> list[Message]:
-    """The message with the answers of the other debaters, such as `17, 99`."""
+    """Make a message of all answers except the one at index `own`: `17, 99`."""
     return [Message("user", ", ".join([*answers[:own], *answers[own + 1 :]]))]
 
 
 def majority(answers: Sequence[str]) -> str:
-    """The most frequent answer, the first of equally frequent ones; "" without any."""
+    """Return the most frequent answer that is not empty, "" if all are empty.
+
+    The first of equally frequent answers counts.
+    """
     given = [answer for answer in answers if answer]
     return max(given, key=given.count, default="")

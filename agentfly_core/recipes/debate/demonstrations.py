@@ -1,4 +1,4 @@
-"""Demonstrations of debaters with a calculator."""
+"""Demonstrations for debaters with a calculator."""
 
 import random
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ CALL = partial(calling, "calculator", "expression")
 
 
 def debating(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `agents.Debate`: work out the sum, then join the majority.
+    """Demonstrate for `agents.Debate`: compute the sum, then adopt the most frequent answer.
 
     Each debater makes a mistake with probability `spoilt`: a guess, a mistyped sum, another
-    operation or a misread result. Without a majority a debater keeps its answer.
+    operation or a misread result. If no answer is more frequent, the debater keeps its own.
     """
 
     async def policy(conversation: Conversation) -> str:

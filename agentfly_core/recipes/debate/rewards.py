@@ -1,4 +1,4 @@
-"""Rewards of a debate: the majority's for the episode, and each debater's own."""
+"""The reward of a debate: for the episode's answer, and for each debater's last answer."""
 
 from agentfly_core import Score, Team, reward
 from agentfly_core.rewards.gold import right_answers
@@ -6,7 +6,7 @@ from agentfly_core.rewards.gold import right_answers
 
 @reward
 async def majority_right(team: Team) -> Score:
-    """1 if the episode's answer is right, else 0; for a debater whether its last answer is."""
+    """1 if the episode's answer is right, else 0. Each debater gets 1 or 0 for its last answer."""
     right = right_answers(team.trajectories[0].problem)
     own = {
         f"debater/{number}": float((one.answer or "").strip() in right)
