@@ -1,1 +1,1 @@
-"""Teams that evolve from one agent, after EvoAgent."""
+"""Teams that evolve from one agent, after EvoAgent (arXiv 2406.14228)."""

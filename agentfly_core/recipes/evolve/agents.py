@@ -1,4 +1,4 @@
-"""A team that evolves from an agent, and self-refinement by the same proposals."""
+"""A team that evolves from one agent, and the baseline of self-refinement."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pkgutil import resolve_name
@@ -12,9 +12,9 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """An episode as one agent of the team sees it: with a speaker of its own.
+    """The episode that one agent of the team gets: replies come from the agent's own speaker.
 
-    `result` is the agent's answer, by default its last reply.
+    `answer` sets the agent's `result` instead of the episode's answer.
     """
 
     def __init__(self, episode: Episode, speaker: Speaker) -> None:
@@ -22,7 +22,7 @@ class Member:
 
     @property
     def opening(self) -> tuple[Message | Observation, ...]:
-        """The problem; speakers have a system message of their own."""
+        """The first messages, without the system message if the speaker has its own."""
         own = self._speaker is self._episode
         return self._episode.opening[bool(self._episode.rules.system and not own) :]
 
@@ -32,7 +32,7 @@ class Member:
 
     @property
     def result(self) -> str:
-        """The answer, or else the last reply."""
+        """The text of the last `answer`, or without one the text of the last reply."""
         return self._answer or self._speaker.turns[-1].reply.content.strip()
 
     def __getattr__(self, name: str) -> Any:
@@ -41,14 +41,16 @@ class Member:
 
 
 class Evolve:
-    """EvoAgent: an agent answers, then `generations` of agents that evolve from it.
+    """EvoAgent: a first agent answers, then `generations` of agents that evolve from it.
 
-    `initial` is the import path of an agent with the episode's main speaker; list its file in
-    `code_files`. Further agents run the same code as speakers `expert`, with the system messages of
-    their specs; `skills` belong to the first one. The speaker `evolver` replies for the operators.
-    With `pool` these are sets of skills. `Evolution` describes `children`, `proposals`,
-    `quality_check` and `mutation`. A generation begins only if its replies fit into `budget`, with
-    at most `expert_turns` of each expert.
+    `initial` is the import path of the first agent, which plays the episode's main speaker and has
+    `skills`; list its file in `code_files`. All other agents run the same code as speakers
+    `expert`, with the instructions of their specs and at most `expert_turns` replies each.
+
+    The operators ask the speaker `evolver`. With `pool`, the operators compute with sets of skills
+    instead, and only the update asks the speaker. `Evolution` describes `children`, `proposals`,
+    `quality_check` and `mutation`. A generation begins only if its replies fit into `budget`, the
+    limit of all replies.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Evolve:
         return Ending.NO_TOOL_CALLS
 
     async def evolved(self, episode: Episode, result: str) -> str:
-        """The merged result of all generations."""
+        """Play the generations after the first agent's result, and return the merged result."""
         evolution = Evolution(self.operators(episode, result), self.player(episode), *self.sizes)
         parents: Sequence[AgentSpec] = [self.first]
         results: Sequence[str] = [result]
@@ -92,7 +94,7 @@ class Evolve:
         return result
 
     def operators(self, episode: Episode, result: str) -> PromptOperators:
-        """Operators of the speaker `evolver`."""
+        """Make the operators, which ask a new speaker `evolver`."""
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt
         if self.pool:
@@ -100,7 +102,7 @@ class Evolve:
         return PromptOperators(evolver, question)
 
     def player(self, episode: Episode) -> Callable[[AgentSpec], Awaitable[str]]:
-        """Runs the initial agent's code with the instructions of a spec."""
+        """Make a function that runs the first agent's code with a spec and returns the result."""
 
         async def play(spec: AgentSpec) -> str:
             member = Member(
@@ -119,10 +121,10 @@ class Evolve:
 
 
 class SelfRefine(Evolve):
-    """The same proposals without crossover, selection and merging: each answer replaces the last.
+    """Baseline without crossover, selection and merging: each answer replaces the previous answer.
 
-    It makes one proposal and one answer as often as `budget` allows, from the first agent, or with
-    `inherit` from the last one.
+    The loop of one proposal and one answer repeats while both replies fit into `budget`. Each
+    proposal is made from the first agent, or with `inherit` from the latest proposal.
     """
 
     def __init__(self, skills: Sequence[str], inherit: bool = False, budget: int = 100) -> None:

@@ -1,4 +1,4 @@
-"""Three questions on a word, each of which needs one of twelve skills."""
+"""Problems of three questions about a word; each question needs one of twelve skills."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ _SYLLABLES = ("ba", "den", "gul", "kir", "lom", "mas", "nor", "pe", "ri", "sut",
 
 @generated
 def word_questions(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Problems for each split, such as
+    """Make problems for each split, such as
 
         Problem(
             "denriba-reversal-length-vowels",
@@ -40,7 +40,7 @@ def word_questions(seed: int, train: int, validation: int, test: int) -> dict[st
             {"answer": "abirned; 7; 3"},
         )
 
-    Splits share no word. Raises ValueError for more problems than there are.
+    Splits share no word. Raises ValueError for more problems than there are words.
     """
     sizes, draw = {"train": train, "validation": validation, "test": test}, random.Random(seed)
 

@@ -1,4 +1,4 @@
-"""A simulated model for the agents of the recipe; it answers within its skills."""
+"""A simulated model for all speakers, which answers only questions that match its skills."""
 
 import json
 import random
@@ -13,26 +13,26 @@ from agentfly_core.recipes.evolve.operators import CHECK, CROSSOVER, MUTATION, U
 
 UNKNOWN = "?"
 INSIGHT = 0.5
-"""The share of new skills that follow from an open question; the others are drawn from all."""
+"""The probability that a new skill is drawn from those of unanswered questions, not from all."""
 Operation = Callable[[str, random.Random], str]
 
 
 def answered(system: str, prompt: str) -> str:
-    """Answers to all questions of a prompt; `?` where no skill of the system message applies."""
+    """Answer all questions of a prompt, with `?` for skills that the system message lacks."""
     word, names = _read(prompt)
     skills = re.findall(r"\w+", system.partition("Your skills:")[2])
     return "; ".join(SKILLS[name][1](word) if name in skills else UNKNOWN for name in names)
 
 
 def improved(asked: str, draw: random.Random) -> str:
-    """Crossover: keep the skills that answered a question."""
+    """Reply to crossover: keep the skills that answered a question, or else the first skill."""
     (parent,), (_, names) = _agents(asked), _read(asked)
     kept = tuple(skill for skill in parent.skills if skill in names) or parent.skills[:1]
     return AgentSpec(role=parent.role, skills=kept).model_dump_json()
 
 
 def proposed(asked: str, draw: random.Random) -> str:
-    """Mutation: two new skills for one of the agents."""
+    """Reply to mutation: one of the agents with two new skills."""
     (_, names), result = _read(asked), _line(asked, "The answer so far: ")
     open_ = [name for name, one in zip(names, result.split("; "), strict=True) if one == UNKNOWN]
     new = [
@@ -44,7 +44,9 @@ def proposed(asked: str, draw: random.Random) -> str:
 
 
 def checked(asked: str, draw: random.Random) -> str:
-    """Quality check: the child has a skill of the team, and other skills than each agent."""
+    """Reply to the quality check: keep a child that shares a skill with the team, unless an agent
+    has the same set of skills.
+    """
     child = AgentSpec.model_validate_json(_line(asked, "New agent: "))
     sets, own = [{*agent.skills} for agent in _agents(asked)], {*child.skills}
     keep = own not in sets and any(own & one for one in sets)
@@ -52,7 +54,7 @@ def checked(asked: str, draw: random.Random) -> str:
 
 
 def merged(asked: str, draw: random.Random) -> str:
-    """Update: the first known answer to each question."""
+    """Reply to the update: the first answer to each question that is not `?`."""
     answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
     columns = zip(*answers, strict=True)
     return "; ".join(next((one for one in column if one != UNKNOWN), UNKNOWN) for column in columns)
@@ -67,13 +69,13 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """The reply to the texts of a conversation."""
+    """Reply to the last text: an operation of OPERATIONS, else the answers to its questions."""
     operation = next((reply for mark, reply in OPERATIONS.items() if mark in texts[-1]), None)
     return operation(texts[-1], draw) if operation else answered(texts[0], texts[-1])
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Replies of the simulated model to all speakers; it reads no facts."""
+    """Demonstrate as the simulated model, for all speakers; it reads no facts."""
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]
@@ -83,7 +85,7 @@ def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
 
 
 def _read(text: str) -> tuple[str, list[str]]:
-    """The word and the names of the skills that its questions need."""
+    """Parse a text: the word, and the names of the skills that its questions need."""
     match = re.search(r"About the word (\w+),.*?: (.*)", text)
     assert match, text
     places = {match[2].find(question): name for name, (question, _) in SKILLS.items()}

@@ -22,30 +22,37 @@ class AgentSpec(BaseModel):
 
 
 class Operators(Protocol):
-    """The four operations on agents and results."""
+    """The four operations of Algorithm 1 on agents and results."""
 
     async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
-        """The parent, improved in view of its result."""
+        """Return the parent, improved in view of its result."""
 
     async def mutation(
         self, parents: Sequence[AgentSpec], result: str, number: int
     ) -> AgentSpec | None:
-        """Proposal `number` of an agent that differs from its parents; None if unreadable."""
+        """Propose an agent that differs from its parents; None for an unreadable proposal.
+
+        `number` counts the proposals from 1.
+        """
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Whether a child keeps a skill of the parents and children so far and differs from all."""
+        """Whether a child shares a skill with the team and differs from each agent of the team.
+
+        The team contains the parents and the children accepted so far.
+        """
 
     async def update(self, result: str, results: Sequence[str]) -> str:
-        """The earlier result merged with the results of all children."""
+        """Merge the earlier result with the results of all children."""
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """`generations` times, parents propose `proposals` agents, and `children` of these answer.
+    """Algorithm 1: in each of `generations`, the parents propose `proposals` agents, and at most
+    `children` of the proposed agents answer.
 
-    `play` returns the result of an agent. The first `children` proposals that pass the quality
-    check are selected, without `quality_check` the first ones. Without `mutation` the children are
-    their parents after crossover.
+    `play` returns the result of an agent. The children are the first `children` proposals that pass
+    the quality check; without `quality_check`, all readable proposals pass. Without `mutation`, the
+    children are the parents after crossover.
     """
 
     operators: Operators
@@ -57,14 +64,20 @@ class Evolution:
     mutation: bool = True
 
     def calls(self, parents: int, turns: int = 1) -> int:
-        """The largest number of replies of one generation, if an agent has `turns` replies."""
+        """Return the largest number of replies in one generation.
+
+        The generation has `parents` parents, and each child replies at most `turns` times.
+        """
         proposed = self.proposals * (1 + self.quality_check) if self.mutation else 0
         return parents + proposed + self.children * turns + 1
 
     async def generation(
         self, parents: Sequence[AgentSpec], results: Sequence[str], result: str
     ) -> tuple[Sequence[AgentSpec], Sequence[str], str]:
-        """The children, their results, and the merged result; no children if all are rejected."""
+        """Play one generation; return the children, their results, and the merged result.
+
+        If all proposals are rejected, the lists are empty and the result is unchanged.
+        """
         pairs = zip(parents, results, strict=True)
         parents = [await self.operators.crossover(*pair) for pair in pairs]
         children = await self._proposed(parents, result) if self.mutation else parents

@@ -1,4 +1,4 @@
-"""Operators on agents: by prompts to a model, or by sets of skills."""
+"""Operators on agents, by prompts to a model or by computing sets of skills."""
 
 import random
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ class QualityCheck(BaseModel):
 
 
 class PromptOperators:
-    """Operators that ask a speaker, each time in a new context.
+    """Operators that prompt a speaker, each time in a new context.
 
-    A reply that cannot be read changes nothing: the parent stays as it is, a proposal is lost, and
-    a checked child is rejected.
+    Unreadable replies raise no error: crossover then returns the parent unchanged, mutation
+    returns None, and the quality check rejects the child.
     """
 
     def __init__(self, speaker: Speaker, question: str) -> None:
@@ -69,10 +69,10 @@ class PromptOperators:
 
 
 class SymbolicOperators(PromptOperators):
-    """Operators on sets of skills, without replies; only the update asks the speaker.
+    """Operators that compute sets of skills; only the update prompts the speaker.
 
-    A mutation adds a skill drawn from `pool` to a parent. A child passes if it keeps a skill of
-    the team and has other skills than each agent.
+    Crossover changes nothing. A mutation adds a skill, drawn from `pool`, to a parent. A child
+    passes if it shares a skill with the team and no agent of the team has the same set of skills.
     """
 
     def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: str) -> None:
