@@ -1,1 +1,1 @@
-"""A ledger that is longer than the context."""
+"""Sums of ledgers that are longer than the context window."""

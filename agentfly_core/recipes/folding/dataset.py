@@ -1,4 +1,4 @@
-"""Ledgers that must be added up page by page. Each page names the next page."""
+"""Ledgers to add up page by page. The answer to each page names the next page."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from agentfly_core.datasets.splitting import shares
 
 NUMBERS, ENTRIES = range(10, 100), range(10, 100)
 LedgerPage = tuple[int, int]
-"""A number and an entry."""
+"""The number of a page, and its entry."""
 
 
 @generated
@@ -26,13 +26,13 @@ def ledgers(
             {"answer": "98", "pages": [[47, 12], [83, 55], [20, 31]]},
         )
 
-    with `shortest` to `longest` pages. Splits share no page, a number with its entry. Raises
-    ValueError for wrong lengths and for too few pages.
+    A ledger has `shortest` to `longest` pages. Splits share no pair of page number and entry.
+    Raises ValueError for wrong lengths, and for more ledgers than the pages of a split allow.
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(
-            f"Got ledgers of {shortest} to {longest} pages, expected 2 to {len(NUMBERS)} and no "
-            "`shortest` above `longest`."
+            f"Got ledgers of {shortest} to {longest} pages, expected `shortest` at least 2, and "
+            f"`longest` at least `shortest` and at most {len(NUMBERS)}."
         )
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -55,8 +55,9 @@ def _ledgers(
     # twice as many as needed, because repeated draws are discarded
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
-            f"data.{split} is {size}, but its pages have {len(entries)} numbers; raise its share "
-            f"of all problems, or lower data.{split}, `shortest` or `longest`."
+            f"data.{split} is {size}, but its pages have {len(entries)} numbers, too few for these "
+            f"ledgers. Lower data.{split}, `shortest` or `longest`, or give the split a larger "
+            "share of all problems."
         )
     made: dict[str, Problem] = {}
     while len(made) < size:

@@ -1,4 +1,4 @@
-"""Demonstrations of ledgers that are longer than the context."""
+"""Demonstrations for ledgers that are longer than the context window."""
 
 import random
 import re
@@ -12,10 +12,10 @@ _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `agents.folding`: carry the balance from page to page.
+    """Demonstrate for `agents.folding`: carry the balance from page to page, and summarise it.
 
-    In a share `spoilt` of the episodes, a balance is mistyped or summarised wrongly, or the player
-    stops early or misreads the last balance.
+    In a share `spoilt` of the episodes, the player mistypes a balance, summarises it wrongly, stops
+    early, or misreads the last balance.
     """
     return replying(seed, spoilt, _carry, ("mistype", "misremember", "stop early", "misread"))
 

@@ -1,4 +1,4 @@
-"""The tool of a ledger with several pages; see dataset.py."""
+"""The tool that adds up a ledger page by page; see dataset.py."""
 
 from collections.abc import Sequence
 
