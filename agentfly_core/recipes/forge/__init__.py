@@ -1,3 +1,3 @@
-"""Functions as learnable weights, after AgentOptimizer: see README.md."""
+"""Functions as weights: a model writes its own tools, after AgentOptimizer; see README.md."""
 
 from agentfly_core.recipes.forge.function_sets import functions as functions

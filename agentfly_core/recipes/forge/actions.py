@@ -1,4 +1,4 @@
-"""Actions of the optimizer on a set of functions."""
+"""Actions by which the optimizer changes a set of functions."""
 
 import json
 from typing import Annotated, Literal
@@ -42,16 +42,16 @@ SCHEMA = json.dumps(ACTION.json_schema())
 
 
 def parsed(text: str) -> FunctionAction:
-    """The action in a reply, whose text around the object is ignored; raises ValueError."""
+    """Parse the JSON object of an action, and ignore the text around it. Raises ValueError."""
     begin, end = text.find("{"), text.rfind("}")
     return ACTION.validate_json(text[begin : end + 1])
 
 
 async def applied(action: FunctionAction, before: Functions) -> Functions:
-    """The functions after an action.
+    """Apply an action to a set of functions, and return the new set.
 
-    Raises ValueError for a new function that exists, an old one that does not, and code that does
-    not define its function.
+    Raises ValueError if a function to add exists, if a function to revise or remove does not exist,
+    and for code that does not define its function.
     """
     name = action.name if isinstance(action, Remove) else action.function.name
     exists = named(before, name) is not None

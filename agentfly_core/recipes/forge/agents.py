@@ -1,4 +1,4 @@
-"""The agent: it solves problems with functions, and proposes changes of them."""
+"""The agent Forge, which solves problems with functions and proposes changes of the functions."""
 
 from agentfly_core import Ending, Episode, Message, Speaker
 from agentfly_core.recipes.forge.actions import SCHEMA, TERMINATE, applied, parsed
@@ -15,12 +15,14 @@ NEXT = f"Done. Reply with the next action, or {TERMINATE}."
 
 
 class Forge:
-    """Plays problems of four roles, `facts["role"]`, with the memory of the run.
+    """Plays the roles of problems (the fact `role`) with the memory of the run.
 
-    `train` and `validation` problems are solved with the functions on trial, `test` problems with
-    the best ones. The problem of the role `optimize` is the optimizer's conversation: up to
-    `max_actions` actions, each in up to `trials` replies. After `patience` rejected proposals the
-    optimizer proposes nothing more.
+    - `train` and `validation`: the solver answers with the functions on trial.
+    - `test`: the solver answers with the best functions.
+    - `optimize`: the optimizer proposes up to `max_actions` actions, each in up to `trials`
+      replies. After `patience` rejected trials in a row it proposes nothing more.
+
+    A step has either a trial or a proposal. Problems that do not belong to it have the answer "".
     """
 
     def __init__(self, max_actions: int = 3, trials: int = 3, patience: int = 5) -> None:
@@ -40,8 +42,9 @@ class Forge:
         return Ending.NO_TOOL_CALLS
 
     async def propose(self, episode: Episode, state: State) -> None:
-        """Apply the optimizer's actions to the best functions, and answer with the changed ones;
-        with TERMINATE if nothing has changed.
+        """Apply the optimizer's actions to the best functions.
+
+        The answer is the changed set of functions as JSON, or TERMINATE without a change.
         """
         changed = state.best
         if state.rejected < self.patience:
@@ -56,7 +59,10 @@ class Forge:
         episode.answer(TERMINATE if unchanged else FUNCTIONS.dump_json(changed).decode())
 
     async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
-        """The functions after the optimizer's next action; None if it ends or has no valid one."""
+        """Return the functions after the optimizer's next action.
+
+        Return None if the optimizer ends the proposal or has no valid action in `trials` replies.
+        """
         for _ in range(self.trials):
             reply = await optimizer.reply(Message("user", text))
             try:
@@ -80,7 +86,7 @@ async def solve(episode: Episode, functions: Functions) -> None:
 
 
 def request(state: State) -> str:
-    """The first text for the optimizer: functions, rejected ones, and training answers."""
+    """Write the first prompt of the optimizer: best functions, rejected sets, training answers."""
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:
         rejected = FUNCTIONS.dump_json(trial.functions).decode()

@@ -1,4 +1,4 @@
-"""Questions of five kinds, most of them hard without a function, and their roles."""
+"""Questions of five kinds, most of them hard without a function, with the fact `role`."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -51,13 +51,14 @@ KINDS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 def questions(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Problems of each split, the kinds in turn, all different:
+    """Make different problems for each split, taking the kinds in turn:
 
         Problem("product-3f2a90c1d4e5b678", "What is 1234 times 5678?",
             {"answer": "7006652", "kind": "product", "role": "train"})
 
-    In the split `train` the first problem is the optimizer's, of the role `optimize`; then as many
-    problems have the role `train` as `validation`. The other splits have the role `test`.
+    The first problem of the split `train` is for the optimizer and has the role `optimize`. Of the
+    other training problems, half have the role `train` and half `validation`. All problems of the
+    other splits have the role `test`.
     """
     draw, used = random.Random(seed), set[str]()
 

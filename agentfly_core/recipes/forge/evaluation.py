@@ -1,4 +1,4 @@
-"""The flow `forge`: a run of trials, and the set of functions that it leaves."""
+"""The flow `forge`, which runs all trials and writes the best functions to a file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +9,9 @@ from agentfly_core.recipes.forge.state import State
 
 
 def forge(experiment: Experiment, folder: str = "functions") -> list[dict[str, float | str]]:
-    """Run the experiment's trials, or continue them, and write the best functions to
-    `folder/DIGEST.json` and to the store; returns a row for each trial:
+    """Run the experiment's trials, or continue them.
+
+    Write the best functions to `folder/DIGEST.json` and to the store. Return a row for each trial:
 
         [{"digest": "4f53...", "functions": 2, "train": 0.6, "validation": 0.6, "accepted": 1}]
     """

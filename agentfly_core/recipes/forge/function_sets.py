@@ -1,4 +1,4 @@
-"""Functions that a model has written: their form, their tools, and sets of them in files."""
+"""Functions that a model has written: their form, files with sets of functions, and tools."""
 
 import inspect
 import json
@@ -13,7 +13,7 @@ from agentfly_core.sandbox import Limits, run
 
 TYPES = {"integer": int, "number": float, "string": str, "boolean": bool}
 LIMITS = Limits(wall=5.0, cpu=4, processes=8)
-"""Limits of a call."""
+"""Limits of a function call in the sandbox."""
 _ID = r"^[A-Za-z_][A-Za-z0-9_]{0,40}$"
 _PROGRAM = """
 import json
@@ -50,12 +50,12 @@ FUNCTIONS: TypeAdapter[Functions] = TypeAdapter(Functions)
 
 
 def digest_of(made: Functions) -> str:
-    """The digest of a set of functions."""
+    """Compute the digest of a set of functions, the name of its file."""
     return digest(FUNCTIONS.dump_python(made, mode="json"))
 
 
 def write(made: Functions, folder: Path) -> str:
-    """Write `folder/DIGEST.json`; returns the digest."""
+    """Write a set of functions to `folder/DIGEST.json`, and return the digest."""
     folder.mkdir(parents=True, exist_ok=True)
     name = digest_of(made)
     (folder / f"{name}.json").write_bytes(FUNCTIONS.dump_json(made, indent=1))
@@ -63,21 +63,26 @@ def write(made: Functions, folder: Path) -> str:
 
 
 def functions(digest: str, folder: str = "functions") -> list[Any]:
-    """The tools of the set `folder/DIGEST.json`, for `tools` of an experiment.
+    """Load the functions of `folder/DIGEST.json` as tools, for the setting `tools`.
 
     Raises ValueError for a missing file and for a file with another digest.
     """
     path = Path(folder, f"{digest}.json")
     if not path.is_file():
-        raise ValueError(f"There is no {path.absolute()}: run the flow `forge`, or copy the file.")
+        raise ValueError(
+            f"There is no file {path.absolute()}. Run the flow `forge`, or copy the file there."
+        )
     made = FUNCTIONS.validate_json(path.read_bytes())
     if (own := digest_of(made)) != digest:
-        raise ValueError(f"{path} has the digest {own}: it was changed.")
+        raise ValueError(
+            f"{path} was changed: its digest is now {own}. Restore the file, or rename it to "
+            f"{own}.json and set `digest` to this name."
+        )
     return tools_of(made)
 
 
 def tools_of(made: Functions) -> list[Any]:
-    """A tool for each function, which calls it in a sandbox."""
+    """Make a tool for each function; each call runs in a sandbox."""
     return [_tool(one) for one in made]
 
 
@@ -97,9 +102,10 @@ def _tool(function: Function) -> Any:
 
 
 async def call(function: Function, arguments: dict[str, Any] | None) -> str:
-    """The result of a call in a new sandbox, a text or JSON; None only defines the function.
+    """Call a function in a new sandbox. Return a text result unchanged, other results as JSON.
 
-    Raises ToolError with the end of the traceback.
+    With `arguments` None, the code is run but the function is not called. Raises ToolError with the
+    last line of the traceback.
     """
     given = json.dumps([function.name, function.code, arguments])
     done = await run(_PROGRAM, {"given.json": given}, limits=LIMITS, collect=["result.json"])
@@ -111,5 +117,5 @@ async def call(function: Function, arguments: dict[str, Any] | None) -> str:
 
 
 def named(made: Sequence[Function], name: str) -> Function | None:
-    """The function of a name."""
+    """Return the function with this name, or None."""
     return next((one for one in made if one.name == name), None)

@@ -1,4 +1,4 @@
-"""The memory of a run: the best functions, those on trial, and the results of all trials."""
+"""The memory of a run: best functions, functions on trial, and the results of all trials."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from agentfly_core.recipes.forge.function_sets import FUNCTIONS, Functions
 
 FILE = "forge.json"
 FAILURES = 5
-"""The number of rejected sets that the optimizer reads."""
+"""The largest number of rejected sets of functions that the optimizer reads."""
 
 
 class _Part(BaseModel):
@@ -19,7 +19,7 @@ class _Part(BaseModel):
 
 
 class TrainingAnswer(_Part):
-    """A training problem, the answer to it, and whether the answer was right."""
+    """A prompt, the answer, and whether the answer was right."""
 
     problem: str
     answer: str
@@ -27,7 +27,9 @@ class TrainingAnswer(_Part):
 
 
 class Trial(_Part):
-    """Functions with their shares of right answers to training and validation problems."""
+    """The result of a trial: the functions, the shares of right answers to training and validation
+    problems, and whether the functions were accepted.
+    """
 
     functions: Functions
     train: float
@@ -36,9 +38,11 @@ class Trial(_Part):
 
 
 class State(_Part):
-    """The best functions, their training answers, and the functions on trial in the next step.
+    """The memory after a step.
 
-    `trying` is None while the optimizer is to propose. `trials` has all of them in order.
+    `best` has the best functions, and `results` their training answers. `trying` has the functions
+    of the next step's trial, or None if the next step is a proposal. `trials` has all trials so
+    far, in order. `finished` is True once a proposal has changed nothing.
     """
 
     best: Functions = ()
@@ -49,7 +53,7 @@ class State(_Part):
 
     @classmethod
     def read(cls, folder: Path) -> "State":
-        """The state in a memory; a new one in an empty folder."""
+        """Read the state from a memory folder; an empty folder gives a new state."""
         file = folder / FILE
         return cls.model_validate_json(file.read_bytes()) if file.exists() else cls()
 
@@ -61,7 +65,10 @@ class State(_Part):
 
     @property
     def failures(self) -> list[Trial]:
-        """The rejected trials since the best one, the worst first."""
+        """The rejected trials since the last accepted trial, sorted by their training share.
+
+        Only the FAILURES trials with the highest shares are included.
+        """
         last = self.trials[len(self.trials) - self.rejected :]
         return sorted(last, key=lambda trial: trial.train)[-FAILURES:]
 
@@ -73,10 +80,10 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Judge the functions that were tried, or keep the proposed ones for the next step.
+    """After a trial, accept or reject its functions. After a proposal, store the new functions.
 
-    A trial is accepted if its share of right answers to validation problems is above the best one.
-    Otherwise the next proposal starts from the best functions (roll-back).
+    The functions are accepted if their share of right answers to validation problems is above the
+    best share so far. Otherwise the next proposal starts from the best functions (roll-back).
     """
     _remember(before, trajectories, scores, folder, lambda new, best: new > best)
 
@@ -88,7 +95,7 @@ def remember_all(
     seed: int,
     folder: Path,
 ) -> None:
-    """The same without roll-back: each trial is accepted."""
+    """Update the memory like `remember`, but accept the functions of each trial (no roll-back)."""
     _remember(before, trajectories, scores, folder, lambda new, best: True)
 
 
