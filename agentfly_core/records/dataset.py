@@ -42,17 +42,19 @@ Rows = list[Problem | BadRow]
 
 @dataclass(frozen=True, slots=True)
 class Repeated(BadRow):
-    """A skipped row that repeats a problem: `Repeated("train.jsonl", 17, "row 3 is the same")`."""
+    """A skipped row with the problem of an earlier row: `Repeated("train.jsonl", 17, "row 3 is the
+    same")`.
+    """
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build, check and write the splits as parquet files.
 
-    Returns the counts QUARANTINED and REPEATED.
+    Returns the counts QUARANTINED (bad rows) and REPEATED (repeated problems).
 
-    Skipped rows are listed in the `quarantine` file, and leaks between splits are logged. Raises
-    ValueError for too many bad rows, for a repeated id, and for a wrong number of problems
-    (including bad rows).
+    Skipped rows are listed in the `quarantine` file. Problems that are in two splits are logged.
+    Raises ValueError for too many bad rows, for a repeated id, and for a wrong number of problems;
+    bad rows count as problems here.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -77,7 +79,10 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
-    """Call the builder and check its result; raises ValueError for a wrong setting or problem."""
+    """Call the dataset function `data.use` and check its result.
+
+    Raises ValueError for a wrong setting or problem.
+    """
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
     built: object = construct(load(data.use), data.settings, given)
     if not isinstance(built, Mapping) or set(built) != set(SPLITS):
@@ -109,8 +114,8 @@ def problems_of(
         for problem in problems:
             if problem.id in seen:
                 raise ValueError(
-                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids "
-                    "are unique."
+                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; give "
+                    "each problem its own id."
                 )
             seen[problem.id] = name
     for name in SPLITS:
@@ -126,7 +131,10 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Report problems of two splits whose prompts (except for spaces) and facts are equal."""
+    """Return a sentence for each pair of splits that share problems.
+
+    Problems are equal if their facts and, up to white space, their prompts are equal.
+    """
     reports = []
     for other, split in combinations(SPLITS, 2):
         ids = {content(problem): problem.id for problem in splits[other]}
@@ -140,18 +148,21 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
 
 
 def spaced_alike(prompt: str) -> str:
-    """Replace white space by single spaces, to compare prompts."""
+    """Replace each stretch of white space by one space, to compare prompts."""
     return " ".join(prompt.split())
 
 
 def content(problem: Problem) -> str:
-    """Return a digest of messages (with single spaces) and facts, which no two splits may share."""
+    """Return a digest of a problem's messages and facts; problems in two splits must differ in it.
+
+    White space is reduced to single spaces.
+    """
     messages = [*map(plain, problem.messages)]
     return digest([spaced_alike(problem.prompt), problem.facts, messages])
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:
-    """Read the problems of one split of a prepared dataset: all, or only these rows."""
+    """Read the problems of one split of a prepared dataset: all problems, or those in `rows`."""
     return read_problems(folder / f"{name}.parquet", rows)
 
 
@@ -161,8 +172,9 @@ def sizes_by_task(folder: Path) -> dict[str, int]:
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """Return the number of shards of an evaluation with `episodes` per problem and `shard` episodes
-    per shard.
+    """Return the number of shards of an evaluation on a split.
+
+    `episodes` is the number of episodes per problem, and `shard` the number per shard.
     """
     return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 
@@ -176,9 +188,9 @@ def _problem_fault(row: object, data: Data) -> str | None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            return f"its {name} has a character that UTF-8 does not have: {error}"
+            return f"its {name} has a character that UTF-8 does not allow: {error}"
     if row.task != SINGLE and data.use != MIXTURE:
-        return f"its task is {row.task!r}; only a mixture sets it"
+        return f"its task is {row.task!r}; leave it empty, only a mixture sets it"
     questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
     # rewards and reports read only the prompt
     if row.messages and questions[-1:] != [row.prompt]:

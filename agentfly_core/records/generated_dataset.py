@@ -7,9 +7,10 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 
 
 def generated(function: B) -> B:
-    """Mark a dataset that generates problems from its seed and gives equal problems equal ids.
+    """Mark a dataset function that generates problems from its seed, with equal ids for equal
+    problems.
 
-    Nights then confirm a better policy on fresh problems.
+    Nightly training then generates fresh problems to confirm that a policy is better.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

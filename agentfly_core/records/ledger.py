@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FILE = "ledger.parquet"
 PassRates = Mapping[str, tuple[int, int]]
-"""Solved and scored episodes by kind of problem: `{"amount": (12, 16)}`."""
+"""Numbers of solved and of scored episodes by kind of problem: `{"amount": (12, 16)}`."""
 ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 
@@ -27,9 +27,10 @@ class LedgerRow:
     """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
     "used")`.
 
-    `reward` is the mean over scored episodes. The outcome `zero_spread` means that each speaker's
-    rewards are equal in all episodes. With a curriculum, pass rates are computed for each `kind` of
-    problem, and `solved` counts the scored episodes that reached the goal.
+    `reward` is the mean over scored episodes. The outcome `zero_spread` means that all episodes of
+    the problem have equal rewards, for each speaker, so the advantages are 0. `kind` and `solved`
+    are for a curriculum: pass rates are computed per kind of problem, and `solved` counts the
+    scored episodes that reached the goal.
     """
 
     step: int
@@ -82,7 +83,7 @@ def pass_rates(folder: Path) -> PassRates:
     if rows["kind"].isna().any():
         raise ValueError(
             "rollout.curriculum: an earlier step ran without a curriculum, so its pass rates are "
-            "unknown. Leave the curriculum out, or fork from the start of the run."
+            "unknown. Remove rollout.curriculum, or fork from the start of the run."
         )
     sums = rows.groupby("kind")[["solved", "scored"]].sum().astype(int)
     return {kind: (solved, scored) for kind, solved, scored in sums.itertuples()}
@@ -100,13 +101,13 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 
 
 def used(folder: Path) -> Counter[str]:
-    """Count the problems of a scored step with the outcome `used` by task: `{"single": 5}`."""
+    """Count by task the problems of a scored step with the outcome `used`: `{"single": 5}`."""
     rows = _read(folder)
     return Counter(rows["task"][rows["outcome"] == "used"])
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Count the problems that a scored step played by task: `{"single": 64}`."""
+    """Count by task the problems that a scored step played: `{"single": 64}`."""
     return Counter(read_column(folder / FILE, "task"))
 
 

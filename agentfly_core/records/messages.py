@@ -1,4 +1,4 @@
-"""Write messages of an episode as text, and read and write tool calls as models do."""
+"""Write messages of an episode as text; parse tool calls, and write them in the Hermes format."""
 
 import json
 import re
@@ -19,11 +19,11 @@ from agentfly_core.system.formats.json_value import JSON
 _as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
 _ID = re.compile("[a-zA-Z0-9]{9}")
 CALL, CALL_END = "<tool_call>", "</tool_call>"
-"""Marks of a call in the Hermes format."""
+"""Tokens around a call in the Hermes format."""
 
 
 def read_text(item: Message | Observation) -> str:
-    """Write a message that the model read as text: `calculator: 99` for a tool's answer."""
+    """Format a message that the model read: `calculator: 99` for a tool's answer."""
     return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
 
 
@@ -35,7 +35,7 @@ def plain(item: Message | Observation) -> list[str]:
 
 
 def said_text(turn: Turn) -> str:
-    """Write a reply as text: reasoning in brackets, text, and calls as `add({"number": 41})`."""
+    """Format a reply: reasoning in brackets, then text, then calls as `add({"number": 41})`."""
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
         if isinstance(call, ToolCall)
@@ -56,10 +56,10 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
 
 
 def call_of(value: JSON) -> ToolCall:
-    """Read the call in a JSON object. Raises ValueError for other objects.
+    """Convert a JSON object to a call. Raises ValueError for an object that is not a call.
 
-    As in vLLM and TRL, a lenient call may have its arguments as JSON text or under `parameters`, or
-    no arguments.
+    As in vLLM and TRL, arguments may be missing, be a JSON text, or have the key `parameters`. The
+    call is then marked as lenient.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
@@ -70,9 +70,9 @@ def call_of(value: JSON) -> ToolCall:
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
-    """Read the arguments of a call: an object, its JSON text, or None.
+    """Return the arguments of a call from an object, from its JSON text, or from None (empty).
 
-    Raises ValueError for others.
+    Raises ValueError for other values.
     """
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
@@ -86,12 +86,12 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
 
 
 def call_id(written: object) -> str:
-    """Return the id of a call, or "" if Mistral's templates would refuse it."""
+    """Return the id of a call, or "" if Mistral's templates would refuse the id."""
     return written if isinstance(written, str) and _ID.fullmatch(written) else ""
 
 
 def reply_text(reply: Message) -> str:
-    """Write a reply as a model does: its text, then its calls."""
+    """Return a reply as a model would write it: the text, then the calls."""
     calls = (
         call.text
         if isinstance(call, BadCall)
@@ -103,19 +103,16 @@ def reply_text(reply: Message) -> str:
 
 
 def client_text(reply: Message) -> str:
-    """Return the content of a reply as a chat client gets it: its text, then its unreadable
-    calls.
-    """
+    """Return the `content` of a reply for a chat client: the text, then the unreadable calls."""
     unreadable = (call.text for call in reply.calls if isinstance(call, BadCall))
     return "\n".join(filter(None, [reply.content, *unreadable]))
 
 
 def echo_key(item: Message | Observation) -> str:
-    """Return a key that is equal for a message and for its echoes in later requests of chat
-    clients.
+    """Return a key to recognise a message that a chat client repeats in later requests.
 
-    An echo of a reply may differ in outer whitespace, in its reasoning, and in the way arguments of
-    calls are written. Other messages are echoed unchanged.
+    A repeated reply may differ in outer whitespace, in its reasoning, and in the formatting of call
+    arguments. Other messages are repeated unchanged.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])
@@ -139,5 +136,5 @@ def _with_whole_numbers(value: JSON) -> JSON:
 
 
 def call_text(name: str, **arguments: JSON) -> str:
-    """Write a reply that is a single call: `call_text("answer", answer="99")`."""
+    """Return the text of a reply with a single call: `call_text("answer", answer="99")`."""
     return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))

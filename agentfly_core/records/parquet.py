@@ -1,8 +1,8 @@
 """Parquet files of trajectories, scores and problems, with a public schema.
 
-Each row is a trajectory, and rows are sorted by (problem, chain, agent). Tokens are int32 and
-log-probabilities float32. A trajectory's turns are stored by context, and read back in the order of
-time.
+Each row is a trajectory. Rows are sorted by problem, chain (the episode's number) and agent. Tokens
+are int32 and log-probabilities float32. A trajectory's turns are stored by context, and read back
+in the order of time.
 """
 
 import json
@@ -71,7 +71,9 @@ def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Sch
 
 TRAJECTORY = _trajectory_schema(b"3", [_TRAINED], _OF_CHATS)
 TRAJECTORY_1 = _trajectory_schema(b"1", [], [])
-"""Schema of 0.1.0, still read: all spans are trained and prompts are one message."""
+"""Schema of version 0.1.0, which can still be read. All spans are trained, and each prompt is one
+message.
+"""
 SCORED = pa.schema(
     [
         *_texts("trajectory_id", "rewards"),
@@ -82,7 +84,9 @@ SCORED = pa.schema(
     metadata={NUMBER: b"1"},
 )
 PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER: b"1"})
-"""Schema of prompts of one message, so that their datasets keep their digests."""
+"""Schema for problems with one message. It is still written, because another schema would change
+the digests of datasets.
+"""
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
@@ -91,9 +95,9 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
-    """Write trajectories, sorted by (problem, chain, agent).
+    """Write trajectories, sorted by problem, chain (the episode's number) and agent.
 
-    Turns that a trajectory shares with its parent in the same file are stored once.
+    Turns that a forked trajectory shares with its parent in the same file are stored once.
     """
     in_order = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     ids = {one.id for one in in_order}
@@ -202,12 +206,12 @@ def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[record.Problem]:
-    """Read all problems, or only these rows. Raises ValueError for a file of another schema."""
+    """Read all problems, or the given rows. Raises ValueError for a file of another schema."""
     return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows, (PROBLEM_1,))]
 
 
 def read_column(path: Path, name: str) -> list[str]:
-    """Read one column of text of a file, such as the ids of problems."""
+    """Read one text column of a file, such as the ids of problems."""
     values: list[str] = pq.read_table(path, columns=[name])[name].to_pylist()
     return values
 
@@ -236,7 +240,7 @@ def _read(
         was = "other columns" if number in schemas else f"schema {number}"
         raise ValueError(
             f"{path} has {was}, expected schema {_number(expected)}: read it with the version of "
-            "AgentFly that wrote it."
+            "AgentFly that wrote the file."
         )
     if rows is not None:
         table = table.take(rows)
@@ -250,7 +254,7 @@ def _number(schema: pa.Schema) -> str:
 
 
 def _fields(stored: object, names: Iterable[str]) -> dict[str, Any]:
-    """Return attributes by name; `asdict` would copy each token."""
+    """Return attributes by name. `asdict` is not used, because it would copy each token."""
     return {name: getattr(stored, name) for name in names}
 
 

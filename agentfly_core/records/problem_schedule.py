@@ -1,4 +1,6 @@
-"""Draw the problems and shards of each step, and of its refills, from the seed."""
+"""Draw the problems and shards of each step from the seed, and of its refills, which replace
+problems without an advantage.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
-"""The smallest weight, for kinds that are always or never solved."""
+"""The smallest sampling weight, for kinds of problems that are always or never solved."""
 
 
 def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
-    """Group problems by these tasks, in their order: `{"single": [Problem(...), ...]}`."""
+    """Group problems by task, in the order of `tasks`: `{"single": [Problem(...), ...]}`."""
     grouped: dict[str, list[Problem]] = {name: [] for name in tasks}
     for problem in problems:
         grouped[problem.task].append(problem)
@@ -31,10 +33,10 @@ class SamplingRound:
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 
-    `tasks` gives the numbers of the step's problems by task; after a first round with 0 to 63, a
-    refill starts at 64. With `greedy`, each problem has one more episode at temperature 0. In a
-    night, `before` counts the problems of earlier steps. With a curriculum, `by_kind` counts solved
-    and scored episodes.
+    `tasks` numbers the step's problems by task. If the first round has the problems 0 to 63, a
+    refill round starts at 64. With `greedy`, each problem has one more episode at temperature 0. In
+    nightly training, `before` counts by task the problems of earlier steps. With a curriculum,
+    `by_kind` has the numbers of solved and scored episodes.
     """
 
     step: int
@@ -61,7 +63,7 @@ class SamplingRound:
 class ProblemSchedule:
     """The order in which the steps of a run play its training problems.
 
-    `problems` is the number of problems of a step by task: `{"sums": 11, "shop": 5}`.
+    `problems` is the number of problems per step, by task: `{"sums": 11, "shop": 5}`.
     """
 
     seed: int
@@ -76,29 +78,30 @@ class ProblemSchedule:
         before: Mapping[str, int] = {},
         by_kind: Mapping[str, tuple[int, int]] = {},
     ) -> SamplingRound:
-        """Return the first round of step 1, 2, ..., which is always played."""
+        """Return the first sampling round of a step (1, 2, ...), before any refill."""
         tasks = {name: range(count) for name, count in self.problems.items()}
         shards = self._shards(sum(self.problems.values()), greedy, 0)
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """Return the round after `last`, with new shards; `missing` counts problems by task."""
+        """Return the round after `last`, with new shards and `missing` problems by task."""
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
         tasks = {name: range(stops[name], stops[name] + missing[name]) for name in stops}
         return replace(last, shards=shards, tasks=tasks)
 
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
-        """Count by task how many problems a step still needs in addition to the `used` ones."""
+        """Return by task how many problems a step still needs; `used` counts its used problems."""
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Return the rows of the training split for a round; with a curriculum, all candidates.
+        """Return the row numbers in the training split of a round's problems, or of all candidates
+        of a curriculum.
 
         `sizes` counts problems by task in the order of the file. Each pass over a task is a new
-        permutation, and a step uses problems of one pass only. A night uses epochs instead
-        (`epoch_order`), and its steps may use problems of two epochs. Raises ValueError if a task
-        has fewer problems than a step may need; a night needs twice as many.
+        permutation, and a step uses problems of one pass only. Nightly training uses epochs instead
+        (`epoch_order`), and a step may use problems of two epochs. Raises ValueError if a task has
+        fewer problems than a step may need; nightly training needs twice as many.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -110,12 +113,12 @@ class ProblemSchedule:
         block = self.block_of(task)
         if (needed := block if self.night is None else 2 * block) > size:
             raise ValueError(
-                f"A step{' of a night' if self.night else ''} needs {needed} problems, the "
+                f"A step{' of a night' if self.night else ''} needs {needed} problems, but the "
                 f"training split has {size}: raise data.train."
             )
         numbers = drawn.tasks[task]
         if self.night is None:
-            # the last problems of a pass are left out if a step needs more: it uses one pass only
+            # a pass skips its last problems if they are too few for a step
             turn, place = divmod(drawn.step - 1, size // block)
             order, first = _pass_order(self.seed, turn, size, task), place * block
             if self.rollout.curriculum:
@@ -131,7 +134,7 @@ class ProblemSchedule:
         return [orders[i // size][i % size] for i in played]
 
     def block_of(self, task: str) -> int:
-        """Return how many problems of a task's pass a step uses, including candidates of a
+        """Return how many problems of a task a step may need, with refills and the candidates of a
         curriculum.
         """
         curriculum = self.rollout.curriculum
@@ -139,8 +142,8 @@ class ProblemSchedule:
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """Choose the problems of a round: all of them, or with a curriculum a weighted draw per
-        task.
+        """Choose a round's problems from its candidates: all, or with a curriculum a weighted
+        sample per task.
         """
         if self.rollout.curriculum is None:
             return [*problems]
@@ -160,7 +163,8 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """Return the key of a problem's pass rate: its id, or its task and the chosen fact.
+        """Return the kind of a problem, for which pass rates are counted: its id, or its task and
+        the fact chosen in the settings.
 
         Raises ValueError if the fact is missing.
         """
@@ -179,7 +183,7 @@ class ProblemSchedule:
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
     """Return the order of a pass over `size` problems.
 
-    It is cached, because every shard of every step needs it.
+    The order is cached, because every shard of every step needs it.
     """
     order = list(range(size))
     random.Random(hashing.seed(seed, "pass", turn, *_seed_of(task))).shuffle(order)
@@ -191,7 +195,7 @@ def _seed_of(task: str) -> list[str]:
 
 
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
-    """Return the permutation of `size` problems of a task in an epoch of nights.
+    """Return the order of a task's `size` problems in an epoch of nightly training.
 
     Two fixed halves are shuffled separately, so at least size / 2 other problems are played before
     a problem is repeated.
@@ -206,7 +210,9 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night after `night`, given counts of played and of all training problems by task:
+    """Return the night that follows `night`.
+
+    `played` counts the problems played in `night` by task, and `sizes` all training problems:
     `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
     """
     places = {}

@@ -8,7 +8,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class AcceptedCode(TypedDict):
-    """An accepted change of code: the last step before it, and the old digests by stage."""
+    """An accepted change of code: the last step before the change, and the old digests by stage."""
 
     step: int
     time_ms: int
@@ -31,10 +31,12 @@ class SiteRecord(TypedDict):
 class RunRecord(TypedDict):
     """run.json: identity and settings of a run.
 
-    `settings` are those of the experiment, and `site` those of the site that the run used last.
-    `frozen` has the digests of frozen speakers by role. `accepted_code` lists accepted changes of
-    `code`. `model_digest` is the digest of the files in a model folder. `planned_steps` is set if
-    the run ended early at its time limit.
+    - `settings`: the settings of the experiment
+    - `site`: the settings of the site that the run used last
+    - `frozen`: digests of frozen speakers by role
+    - `accepted_code`: accepted changes of `code`
+    - `model_digest`: digest of the files in a model folder
+    - `planned_steps`: set if the run ended early at its time limit
     """
 
     uid: str
@@ -66,8 +68,8 @@ class Details(TypedDict, total=False):
     """Details of a finished run.
 
     An experiment without rewards has no held-out success. `evaluations` has further figures of the
-    evaluations before and after. `losses` has the losses of each round, for a run that consists of
-    a warm start only. An interval is `[low, high]`.
+    evaluations before and after training. `losses` has the losses of each round of a run that is
+    only a warm start. An interval is `[low, high]`.
     """
 
     success_before: float
@@ -81,7 +83,7 @@ class Details(TypedDict, total=False):
 class Summary(Details):
     """summary.json: the result of a run.
 
-    `seconds` are given by stage, 0 for a stage that another run has computed.
+    `seconds` has the duration of each stage, 0 for a stage that another run has computed.
     """
 
     run: str
@@ -93,8 +95,8 @@ class Summary(Details):
 
 
 ModeName = Literal["experiment", "live", "chat"]
-"""`experiment` plays many episodes by the experiment's rules, `live` one at a time. `chat` is a
-conversation with a person as the user.
+"""`experiment` and `live` play with the experiment's rules: `experiment` many episodes at once,
+`live` one episode at a time. `chat` is a conversation with a person as the user.
 """
 
 
@@ -102,9 +104,9 @@ class PlayRecord(TypedDict):
     """play.json: the policy, the settings and the command of played episodes.
 
     `policy` is the reference that the user gave ("run:demo@7", "oracle", "my_file:policy").
-    `sampled_from` is the policy that sampled tokens, and `script` the import path of a function
-    that replied instead. `way` is the mode: the mode "chat" ignores the experiment's agent and
-    limits.
+    `sampled_from` is the policy that sampled tokens. `script` is the import path of a function that
+    replied instead of a policy. `way` is the mode; the mode "chat" ignores the experiment's agent
+    and limits.
     """
 
     experiment: str

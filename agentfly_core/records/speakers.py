@@ -8,13 +8,15 @@ from statistics import fmean
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, instance
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-10
-"""Smaller differences between rewards are rounding errors of float32 (near 1) or of float64."""
+"""Smaller differences between rewards are rounding errors of float32 near 1 (ABSOLUTE) or of
+float64 (RELATIVE).
+"""
 Earned = Mapping[str, float]
 """Rewards of an episode by speaker: `{"planner": 0.5, "searcher": 1.0}`."""
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
-    """Return the episode number of each trajectory, from 0.
+    """Return the episode number (0, 1, ...) of each trajectory.
 
     A trajectory whose agent already occurred starts the next episode.
     """
@@ -58,8 +60,9 @@ def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
 
 
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
-    """Return the trajectory that rewards score: that of the answer's speaker, else of `main`, else
-    the first.
+    """Return the trajectory of an episode that rewards score.
+
+    The speaker with the answer comes first, then the speaker `main`, then the first trajectory.
     """
     answers = [one for one in episode if one.answered is not None]
     candidates = answers or [one for one in episode if one.agent == main]
@@ -68,12 +71,12 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """Return the key under which `Scored.rewards` has a speaker's own value of a reward."""
+    """Return the key in `Scored.rewards` of a reward's separate value for one speaker."""
     return f"{reward}/speaker/{speaker}"
 
 
 def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float:
-    """Return the value of a speaker's instance, else its role's value, else the default.
+    """Return a speaker's value: of its instance, else of its role, else the default.
 
     For `{"worker": 0.5, "worker/2": 1.0}` this is 1.0 for worker/2, and 0.5 for worker and
     worker/3.
@@ -83,8 +86,8 @@ def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float
 
 
 def own_reward(scored: Scored, reward: str, agent: str) -> float:
-    """Return a speaker's unweighted reward: for `{"exact": 1.0, "exact/speaker/planner": 0.5}` the
-    planner has 0.5.
+    """Return the unweighted value of a reward for a speaker: with the rewards `{"exact": 1.0,
+    "exact/speaker/planner": 0.5}` it is 0.5 for the planner.
     """
     start = apart_name(reward, "")
     apart = {k.removeprefix(start): v for k, v in scored.rewards.items() if k.startswith(start)}
@@ -92,8 +95,9 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the name under which a trajectory is compared: its role, or its instance such as
-    `worker/2` if a reward names that.
+    """Return the name under which advantages compare a trajectory with other episodes.
+
+    This is the speaker's role, or the instance, such as `worker/2`, if a reward names the instance.
     """
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
@@ -101,17 +105,16 @@ def compared_as(trajectory: Trajectory, scored: Scored) -> str:
 
 
 def group_of(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the group in which advantages compare a scored trajectory."""
+    """Return the id of the group of trajectories with which advantages compare this one."""
     name = compared_as(trajectory, scored)
     return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 
 
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
-    """Return the rewards of trained speakers: means over the instances that are compared together.
+    """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    None if a score is missing.
-
-    If no speaker is trained, for example with an endpoint, all speakers count.
+    Instances of a role that are compared together have one mean reward. If no speaker is trained,
+    for example with a chat service as the policy, all speakers count.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode
@@ -131,8 +134,9 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether a speaker's rewards differ between a problem's episodes; training needs a
-    difference.
+    """Whether a speaker's rewards differ between a problem's episodes.
+
+    Without a difference, there is nothing to train.
     """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:

@@ -18,7 +18,7 @@ _SPAN = pa.schema(
         ("end", pa.float64()),
     ]
 )
-# CLOCK_BOOTTIME also runs while the machine sleeps, and corrections of the clock do not change it
+# CLOCK_BOOTTIME also runs while the machine sleeps, and it ignores corrections of the system clock
 _BEGUN = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 Doing = Literal["waiting", "generating", "tools", "rewards"]
 
@@ -36,7 +36,8 @@ class Span:
 class Timing:
     """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
 
-    `counts` of the episode's events become metrics of its shard: `{"gateway/overruled/seed": 3}`.
+    `counts` has numbers of events, which become metrics of the shard: `{"gateway/overruled/seed":
+    3}`.
     """
 
     trajectory_id: str

@@ -1,7 +1,7 @@
 """The record of an episode. It contains the sampled tokens; text is never tokenized again.
 
-The type of a span is the loss mask: the model read the tokens of `Given`, and those of `Sampled`
-are trained, unless its `trained` is False.
+The type of a token span is the loss mask. The model only read the tokens of a `Given` span. The
+tokens of a `Sampled` span are trained, unless its `trained` is False.
 """
 
 import json
@@ -14,10 +14,10 @@ from agentfly_core.config.tasks import SINGLE
 from agentfly_core.system.formats.text import without_thoughts
 
 Finish = Literal["stop", "length", "stop_string"]
-"""A stop token, the limit of tokens or a stop string ended the reply."""
+"""What ended a reply: a stop token, the token limit, or a stop string."""
 Role = Literal["train", "baseline", "evaluation", "demonstration"]
 LARGEST = 1e15
-"""Largest absolute reward: the squares of gradients, which grow with it, must fit in float32."""
+"""Largest absolute reward. The squares of gradients, which grow with it, must fit in float32."""
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 
@@ -25,7 +25,7 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 class ToolCall:
     """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`.
 
-    `lenient` is True if the call was not in the template's format. `id` is the id that the model
+    `lenient` is True if the call deviated from the template's format. `id` is the id that the model
     wrote, if the format has ids.
     """
 
@@ -47,9 +47,9 @@ class BadCall:
 class Message:
     """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls.
 
-    `reasoning` is the reply's text before its answer, without the template's marks. `cut` means
-    that the token limit ended the reply, so its text may be incomplete. `rewritten` means that the
-    template writes this message with other tokens than those that the model sampled.
+    `reasoning` is the reasoning text of a reply, without the template's tags. `cut` means that the
+    token limit ended the reply, so its text may be incomplete. `rewritten` means that the template
+    renders this message with tokens that differ from the sampled ones.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -64,7 +64,8 @@ class Message:
 class Observation:
     """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`.
 
-    `reward` is the step's reward. The model does not see it; it is added to `Turn.reward`.
+    `reward` is a step reward of the tool. The model does not see the reward, which is added to
+    `Turn.reward`.
     """
 
     tool: str
@@ -84,8 +85,8 @@ class Given:
 class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
-    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` of
-    the tokens' distributions, in nats, are recorded if the agent asks for them; vLLM's are
+    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` has
+    the entropy of each token's distribution, in nats, if the agent asks for it; vLLM's values are
     estimates, see `vllm_client.entropy`. `trained` is False for tokens that the policy did not
     choose, such as a forced end of reasoning. Raises ValueError if the lengths differ.
     """
@@ -110,9 +111,9 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """Return the tokens from index `begin` to before `end`.
+        """Return the span of the tokens from index `begin` up to, but not including, `end`.
 
-        Only the last part has the span's `finish`.
+        Only a part that includes the last token keeps the span's `finish`.
         """
         return replace(
             self,
@@ -136,11 +137,16 @@ class Turn:
             sampled=(Sampled((57, 12, 2), (-0.11, -1.9, -0.002), 6, "stop"),),
         )
 
-    The turns of a `context` form one sequence of tokens; `given` are the tokens that were added
-    before the reply. `call` numbers the replies of the episode from 0. `temperature` is None for
-    the experiment's temperature. `state` is the environments' state key before the reply. `reward`
-    is the sum of the tools' rewards, or None. `pictures` are SHA-256 digests. If a context opens
-    amid a conversation, `continues` is the place in `Trajectory.turns` of the reply before it.
+    - `context`: turns with the same number form one sequence of tokens
+    - `given`: the tokens added to this sequence before the reply
+    - `call`: the number of the reply in the episode, from 0
+    - `temperature`: None for the experiment's temperature
+    - `state`: the environments' state key before the reply
+    - `reward`: the sum of the tools' rewards, or None
+    - `pictures`: SHA-256 digests
+    - `continues`: for a context that begins within a conversation, the index in `Trajectory.turns`
+      of the reply before it
+
     Replies of untrained policies have no tokens.
     """
 
@@ -164,12 +170,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for
-    rewards.
+    """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
-    In a mixture, `task` is the name of the problem's task; see `of_task`. If a problem begins with
-    several messages, they are in `messages`, and `prompt` is the text of the last user message.
-    `tools` names the tools of this problem; None means all tools of the experiment.
+    Rewards read `facts`. In a mixture of tasks, `task` is the name of the problem's task; see
+    `of_task`. A problem that begins with several messages has them in `messages`, and `prompt` is
+    the text of the last user message. `tools` names the tools of this problem; None means all tools
+    of the experiment.
     """
 
     id: str
@@ -188,11 +194,15 @@ def of_task(problem: Problem, task: str) -> Problem:
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """Return a fact as text, to group problems. Raises ValueError if it is missing."""
+    """Return a fact as text, to group problems. Raises ValueError if it is missing.
+
+    `setting` names the setting that needs the fact, for the error message.
+    """
     if fact not in problem.facts:
         raise ValueError(
-            f"{setting}: the problem {problem.id!r} has no fact {fact!r}, it has "
-            f"{', '.join(problem.facts) or 'none'}. Give it to each problem, or remove {setting}."
+            f"{setting}: the problem {problem.id!r} has no fact {fact!r} (its facts: "
+            f"{', '.join(problem.facts) or 'none'}). Add {fact!r} to the facts of each problem, or "
+            f"remove {setting}."
         )
     value = problem.facts[fact]
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -218,10 +228,10 @@ class Ending(StrEnum):
 class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
-    `by_speaker` gives speakers their own values: `Score(1.0, by_speaker={"planner": 0.5,
-    "worker/1": 0.0, "worker/2": 1.0})`. An instance that it names, such as worker/2, is compared
-    with worker/2 of the problem's other episodes. The other instances of a role are compared with
-    each other.
+    `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
+    "worker/1": 0.0, "worker/2": 1.0})`. Advantages compare an instance named there, such as
+    worker/2, with worker/2 of the problem's other episodes. They compare all other instances of a
+    role with each other.
     """
 
     value: float
@@ -252,7 +262,8 @@ def is_usable(value: float) -> bool:
 class Unscored:
     """A missing reward and its reason.
 
-    It is excluded and counted, and never becomes 0: `Unscored("exact: TimeoutError")`.
+    Unscored episodes are excluded and counted; their reward never becomes 0:
+    `Unscored("exact: TimeoutError")`.
     """
 
     reason: str
@@ -260,7 +271,7 @@ class Unscored:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The parent of a forked trajectory: they share the parent's first `turns` turns."""
+    """The parent of a forked trajectory. Both share the parent's first `turns` turns."""
 
     parent: str
     turns: int
@@ -270,11 +281,14 @@ class Branch:
 class Trajectory:
     """The record of one speaker's tokens in an episode.
 
-    `turns` are in the order of time. `agent` is the speaker's role and instance, such as
-    `searcher/2`; the first instance has only the role's name. `closing` has the observations after
-    the last reply. `observed` has the rewards that read an environment. `error` describes the
-    endings FAILED and AGENT_ERROR. `answered` is the answer that the agent set. `policy` is empty
-    for the trained policy, otherwise the name of an untrained one.
+    - `chain`: the number of the episode among those of its problem, from 0
+    - `turns`: the turns in the order of time
+    - `agent`: the speaker's role and instance: `searcher` for the first, then `searcher/2`
+    - `closing`: the observations after the last reply
+    - `observed`: the rewards that read an environment
+    - `error`: the reason for the endings FAILED and AGENT_ERROR
+    - `answered`: the answer that the agent set
+    - `policy`: the name of an untrained policy, or empty for the trained policy
     """
 
     id: str
@@ -296,13 +310,13 @@ class Trajectory:
 
     @property
     def speaker(self) -> str:
-        """The role of the speaker: `searcher` if the agent is `searcher/2`."""
+        """The speaker's role: `searcher` for the agent `searcher/2`."""
         return self.agent.partition("/")[0]
 
     @property
     def answer(self) -> str | None:
-        """The answer that the agent set, else the output of the tool that ended the episode, else
-        the last reply unless it was cut.
+        """The episode's answer: the answer that the agent set, else the output of the tool that
+        ended the episode, else the last reply unless the token limit cut it; None without any.
         """
         if self.answered is not None:
             return self.answered
@@ -322,7 +336,7 @@ class Trajectory:
     def trains(self, turn: Turn) -> bool:
         """Whether a reply is trained.
 
-        Greedy replies of training episodes and replies without a trained token are not.
+        Greedy replies of training episodes and replies without a trained token are excluded.
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
@@ -340,10 +354,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of one problem in the order of their chain numbers, for a reward that compares
-    them.
+    """The episodes of one problem, sorted by number (`chain`), for rewards that compare them.
 
-    Of each episode the group contains the trajectory with the answer. FAILED episodes are left out.
+    Of each episode, the group has the trajectory with the answer. FAILED episodes are left out.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -351,7 +364,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """All trajectories of an episode, one per speaker; `of("worker")` returns those of a role."""
+    """All trajectories of an episode, one per speaker, for rewards of several speakers."""
 
     trajectories: tuple[Trajectory, ...]
 
@@ -361,7 +374,7 @@ class Team:
 
 
 def team(episode: Sequence[Trajectory]) -> Team:
-    """Make the team of an episode, in an order that does not depend on who gave the answer."""
+    """Make the team of an episode, sorted by speaker."""
     return Team(tuple(sorted(episode, key=lambda one: instance(one.agent))))
 
 
@@ -375,10 +388,10 @@ def instance(agent: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory. They are stored separately, because episodes can be scored again.
+    """The scores of a trajectory, stored apart from it, so that episodes can be scored again.
 
-    `rewards` are unweighted, by name. `turn_rewards` has one number per turn, or is empty. `reward`
-    is the weighted sum.
+    `rewards` has the unweighted rewards by name, and `reward` is their weighted sum. `turn_rewards`
+    has one number per turn, or is empty.
     """
 
     trajectory_id: str

@@ -168,7 +168,7 @@ def test_a_secret_in_the_settings_of_a_reward_is_refused(
 
 
 def test_an_unscored_step_is_refused_with_the_scored_ones(store: Store, module: str) -> None:
-    with pytest.raises(ValueError, match=r"lacks scores of step 7 of 'demo'.* steps 6"):
+    with pytest.raises(ValueError, match=r"scores of step 7 of 'demo'.* steps 6"):
         [*rescored(store, "demo", 7, [new_reward(f"{module}:long")])]
     with pytest.raises(ValueError, match="Did you mean 'demo'"):
         [*rescored(store, "dmo", None, [new_reward(f"{module}:long")])]
