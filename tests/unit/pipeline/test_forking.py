@@ -164,7 +164,7 @@ def test_a_fork_reads_the_dataset_of_its_origin(origin: Experiment) -> None:
 def test_a_fork_with_another_order_of_problems_is_refused(
     origin: Experiment, changed: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(ValueError, match="settings would change the order:") as refusal:
+    with pytest.raises(ValueError, match="change the order:") as refusal:
         with opened(fork_of(origin, **changed), "new") as run:
             check_start(run)
     assert expected in str(refusal.value)
