@@ -115,7 +115,7 @@ def test_splits_share_no_competition():
     splits = competitions(seed=1, train=2, validation=1, test=1, kinds=["linear", "text"])
     problems = [problem for split in splits.values() for problem in split]
     assert len({problem.id for problem in problems}) == 4
-    with pytest.raises(ValueError, match="kinds: got"):
+    with pytest.raises(ValueError, match=r"data\.kinds: got"):
         competitions(seed=1, train=1, validation=0, test=0, kinds=["chess"])
 
 

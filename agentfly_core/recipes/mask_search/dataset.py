@@ -1,4 +1,4 @@
-"""Problems of the files that the stage `ramp` builds."""
+"""Problems from the files that the DVC stage `ramp` builds."""
 
 import json
 import random
@@ -19,7 +19,8 @@ def mask_search(
     folder: Path,
     formats: Sequence[str] = ("ramp", "qa"),
 ) -> dict[str, list[Problem]]:
-    """Problems of these formats for each split, drawn from `ramp_train.jsonl`, ... of a folder.
+    """Draw problems for each split from the files `ramp_train.jsonl`, `qa_train.jsonl`, ... of a
+    folder. `formats` are the beginnings of the names.
 
         Problem("017-2", "Fill in: Its founder has badge [mask] ...", {"answers":
             ["5738", "4821"], "masks": 2, "source": "017", "kind": "ramp"})
@@ -34,7 +35,7 @@ def mask_search(
 
 
 def read(folder: Path, kind: str, split: str) -> list[Problem]:
-    """The problems of a file."""
+    """Read all problems of a format (`kind`) and a split."""
     path = folder / f"{kind}_{_FILES[split]}.jsonl"
     try:
         lines = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Demonstrations by a scripted planner, rewriter and observer, accepted when they are right."""
+"""Demonstrations by a scripted planner, rewriter and observer; wrong attempts are rejected."""
 
 import hashlib
 import random
@@ -17,7 +17,7 @@ MISTAKES = ("plan", "rewrite", "observe")
 UNKNOWN = "unknown"
 MOST_QUERIES = 4
 PageSearch = Callable[[str, Problem], str]
-"""A search: query and problem."""
+"""A function from a query and a problem to search results."""
 ATTEMPTS = 50
 _QUERY = re.compile(r'"query": "(.*?)"')
 _PAGE = re.compile(r"^\[\S+\] (\w+ \d+): (.*)$", re.MULTILINE)
@@ -25,14 +25,14 @@ _QUESTION = re.compile(r"Which (\w+) has the founder of (firm \d+)\?")
 
 
 class Gaps(NamedTuple):
-    """What is to be found: `Gaps("firm 3072", ("badge", "person"))`."""
+    """The page and the facts to find: `Gaps("firm 3072", ("badge", "person"))`."""
 
     subject: str
     cues: Sequence[str]
 
 
 def planned(prompt: str) -> Gaps:
-    """The planner: the page that a prompt is about, and the word before each gap."""
+    """Plan: return the page that a prompt is about, and the word before each gap."""
     if match := _QUESTION.match(prompt):
         return Gaps(match[2], [match[1]])
     text, _, title = prompt.rstrip(".").rpartition(" This is about ")
@@ -40,12 +40,12 @@ def planned(prompt: str) -> Gaps:
 
 
 def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
-    """The rewriter: the number of the subject, then of its founder."""
+    """Rewrite a plan to a query: the founder's number if results state it, else the subject's."""
     return _founder(plan.subject, observations) or plan.subject.split()[-1]
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
-    """The observer: the fact that search results state for each gap, or ""."""
+    """Observe: return for each gap the fact that search results state, or ""."""
     founder = _founder(plan.subject, observations)
     facts = [text for title, text in _pages(observations) if title == f"person {founder}"]
     stated = f"person {founder} {' '.join(facts)}".lower()
@@ -64,7 +64,7 @@ def _pages(observations: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
-    """The team's next call; a planner, rewriter or observer may make a mistake."""
+    """Return the next call as text. `mistake` names the role that makes a mistake, or is ""."""
     plan = planned(prompt)
     if mistake == "plan":
         plan = plan._replace(subject="firm 0")
@@ -82,11 +82,11 @@ def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
 def team(
     problems: Sequence[Problem], seed: int, spoilt: float = 0.0, corpus: str = "", results: int = 1
 ) -> Demonstrator:
-    """Search until each gap is filled, then answer.
+    """Demonstrate: search until each gap is filled, then answer.
 
-    In a share `spoilt` of the attempts the planner takes another subject, the rewriter loses words
-    or the observer takes another fact. An attempt with a mistake is shown only if its fills are
-    right. Attempts search the file `corpus`.
+    In a share `spoilt` of the attempts, the planner takes another subject, the rewriter shortens
+    the query, or the observer takes another fact. An attempt with a mistake is demonstrated only if
+    its fills are right. Attempts search the file `corpus`, with a number of `results` per query.
     """
     search = _search(corpus, results) if spoilt else None
 
@@ -102,8 +102,9 @@ def team(
 
 
 def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageSearch) -> str:
-    """The mistake of the first attempt with right fills; "" for one without a mistake, and after
-    ATTEMPTS.
+    """Return the mistake in the first attempt with right fills.
+
+    Returns "" if that attempt is without a mistake, or if all ATTEMPTS had wrong fills.
     """
     right = call_text("answer", answer=written(problem.facts["answers"]))
     for _ in range(ATTEMPTS):
@@ -119,7 +120,7 @@ def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageS
 def _search(corpus: str, results: int) -> PageSearch:
     version = hashlib.sha256(Path(corpus).read_bytes()).hexdigest()
     settings = {"corpus": corpus, "sha256": version, "results": results, "hides": "source"}
-    # a decorator's result has another type than the class
+    # the decorator's result does not have the type of the class
     tool: Any = pages_search.Search
     search = tool.with_settings(**settings).function
     return lambda query, problem: str(search(query, problem=problem))

@@ -1,4 +1,4 @@
-"""The reward of filled masks."""
+"""The reward for filled masks."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from agentfly_core import Examples, Problem, Score, Trajectory, reward
 
 SEPARATOR = "||"
 LONGEST = 8
-"""Words of a fill."""
+"""The most words of a fill."""
 UNREADABLE = -1.0
 
 
@@ -17,9 +17,11 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(examples=_examples)
 async def fills(trajectory: Trajectory) -> Score:
-    """i/k for i right fills in `A || B`, against the fact `answers` of k texts; else UNREADABLE.
+    """The share of right fills in an answer such as `A || B`, compared with the fact `answers`.
 
-    Readable are exactly k different fills of at most LONGEST words. Parts: `readable` and `solved`.
+    An answer is readable if it has as many fills as there are answers, all different, and of 1 to
+    LONGEST words. Other answers get UNREADABLE. The parts are `readable` and `solved` (all fills
+    are right).
     """
     right = [*map(_plain, trajectory.problem.facts["answers"])]
     given = [*map(_plain, (trajectory.answer or "").split(SEPARATOR))]
@@ -33,7 +35,7 @@ async def fills(trajectory: Trajectory) -> Score:
 
 
 def written(fills: Sequence[str]) -> str:
-    """Fills in the form that the reward reads."""
+    """Return fills as an answer that the reward can read: `A || B`."""
     return f" {SEPARATOR} ".join(fills)
 
 

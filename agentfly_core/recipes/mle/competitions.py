@@ -1,4 +1,4 @@
-"""Competitions: files for the competitor, answers, and the score and rank of a submission."""
+"""Competitions: files for the competitor, answers, and scores and ranks of submissions."""
 
 import io
 import math
@@ -13,13 +13,16 @@ from agentfly_core import ToolError
 
 Formula = Literal["code", "paper"]
 LARGEST = 1_000_000
-"""Bytes of a submission."""
+"""The most bytes of a submission."""
 SAMPLE = "sample_submission.csv"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A score of predictions, `of(answers, predictions)`: two frames with the same ids in order."""
+    """A score of predictions: `of(answers, predictions)`.
+
+    The arguments are two frames with the same ids in the same order.
+    """
 
     name: str
     higher_is_better: bool
@@ -36,10 +39,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Competition:
-    """A task. The competitor sees `files` only, the score of public rows, and no other score.
+    """A task. The competitor sees only `files` and the score on the public rows.
 
-    `answers` has the columns of the sample submission: an id and targets. `public` holds the ids
-    of the public rows.
+    `answers` has the columns of the sample submission: an id, then targets. `public` contains the
+    ids of the public rows. All other rows are private.
     """
 
     name: str
@@ -50,7 +53,7 @@ class Competition:
     metric: Metric
 
     def scores(self, submission: bytes) -> tuple[float, float]:
-        """The public and the private score of a submission. Raises ToolError with its mistake."""
+        """Return the public and private score of a CSV file. Raises ToolError if it is invalid."""
         given = self._aligned(submission)
         public = self.answers.iloc[:, 0].isin(self.public).to_numpy()
         try:
@@ -63,7 +66,7 @@ class Competition:
         return scores[0], scores[1]
 
     def _aligned(self, submission: bytes) -> pd.DataFrame:
-        """The predictions in the order of the answers."""
+        """Return the predictions in the order of the answers."""
         key, *targets = self.answers.columns
         given, expected = _read(submission, ",".join([key, *targets])), self.answers[key]
         if sorted(map(str, given[key])) != sorted(map(str, expected)):
@@ -80,7 +83,7 @@ class Competition:
 def _read(submission: bytes, header: str) -> pd.DataFrame:
     if len(submission) > LARGEST:
         raise ToolError(f"submission.csv has {len(submission)} bytes, of at most {LARGEST}.")
-    # compared before pandas reads it, since a million columns would take minutes
+    # checked before pandas reads the file, because a million columns would take minutes
     if submission.partition(b"\n")[0].decode(errors="replace").strip() != header:
         raise ToolError(f"The first line of submission.csv must be {header}.")
     try:
@@ -90,7 +93,7 @@ def _read(submission: bytes, header: str) -> pd.DataFrame:
 
 
 def _check(name: str, given: "pd.Series[Any]", expected: "pd.Series[Any]") -> None:
-    """Refuse missing values, and texts and infinities where numbers are expected."""
+    """Raise ToolError for missing values, and for texts or infinities in a numeric column."""
     if given.isna().any():
         raise ToolError(f"The column {name} has missing values.")
     if pd.api.types.is_numeric_dtype(expected):
@@ -103,10 +106,11 @@ def _check(name: str, given: "pd.Series[Any]", expected: "pd.Series[Any]") -> No
 def human_rank(
     board: Iterable[float], score: float, metric: Metric, formula: Formula = "code"
 ) -> float:
-    """HumanRank of a score by its place p among N: the first that it ties or beats, else N + 1.
+    """Return the HumanRank of a score among the N finite scores of a leaderboard.
 
-    `code` is (N - p + 1) / N as in MLE-Dojo's code, and `paper` is 1 - p / N, at least 0. A score
-    that is not finite, and an empty board, give 0.
+    The place p is 1 plus the number of better scores on the board. The formula `code` is
+    (N - p + 1) / N as in MLE-Dojo's code, and `paper` is 1 - p / N, at least 0. The result is 0 for
+    a score that is not finite and for an empty board.
     """
     others = [other for other in board if math.isfinite(other)]
     if not math.isfinite(score) or not others:

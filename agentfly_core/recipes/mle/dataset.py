@@ -1,4 +1,4 @@
-"""Competitions as problems, with the leaderboard of each."""
+"""Competitions as problems, each with its leaderboard."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,15 +20,16 @@ def competitions(
     kinds: Sequence[str] = tuple(KINDS),
     formula: Formula = "code",
 ) -> dict[str, list[Problem]]:
-    """Competitions of each split, the kinds in turn (data sets share rows among them):
+    """Make competitions for each split, of the kinds in turn:
 
         Problem("linear-3000000", "Predict the column target of test.csv ...", {"kind": "linear",
             "seed": 3000000, "formula": "code", "leaderboard": {"forest": 1.204, ...}})
 
-    Twelve baselines are fitted for each, in about a second. Raises ValueError for an unknown kind.
+    Twelve baselines are fitted for each competition, in about a second. Competitions of the same
+    data set of scikit-learn share rows. Raises ValueError for an unknown kind.
     """
     if not kinds or not {*kinds} <= KINDS.keys():
-        raise ValueError(f"kinds: got {[*kinds]}, expected some of {', '.join(KINDS)}.")
+        raise ValueError(f"data.kinds: got {[*kinds]}, expected some of {', '.join(KINDS)}.")
     sizes = {"train": train, "validation": validation, "test": test}
     first, splits = seed * 1_000_000, dict[str, list[Problem]]()
     for split, size in sizes.items():
@@ -40,14 +41,18 @@ def competitions(
 def dojo(
     seed: int, train: int, validation: int, test: int, folder: Path, formula: Formula = "code"
 ) -> dict[str, list[Problem]]:
-    """The competitions of the folders in `folder`, sorted by name, as problems of each split.
+    """Make a problem of each competition in `folder`, for the splits in turn, sorted by name.
 
-    Raises ValueError if they are too few.
+    A competition is a subfolder in MLE-Dojo's layout, see `folders.read`. Raises ValueError for too
+    few competitions.
     """
     roots = sorted(path.parent.resolve() for path in folder.glob("*/utils"))
     sizes = {"train": train, "validation": validation, "test": test}
     if len(roots) < (needed := sum(sizes.values())):
-        raise ValueError(f"{folder} has {len(roots)} competitions, the splits need {needed}.")
+        raise ValueError(
+            f"{folder} has {len(roots)} competitions, but the splits need {needed}. Lower "
+            "data.train, data.validation or data.test."
+        )
     rest = iter(roots)
     return {
         split: [_folder(next(rest), formula) for _ in range(size)] for split, size in sizes.items()

@@ -1,4 +1,4 @@
-"""Demonstrations of pipelines, and players that submit a rung of the ladder."""
+"""Demonstrations of pipelines, and of complete programs."""
 
 import random
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS
 
 
 def pipelines(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
-    """Fit a flexible pipeline of trees; a share `spoilt` fits a uniformly drawn pipeline."""
+    """Demonstrate a pipeline of trees, in a share `spoilt` of the episodes a random pipeline."""
     return replying(seed, spoilt, _pipeline, ("draw",))
 
 
 def ladder(problems: Sequence[Problem], seed: int, rung: str = "ensemble") -> Demonstrator:
-    """Execute a program of LADDER, then finish."""
+    """Demonstrate: execute the program LADDER[rung], then finish."""
 
     async def policy(conversation: Conversation) -> str:
         return "Done." if conversation.turn else call_text("execute_code", code=LADDER[rung])

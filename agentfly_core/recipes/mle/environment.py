@@ -1,4 +1,4 @@
-"""The environment of a competition: code runs in a sandbox, answers stay in this process."""
+"""The environment of a competition. Code runs in a sandbox, and answers stay in this process."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ MODULES = (
     *("sklearn.linear_model", "sklearn.model_selection", "sklearn.naive_bayes", "sklearn.svm"),
     *("sklearn.neighbors", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.tree"),
 )
-"""Imported once by the sandbox's warm process."""
+"""Modules that the sandbox's warm process imports once, before code runs."""
 LIMITS = Limits(wall=60.0, cpu=30, memory=1024 * 2**20, captured=64 * 1024)
-"""Limits of an execution."""
+"""The limits of an execution."""
 MOST_CACHED = 64 * 2**20
-"""Bytes of all cached executions."""
+"""The most bytes of all cached executions together."""
 NOT_CACHED = (Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE)
 
 
 class Ran(NamedTuple):
-    """The end of a program: its status, printed text, and submission."""
+    """The result of an execution: its status, printed text, and submission.csv."""
 
     status: Status
     printed: str
@@ -34,7 +34,7 @@ class Ran(NamedTuple):
 
 
 class Key(NamedTuple):
-    """An execution: a competition, and code."""
+    """The cache key of an execution: the digest of a competition, and the code."""
 
     competition: str
     code: str
@@ -42,16 +42,17 @@ class Key(NamedTuple):
 
 _running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[Ran]] = {}
 _executions: dict[Key, Ran] = {}
-"""Those that ended, the oldest first, for all episodes of this process."""
+"""The cache of finished executions, the oldest first, for all episodes of this process."""
 
 
 class MLE(Environment):
-    """A competition of a problem's facts, see `folders:competition_of`:
+    """The competition that a problem's facts describe, see `folders:competition_of`:
 
         {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
 
-    `rank` is the best HumanRank of a submission on the private rows, 0 without one that beats the
-    sample submission. `public` is the best public score, or None. Methods raise ToolError.
+    `rank` is the best HumanRank of the submissions on the private rows. It is 0 until a submission
+    beats the sample submission. `public` is the best score on the public rows, or None before the
+    first submission. Methods raise ToolError for mistakes of the model.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -71,9 +72,9 @@ class MLE(Environment):
         return self.ranks[self.formula]
 
     async def run(self, code: str) -> tuple[str, bytes]:
-        """Run code in the folder of the files; returns the printed text and the submission.
+        """Run code in a folder with the files. Return the printed text and the submission.
 
-        Raises ToolError if it fails or writes no submission.
+        Raises ToolError if the code fails or writes no submission.
         """
         status, printed, submission = await _executed(Key(self._name, code), self.task)
         if status is Status.UNAVAILABLE:
@@ -85,7 +86,7 @@ class MLE(Environment):
         return printed, submission
 
     def submit(self, submission: bytes) -> tuple[float, float]:
-        """Grade a submission; returns its public score and the increase of `rank`."""
+        """Grade a submission. Return its public score and the increase of `rank`."""
         public, private = self.task.scores(submission)
         before, metric = self.rank, self.task.metric
         self.executions += 1
@@ -108,14 +109,14 @@ class MLE(Environment):
 
 
 async def _executed(key: Key, task: Competition) -> Ran:
-    """Return the cached execution, else await the running one of this event loop or a new one."""
+    """Return a cached result, else await the same running execution, else start an execution."""
     if key in _executions:
         return _executions[key]
     at = asyncio.get_running_loop(), key
     if at not in _running:
         _running[at] = at[0].create_task(_execution(key.code, task))
         _running[at].add_done_callback(partial(_ended, at))
-    # an episode that ends early leaves it to the others
+    # shielded, because other episodes may await the same execution
     return await asyncio.shield(_running[at])
 
 
@@ -123,7 +124,7 @@ async def _execution(code: str, task: Competition) -> Ran:
     result = await run(code, task.files, limits=LIMITS, collect=[SUBMISSION], modules=MODULES)
     printed = "\n".join(filter(None, [result.stdout.rstrip(), result.stderr.rstrip()]))
     submission = result.files.get(SUBMISSION)
-    # one byte more than allowed, which the grading refuses
+    # keep one byte more than the limit, so that grading refuses longer files
     return Ran(result.status, printed, submission and submission[: LARGEST + 1])
 
 

@@ -1,4 +1,4 @@
-"""Competitions from facts: generated ones, and folders in MLE-Dojo's layout."""
+"""Competitions by their facts: generated competitions, and folders in MLE-Dojo's layout."""
 
 import functools
 import importlib.util
@@ -21,7 +21,7 @@ DESCRIPTIONS = ("info/description.txt", "data/public/description.txt")
 
 
 def competition_of(facts: Mapping[str, Any]) -> Competition:
-    """The competition of the facts `kind` and `seed`, or `folder`."""
+    """Return the competition with the facts `kind` and `seed`, or in the fact `folder`."""
     if "folder" in facts:
         return read(facts["folder"])
     return generated.competition(facts["kind"], facts["seed"])
@@ -29,7 +29,7 @@ def competition_of(facts: Mapping[str, Any]) -> Competition:
 
 @functools.lru_cache(maxsize=16)
 def read(folder: str) -> Competition:
-    """The competition of a folder in MLE-Dojo's layout, prepared by its `utils/prepare.py`:
+    """Read a competition from a folder in MLE-Dojo's layout, prepared by its `utils/prepare.py`:
 
         info/description.txt                   info/private_leaderboard.csv (or public_...)
         utils/metric.py                        data/private/test_answer.csv
@@ -59,20 +59,20 @@ def read(folder: str) -> Competition:
 
 
 def leaderboard(folder: Path) -> dict[str, float]:
-    """The scores of a folder's private board, else of its public one, by rank."""
+    """Return the scores of the private leaderboard, else of the public one, by rank."""
     table = pd.read_csv(_first(folder, *BOARDS))
     return {str(place): float(score) for place, score in enumerate(table["score"], 1)}
 
 
 class CompetitionMetrics:
-    """Base of the metrics of MLE-Dojo's folders."""
+    """Substitute for MLE-Dojo's base class of metrics."""
 
     def __init__(self, higher_is_better: bool = True) -> None:
         self.higher_is_better = higher_is_better
 
 
 class InvalidSubmissionError(Exception):
-    """Raised by metrics of MLE-Dojo's folders."""
+    """Substitute for the error that metrics of MLE-Dojo raise."""
 
 
 def _first(root: Path, *names: str) -> Path:
@@ -83,7 +83,7 @@ def _first(root: Path, *names: str) -> Path:
 
 
 def _metric(path: Path) -> Metric:
-    """The metric of the only subclass of CompetitionMetrics in a file."""
+    """Return a metric that calls the only subclass of CompetitionMetrics in a file."""
     spec = importlib.util.spec_from_file_location(f"mle_metric_{path.parent.parent.name}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -107,7 +107,7 @@ def _metric(path: Path) -> Metric:
 
 @contextmanager
 def _base() -> Iterator[type]:
-    """MLE-Dojo's `CompetitionMetrics`, or for the block a substitute where it is not installed."""
+    """Yield MLE-Dojo's `CompetitionMetrics`. Without MLE-Dojo, import a substitute in the block."""
     try:
         from mledojo.metrics.base import CompetitionMetrics as Base
     except ImportError:

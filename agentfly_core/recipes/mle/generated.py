@@ -1,4 +1,4 @@
-"""Generated competitions: data sets of scikit-learn and four synthetic families."""
+"""Generated competitions from data sets of scikit-learn and four synthetic families."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from sklearn import datasets
 from agentfly_core.recipes.mle.competitions import SAMPLE, Competition, Metric
 
 TRAIN, TEST = 160, 600
-"""Rows of training, and the most rows of the test."""
+"""The number of training rows, and the most test rows."""
 COLUMNS = 8
 WORDS = (
     *("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "harbour", "indigo"),
@@ -22,7 +22,7 @@ Draw = np.random.Generator
 
 
 class Table(NamedTuple):
-    """Features and target of all rows; integers are classes, other numbers are measured."""
+    """Features and target of all rows. Integer targets are classes, others measured numbers."""
 
     features: pd.DataFrame
     target: "pd.Series[Any]"
@@ -41,7 +41,7 @@ ACCURACY, RMSE = Metric("accuracy", True, _accuracy), Metric("rmse", False, _rms
 
 
 def _numbers(draw: Draw, rows: int) -> pd.DataFrame:
-    """Columns of normal numbers, each with a scale of its own."""
+    """Draw columns of normally distributed numbers, each with a different scale."""
     scales = 10.0 ** draw.integers(-1, 3, COLUMNS)
     values = draw.normal(size=(rows, COLUMNS)) * scales
     return pd.DataFrame(values.round(4), columns=[f"x{n}" for n in range(COLUMNS)])
@@ -54,7 +54,7 @@ def _linear(draw: Draw, rows: int) -> Table:
 
 
 def _interaction(draw: Draw, rows: int) -> Table:
-    """Classes by the signs of two products of columns."""
+    """Two classes: the sign of a product of two columns plus a third column, with noise."""
     features = _numbers(draw, rows)
     scaled = (features / features.std()).to_numpy()
     one, two, three = draw.permutation(COLUMNS)[:3]
@@ -64,7 +64,7 @@ def _interaction(draw: Draw, rows: int) -> Table:
 
 
 def _text(draw: Draw, rows: int) -> Table:
-    """Classes by the weights of words."""
+    """Two classes: whether the summed weights of a text's words are above the median."""
     weights = dict(zip(WORDS, draw.normal(size=len(WORDS)), strict=True))
     texts = [list(draw.choice(WORDS, size=draw.integers(6, 14))) for _ in range(rows)]
     values = np.array([sum(weights[word] for word in words) for words in texts])
@@ -74,7 +74,7 @@ def _text(draw: Draw, rows: int) -> Table:
 
 
 def _missing(draw: Draw, rows: int) -> Table:
-    """A curved function of columns of which a fifth of the values is missing."""
+    """A nonlinear function of three columns. A fifth of all feature values is missing."""
     features = _numbers(draw, rows)
     scaled = (features / features.std()).to_numpy()
     one, two, three = draw.permutation(COLUMNS)[:3]
@@ -91,7 +91,7 @@ def _real(load: Callable[..., Any], draw: Draw, rows: int) -> Table:
     data = load(as_frame=True)
     chosen = draw.permutation(len(data.data))[:rows]
     features = data.data.iloc[chosen].reset_index(drop=True)
-    # names without spaces, as in the other families
+    # names without spaces, as in the synthetic families
     features.columns = [f"x{n}" for n in range(features.shape[1])]
     return Table(features, data.target.iloc[chosen].reset_index(drop=True))
 
@@ -111,14 +111,14 @@ TRAIN_ROWS = {"wine": 80}
 
 @functools.lru_cache(maxsize=256)
 def competition(kind: str, seed: int) -> Competition:
-    """The competition of a kind and a seed, always the same.
+    """Make the competition of a kind and a seed. The same arguments give the same competition.
 
-    Half of the test rows are public. The sample submission has the majority of the training rows,
-    or their mean.
+    Half of the test rows are public. The sample submission predicts the most frequent class or the
+    mean of the training rows.
     """
     draw = np.random.default_rng([seed, *kind.encode()])
     features, target = KINDS[kind](draw, TRAIN + TEST)
-    # shuffled: the order of ids must not show the split
+    # ids are shuffled, because their order must not show the split
     frame = features.assign(target=target)
     frame.insert(0, "id", draw.permutation(len(frame)))
     count = TRAIN_ROWS.get(kind, TRAIN)

@@ -14,19 +14,19 @@ from agentfly_core.recipes.mle.environment import MLE
 
 TOOLS = (tools.request_info, tools.validate_code, tools.execute_code)
 LONGEST = 20_000
-"""Characters of an argument."""
+"""The most characters of an argument."""
 _PRINTABLE = frozenset(string.printable)
 
 GymAction = dict[str, Any]
 
 
 class MLEGym(gymnasium.Env[str, GymAction]):
-    """Competitions by Gymnasium's interface: `MLEGym(problems).reset(seed=0)` draws one of them.
+    """Competitions by Gymnasium's interface: `MLEGym(problems).reset(seed=0)` draws a problem.
 
-    An action is `{"tool": 2, "argument": "import pandas ..."}`, where `tool` is the place in TOOLS.
-    An observation is the tool's text with "?" for characters that are not printable ASCII, and a
-    reward the increase of the HumanRank. `info` has the key `error`. An episode is truncated after
-    `max_steps` and never terminates.
+    An action is `{"tool": 2, "argument": "import pandas ..."}`, where `tool` is an index of TOOLS.
+    The observation is the tool's text, with "?" for characters that are not printable ASCII. The
+    reward is the increase of the best HumanRank. `info["error"]` is whether the call failed. An
+    episode is truncated after `max_steps` and never terminates.
     """
 
     def __init__(self, problems: Sequence[Problem], max_steps: int = 10) -> None:
@@ -43,7 +43,7 @@ class MLEGym(gymnasium.Env[str, GymAction]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Draw a competition; the observation is its description."""
+        """Draw a competition, and return its description as observation."""
         super().reset(seed=seed)
         problem = self._problems[int(self.np_random.integers(len(self._problems)))]
         self._runner.run(self._mle.reset(problem))
@@ -51,7 +51,7 @@ class MLEGym(gymnasium.Env[str, GymAction]):
         return _printable(self._mle.task.description), {"error": False}
 
     def step(self, action: GymAction) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Call a tool. Wrong calls and failing code give an observation, no reward and no error."""
+        """Call a tool. A wrong call or failing code raises no exception, and its reward is 0."""
         tool = TOOLS[action["tool"]]
         name = "topic" if tool is tools.request_info else "code"
         call = ToolCall(tool.name, {name: action["argument"]})

@@ -1,4 +1,4 @@
-"""Leaderboards: twelve baselines, fitted once when a competition is made."""
+"""Leaderboards with twelve baselines, which are fitted once when a competition is made."""
 
 import io
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _CHOSEN = np.logspace(-2, 2, 5)
 
 
 class Baseline(NamedTuple):
-    """Similar models of classes and of numbers."""
+    """Two models of the same type: for classes and for numbers."""
 
     classifier: Any
     regressor: Any
@@ -58,7 +58,7 @@ BASELINES: Mapping[str, Baseline] = {
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
-    """The private score of each baseline, by name."""
+    """Fit each baseline, and return its private score by its name."""
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}
     for name, baseline in BASELINES.items():
@@ -72,7 +72,7 @@ def leaderboard(task: Competition) -> dict[str, float]:
 
 
 def _pipeline(model: Any, text: bool, curved: bool) -> Pipeline:
-    """A model on counted words, or on scaled numbers, with their products if `curved`."""
+    """Return a model on word counts, or on scaled numbers; `curved` adds word pairs or products."""
     if text:
         return make_pipeline(CountVectorizer(ngram_range=(1, 1 + curved)), model)
     products = [PolynomialFeatures(2)] if curved else []

@@ -6,8 +6,8 @@ from agentfly_core.recipes.mle.environment import MLE
 
 @reward
 async def human_rank(mle: MLE) -> Score:
-    """The best HumanRank on the private rows, by the competition's formula.
+    """The best HumanRank of an episode on the private rows, by the formula of the problem.
 
-    Parts: `code` and `paper`, the two formulas, and `submissions`.
+    The parts are `code` and `paper`, the rank by each formula, and `submissions`, their number.
     """
     return Score(mle.rank, parts={**mle.ranks, "submissions": float(mle.executions)})

@@ -1,4 +1,4 @@
-"""Tools of a competition: information, code, and pipelines of four choices."""
+"""Tools of a competition: read about it, run code, and fit pipelines of four choices."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from agentfly_core.recipes.mle.pipelines import ModelName, ScalerName, program
 
 SHOWN = 4000
 HEAD = 3
-"""Rows of a file that are shown."""
+"""The number of rows of a file that `request_info` shows."""
 Topic = Literal[
     "overview",
     "sample_submission",
