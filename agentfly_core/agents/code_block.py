@@ -20,13 +20,17 @@ async def code_block(episode: Episode) -> Ending:
         print(sum(i**2 for i in range(12, 15)))
         ```
 
-    and then, after the program's output, `509`. The last line of a reply without a Python block is
-    the answer, unless the token limit cut the reply.
+    and then, after the program's output, the reply `509`. The answer is the last line of a reply
+    without a Python block, unless the token limit cut this reply.
 
-    The experiment needs `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output, a
-    tool named python, such as `agentfly_core.tools.python:python`, and `template.show_tools:
-    false`. Without a warm start, `agent.system` must explain this form. Raises ValueError if the
-    experiment has no such tool.
+    The experiment needs:
+
+    - `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output
+    - a tool named python, such as `agentfly_core.tools.python:python`
+    - `template.show_tools: false`
+    - without a warm start, an explanation of this form in `agent.system`
+
+    Raises ValueError if the experiment has no tool named python.
     """
     if "python" not in (schema.name for schema in episode.rules.schemas):
         raise ValueError(

@@ -18,7 +18,9 @@ from agentfly_core.system.files import command_files, runs_python
 from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
-"""Share of `agent.deadline` for the program: after the whole deadline its episode is not scored."""
+"""Share of `agent.deadline` that a program gets, because an episode after the whole deadline is not
+scored.
+"""
 PROGRAM = "program"
 """The main speaker of a program."""
 ProgramFunction = Callable[[Problem, str], str]
@@ -31,15 +33,20 @@ class ProgramError(RuntimeError):
 class ProgramAgent:
     """Plays an episode with a program, such as `command: [python, my_agent.py]`.
 
-    It reads one line of JSON with `id`, `prompt` and the named `facts`, finds the policy at
-    OPENAI_BASE_URL, and prints its answer as the last line, as text or as `{"answer": ...}`, which
-    may have `"counts": {"retry": 2}`, metrics of the rollout.
-    `speakers` selects requests of other speakers, the rest is the speaker `program`. `train` names
-    the speakers that are trained, by default all outside of `agent.frozen`. `files` belong to the
-    program: edited files are another experiment. `environment` names variables that it inherits.
-    `preload: [openai]` forks each program from an interpreter that has imported these modules,
-    which must not start threads; then `command` must be `[python, script.py, ...]`. `sandbox` runs
-    a command `[python, ...]` in the sandbox, with `files`, its virtual environment and the gateway.
+    The program reads one line of JSON with `id`, `prompt` and the named `facts`. It sends requests
+    to OPENAI_BASE_URL, where the policy answers. The last line of its output is the answer, as text
+    or as `{"answer": ...}`. Such an object may also have `"counts": {"retry": 2}`, which become
+    metrics of the rollout.
+
+    - `speakers` selects the requests of other speakers. All other requests belong to the speaker
+      `program`.
+    - `train` names the trained speakers, by default all speakers outside of `agent.frozen`.
+    - `files` belong to the program. With edited files, the experiment has another identity.
+    - `environment` names environment variables that the program inherits.
+    - `preload: [openai]` forks each program from an interpreter that has imported these modules.
+      They must not start threads, and `command` must be `[python, script.py, ...]`.
+    - `sandbox` runs a command `[python, ...]` in the sandbox, with `files`, the interpreter's
+      virtual environment and the gateway.
     """
 
     def __init__(
@@ -129,7 +136,7 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """Return the error of a program, or EpisodeOver if it was refused a reply at a limit before."""
+    """Return the error of a program, or EpisodeOver if a limit has refused the program a reply."""
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
 

@@ -78,7 +78,7 @@ def instructions(tools: Sequence[ToolSchema]) -> str:
 def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
     """Parse the call in a reply.
 
-    Its input is a JSON object, or the text of the tool's only argument.
+    The action input is a JSON object, or the text of the tool's only argument.
     """
     match = _ACTION.search(text)
     if match is None:

@@ -15,10 +15,10 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 
 class Overlong(Section):
-    """A soft penalty on length (eq.
+    """A soft penalty on length, equation 13 of the paper.
 
-    13): 0 up to `longest - buffer` tokens, `-factor` from `longest` on. With 100, 20 and 1, a
-    trajectory of 90 tokens loses 0.5.
+    It is 0 up to `longest - buffer` tokens, falls linearly, and is `-factor` from `longest` tokens
+    on. With longest 100, buffer 20 and factor 1, a trajectory of 90 tokens loses 0.5.
     """
 
     longest: Positive

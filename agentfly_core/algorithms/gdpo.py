@@ -17,14 +17,14 @@ class GDPO(PolicyGradient):
     """Each reward is standardised by group as in GRPO. The weighted sum is whitened by task.
 
     Rewards that vary little keep their effect. A group with equal rewards has A = 0 before the
-    whitening. Raises ValueError for a penalty in the reward.
+    whitening. Raises ValueError if the KL penalty is part of the reward.
     """
 
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
             raise ValueError(
                 "algorithm.kl: GDPO normalises each reward by itself, so a penalty cannot be "
-                f"subtracted; got use: {self.kl.use}; expected loss."
+                f"subtracted from rewards. Got use: {self.kl.use}, expected use: loss."
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

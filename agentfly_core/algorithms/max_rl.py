@@ -13,21 +13,22 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class MaxRL(PolicyGradient):
     """A = (R - mean) / (mean + 1e-6) over a group; 0 if the mean is 0.
 
-    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError for a penalty in the reward.
+    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError if the KL penalty is part of the
+    reward.
     """
 
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
             raise ValueError(
-                f"algorithm.kl: MaxRL needs rewards of 0 and more, got use: {self.kl.use}; "
-                "expected loss."
+                "algorithm.kl: MaxRL needs rewards of at least 0, and a penalty can make them "
+                f"negative. Got use: {self.kl.use}, expected use: loss."
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Raises ValueError for a reward below 0."""
         if bool((outcomes.rewards < 0).any()):
             raise ValueError(
-                f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}."
+                f"MaxRL needs rewards of at least 0, got {float(outcomes.rewards.min()):g}."
             )
         advantages = outcomes.compare(
             lambda own, rewards: centred(own, rewards) / (rewards.mean() + 1e-6), outcomes.rewards

@@ -19,8 +19,8 @@ class PPO(PolicyGradient):
     """Generalised advantage estimation with a learned value function, whitened over the batch.
 
     The critic is a `head` on the policy's last layer, or a `model` that starts as a copy of the
-    policy. Its learning rate is `critic_rate` times the policy's. Its loss is `0.5 max((V - R)^2,
-    (clip(V, V_old +- value_clip) - R)^2)`.
+    policy. The critic's learning rate is `critic_rate` times the policy's. The critic's loss is
+    `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`.
     """
 
     gae: GAE = TokenGAE()

@@ -14,10 +14,12 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """A = R - R_greedy, the reward of the problem's greedy episode, which is not trained.
+    """A = R - R_greedy, where R_greedy is the reward of a greedy episode of the same problem.
 
-    Problems whose greedy episode is unscored are skipped; raises ValueError if all are. In the
-    first optimizer step the clipped ratio has the gradient of the paper's -A log p.
+    The greedy episode is not trained.
+
+    Problems whose greedy episode is unscored are skipped. Raises ValueError if all problems are
+    skipped. In the first optimizer step the clipped ratio has the gradient of the paper's -A log p.
     """
 
     policy_loss: PolicyLoss = Clip()

@@ -18,7 +18,7 @@ from agentfly_core.system.formats.text import fault, shown
 
 R = TypeVar("R")
 GRACE = 1.0
-"""Seconds for which a cancelled call is waited for."""
+"""Seconds to wait for the end of a cancelled call."""
 episode_played: contextvars.ContextVar[str] = contextvars.ContextVar("episode", default="")
 """The id of the episode for which code runs."""
 _call: contextvars.ContextVar[AuthorCall | None] = contextvars.ContextVar("call", default=None)
@@ -85,7 +85,7 @@ class AuthorCall:
         self._table.hold(self._row)
 
     def release(self) -> None:
-        """Record that it returned control to the event loop."""
+        """Record that code of this call returned control to the event loop."""
         self._held += self._table.release()
 
 
@@ -149,7 +149,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
         task.cancel()
         call.leave()
     if task.cancelled():
-        raise RuntimeError("it was cancelled from within")
+        raise RuntimeError("the function cancelled its own task")
     return task.result()()
 
 

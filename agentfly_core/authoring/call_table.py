@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 ROW = 256
 ROWS = 1 << 17
-"""Most calls at the same time, two for each of 65,536 episodes; unused rows take no memory."""
+"""Largest number of simultaneous calls, 2 per episode of 65,536. Unused rows take no memory."""
 SIZE = ROWS * ROW
 """Bytes of a table."""
 HEAD = struct.Struct("=dIdI")
@@ -20,7 +20,9 @@ HEAD = struct.Struct("=dIdI")
 last used row.
 """
 CALL = struct.Struct("=Hdd?")
-"""Bytes of the following text (0: no call), begin, longest time, and whether a thread runs it."""
+"""Bytes of the following text (0: no call), start time, time limit, and whether a thread runs the
+call.
+"""
 Bytes = bytes | mmap.mmap
 
 
@@ -95,7 +97,7 @@ class CallTable:
         if self._last == ROWS - 1:
             raise RuntimeError(
                 f"{self._last} calls of tools, rewards, agents and environments run at the same "
-                "time, and no more can be counted; play fewer episodes at a time."
+                "time, which is the limit; play fewer episodes at a time."
             )
         self._last += 1
         struct.pack_into("=I", self._memory, HEAD.size - 4, self._last)

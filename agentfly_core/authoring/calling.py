@@ -1,4 +1,4 @@
-"""Parts made by decorators, and calls of authors' functions with time limits."""
+"""The base class of tools and rewards, and calls of authors' functions with time limits."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ ReadyCheck = Callable[[], object]
 
 
 def nothing_needed() -> None:
-    """The default of `ready`: the part requires nothing."""
+    """Default of `ready`, for tools and rewards without requirements."""
 
 
 class PartOptions(TypedDict, total=False):
@@ -44,13 +44,13 @@ class PartOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuthorPart(ABC):
-    """An author's Tool or Reward. Calling it calls the original function.
+    """The base class of Tool and Reward. Calling an instance calls the original function.
 
-    `made_of` is a function, a method, an object with `__call__`, or a class of such objects, whose
-    parameters are `settings`. `timeout` is the limit of a call in seconds. A call that raises
+    `made_of` is a function, a method, an object with `__call__`, or a class of such objects, which
+    gets `settings` as arguments. `timeout` limits a call, in seconds. A call that raises
     ServiceFailure is retried `retries` times. `ready` raises an error if this machine lacks a
-    requirement. With `process` the part runs in its own process, which can be killed. `declared` is
-    the part as its module defines it, before an experiment adds settings.
+    requirement. With `process`, calls run in a separate process, which can be killed. `declared` is
+    the tool or reward as its module defines it, without an experiment's settings.
     """
 
     kind: ClassVar[str]
@@ -77,14 +77,14 @@ class AuthorPart(ABC):
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
     def with_settings(self, **settings: JSON) -> Self:
-        """A copy with settings for its class: `Search.with_settings(index="wiki")`.
+        """Return a copy with settings for its class: `Search.with_settings(index="wiki")`.
 
-        Raises ValueError for wrong or missing settings, and if the part was not made of a class.
+        Raises ValueError for wrong or missing settings, and for a tool or reward without a class.
         """
         if not isinstance(self.made_of, type):
             raise ValueError(
-                f"{self.what} takes no settings, got {', '.join(settings)}: to add settings, "
-                "decorate a class with these parameters of __init__ and the function as __call__."
+                f"{self.what} takes no settings, got {', '.join(settings)}: only a class does. "
+                "Decorate a class with these parameters of __init__ and the function as __call__."
             )
         made = replace(self, settings=settings, declared=self.declared or self)
         _ = made.function
@@ -113,7 +113,7 @@ class AuthorPart(ABC):
         if kinds := [kind.__name__ for kind in signature.environments.values()]:
             raise ValueError(
                 f"{self.what} needs {', '.join(kinds)} and has process=True, but environments "
-                "cannot be passed to another process. Remove one of the two."
+                "cannot be passed to another process. Remove process=True or these parameters."
             )
         return signature
 
@@ -131,7 +131,7 @@ class AuthorPart(ABC):
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
-        """Call the part in its own process. Raises the same errors as `process_calls.ask`."""
+        """Call the tool or reward in a separate process; see `process_calls.ask` for errors."""
         part = process_calls.Named(self._path, self.settings)
         return await process_calls.ask(part, question, self.timeout)
 
@@ -147,12 +147,12 @@ async def call(
     what: str,
     lent: Sequence[Environment] = (),
 ) -> R:
-    """Call `function()` with lent objects, named `what` ("The tool 'search'") in errors.
+    """Call `function()`. Errors name it `what`, such as "The tool 'search'".
 
     Asynchronous functions run on the running event loop, others in their own thread. After
-    `seconds` of the call's own time it raises Overdue and marks lent environments as spoilt,
-    because the function may still be running. Any other error is raised as an Exception, even
-    SystemExit.
+    `seconds` of the call's own time, Overdue is raised, and the environments `lent` to the function
+    are marked as spoilt, because the function may still be running. Any other error is raised as an
+    Exception, even SystemExit.
     """
     try:
         if _is_asynchronous(function):

@@ -45,9 +45,10 @@ class Conversation:
             speaker="tool_loop",
         )
 
-    `chain` numbers the problem's episodes, and `turn` the replies of an episode from 0; concurrent
-    replies have the same `turn`. `seed` differs between replies to the same prompt. `speaker` is
-    the agent's name or that of a speaker made by `Episode.speaker`.
+    `chain` is the episode's number among the problem's episodes, and `turn` the reply's number in
+    the episode; both count from 0. Concurrent replies have the same `turn`. `seed` differs between
+    replies to the same prompt. `speaker` is the name of the agent, or of a speaker made by
+    `Episode.speaker`.
     """
 
     problem: Problem
@@ -60,16 +61,16 @@ class Conversation:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """The place of the request in a batch: problem, number of the problem's episode, turn."""
+        """Sort key of the request in a batch: problem, number of the problem's episode, turn."""
         return self.problem.id, self.chain, self.turn
 
 
 class ChatTemplate(Protocol):
     """The chat format of one family of models.
 
-    If the tokenizer would encode the replies the same way, then `open` of a whole conversation
-    equals `open` of its beginning followed by the replies and their `extend`. Text of users and
-    tools never becomes special tokens.
+    `open` of a whole conversation equals `open` of its beginning, followed by each reply and the
+    `extend` after it, if the tokenizer encodes the replies' text with the sampled tokens. Text of
+    users and tools never becomes special tokens.
     """
 
     @property

@@ -28,9 +28,9 @@ class Environment:
 
     Use `Child` for a separate process (docs/how-to/environments.md).
 
-    A `spoilt` instance may still have a running call; it is closed after the episode. `max_uses`
-    limits the episodes of an instance; set it to 1 if the class cannot be reset. `agentfly config`
-    prints `notice`. `reset_text` is the last result of `reset`.
+    A `spoilt` instance may still have a running call, so the instance is closed after the episode.
+    `max_uses` limits the episodes of an instance. Set it to 1 if the class cannot be reset.
+    `agentfly config` prints `notice`. `reset_text` is the last result of `reset`.
     """
 
     max_uses: ClassVar[int | None] = None
@@ -56,10 +56,10 @@ class Environment:
         return True
 
     def state_key(self) -> str:
-        """The name of the state, for algorithms that compare replies to a state (GiGPO).
+        """Return a name of the state, for algorithms that compare replies to equal states (GiGPO).
 
-        It must depend on the state only, not on the path to it (no counters, no times). If it is
-        empty, the text that the model has newly read is used as the name.
+        The name must depend on the state only, not on the path to it (no counters, no times). If
+        the name is empty, the latest text that the model has read is used instead.
         """
         return ""
 
@@ -76,8 +76,8 @@ class Environment:
 
     def _no_going_back(self) -> NotImplementedError:
         return NotImplementedError(
-            f"{type(self).__name__} cannot go back to an earlier state: it defines no snapshot() "
-            "and restore()."
+            f"{type(self).__name__} cannot go back to an earlier state; define snapshot() and "
+            "restore()."
         )
 
     async def close(self) -> None:

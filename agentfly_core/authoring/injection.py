@@ -18,8 +18,7 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 AuthorFunction = Callable[..., Any]
 """Code of an author: a function, a method or an object with `__call__`.
 
-Its types are known to the author alone: its parameters are read with `inspect`, its result is
-checked.
+Its types are not known here, so its parameters are read with `inspect`, and its result is checked.
 """
 
 
@@ -85,8 +84,8 @@ def read(function: AuthorFunction) -> Signature:
             raise ValueError(
                 f"The parameter {key!r} of {name(function)} has no annotation; write its type: "
                 f"`{key}: str` in a tool. A reward takes `trajectory: Trajectory` and `problem: "
-                "Problem`, and scores one episode. (A method is made a tool or reward on its "
-                "instance: `tool(notes.write)`.)"
+                "Problem`, and scores one episode. (To use a method, pass the bound method: "
+                "`tool(notes.write)`.)"
             )
         if isinstance(kind, type) and issubclass(kind, Lent):
             lent[key] = kind
@@ -96,7 +95,7 @@ def read(function: AuthorFunction) -> Signature:
 
 
 def name(function: AuthorFunction) -> str:
-    """Return the name of a function or a partial's function; that of a class in lower case."""
+    """Return the name of a function, or of the function in a partial; for a class in lower case."""
     function = unbound(function)
     if isinstance(function, type):
         return function.__name__.lower()
@@ -139,8 +138,8 @@ def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None
         expected = "a list of numbers or Scores" if compares else "a number or a Score"
         written = annotation.__name__ if isinstance(annotation, type) else annotation
         raise ValueError(
-            f"{what} is annotated to return {written}, expected {expected}: return that, and "
-            "annotate it, such as `-> float`."
+            f"{what} is annotated to return {written}, expected {expected}. Change the result and "
+            "its annotation, such as `-> float`."
         )
 
 

@@ -64,7 +64,7 @@ class Named:
 
     @property
     def text(self) -> str:
-        """The part as JSON."""
+        """The import path and the settings as JSON."""
         return json.dumps({"use": self.path, "settings": dict(self.settings)})
 
 
@@ -128,7 +128,7 @@ class _Process(GuardedProcess):
         self._loaded: set[str] = set()
 
     def know(self, part: Named) -> None:
-        """Let the process import a part with its settings, once. Raises ServiceFailure."""
+        """Let the process import a tool or reward, once per settings. Raises ServiceFailure."""
         if part.text in self._loaded:
             return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
@@ -136,7 +136,7 @@ class _Process(GuardedProcess):
             answer = self.ask(asking, START_SECONDS)
         except (Overdue, Died) as error:
             raise ServiceFailure(
-                f"{part.path} could not be imported in a process of its own: {error}"
+                f"{part.path} could not be imported in a separate process: {error}"
             ) from None
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])

@@ -43,8 +43,9 @@ class Reward(calling.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `calling.AuthorPart`.
 
     The first retry waits `backoff` seconds, and each further one twice as long, up to LONGEST_WAIT.
-    At most `concurrency` calls run at once; None means no limit. `examples` returns Examples of a
-    problem, which `agentfly prepare` scores; it raises ValueError for a problem without a solution.
+    At most `concurrency` calls run at once; None means no limit. The function `examples` returns
+    Examples of a problem, which `agentfly prepare` scores. It raises ValueError for a problem
+    without a solution.
     """
 
     kind: ClassVar[str] = "reward"
@@ -82,7 +83,8 @@ class Reward(calling.AuthorPart):
             return observed
         if self.needs:
             return Unscored(
-                f"{self.name}: it needs an environment, and it was not computed during the episode"
+                f"{self.name}: this reward needs an environment but was not computed during the "
+                "episode"
             )
         (result,) = await self.of_records([trajectory], held, episode)
         return result
@@ -108,7 +110,7 @@ class Reward(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Score in the other process, for a reward with process=True."""
+        """Answer a request in the separate process of a reward with process=True."""
         work = process_calls.adapter(_Question).validate_python(question)
         grades = await self._grades(work.group, {Team: work.team}, caller)
         return {"grades": [asdict(one) for one in grades]}
@@ -163,7 +165,7 @@ class Reward(calling.AuthorPart):
                 return _all_unscored(f"{got}, expected a list of {count} scores", group)
             results = list(result)
             if len(results) != count:
-                return _all_unscored(f"{len(results)} scores for {count} episodes", group)
+                return _all_unscored(f"got {len(results)} scores for {count} episodes", group)
             return [self._checked(*pair) for pair in zip(results, group.trajectories, strict=True)]
         except ServiceFailure:
             raise
@@ -232,9 +234,9 @@ def reward(
     """Make a reward from a class or a function that returns a number or Score; see Reward.
 
     Annotated parameters are filled in: Trajectory, Team, Problem, environments. A Team has the
-    trajectories of all speakers. A reward with an environment runs at the end of the episode,
-    others read the record later. A reward with a Group returns a list with one score for each
-    episode of a problem.
+    trajectories of all speakers. A reward with an environment runs at the end of the episode. All
+    other rewards run later, on the stored episodes. A reward with a Group returns a list with one
+    score for each episode of a problem.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:

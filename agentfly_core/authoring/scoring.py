@@ -79,7 +79,7 @@ def score_here(
 ) -> list[Scored]:
     """Call `score` on this process's event loop.
 
-    If a reward holds it for too long, its episode is Unscored.
+    If a reward blocks the loop for too long, the episode that it scores is Unscored.
     """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 
@@ -89,7 +89,7 @@ async def _compared(
 ) -> list[Trajectory]:
     """Compute a reward that compares episodes, and add its scores to `observed` of each episode."""
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    # sorted by chain: the order of a group must not depend on the order of shards
+    # sorted by the episode's number, because the order of shards must not change a group's order
     for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
         one = answered[number]
         if one.ending is not Ending.FAILED:
@@ -117,7 +117,7 @@ async def _scored(
     seats: asyncio.Semaphore,
     held: HeldCalls,
 ) -> list[Scored]:
-    """Scores of the trajectories of one episode, in the same order."""
+    """Return the scores of an episode's trajectories, in the same order."""
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
@@ -152,14 +152,15 @@ def _held(
 
 
 def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
-    """The names in `by_speaker` that are neither roles nor instances of these speakers."""
+    """Return the names in `by_speaker` that are neither roles nor instances of these speakers."""
     pairs = {instance(agent) for agent in speakers}
     names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}
     return [name for name in score.by_speaker if name not in names]
 
 
 def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
-    """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
+    """Return the weighted sum of rewards, for example `combined("9f2c", {"exact": (1.0,
+    Score(1.0))})`.
 
     The result is Unscored if a reward is missing or the sum is too large.
     """
@@ -183,12 +184,12 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
     terms = " + ".join(
         f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
     )
-    reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
+    reason = f"the weighted sum of the rewards or of a turn's rewards, {terms}, is not {USABLE}"
     return Scored(trajectory_id, rewards, (), Unscored(reason))
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """The entries of `Scored.rewards`: values of rewards, of parts and for speakers."""
+    """Return the entries of `Scored.rewards`: values of rewards, of parts and for speakers."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):

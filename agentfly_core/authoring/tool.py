@@ -35,7 +35,7 @@ from agentfly_core.system.formats.text import clip, fault, shown, warn_once, wor
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The names that OpenAI's API takes for tools, and the models that follow it."""
+"""The tool names that OpenAI's API and compatible models accept."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -79,8 +79,8 @@ class Tool(calling.AuthorPart):
         super().__post_init__()
         if not NAME.fullmatch(self.name):
             raise ValueError(
-                f"{self.what} has a name that models and services refuse; use 1 to 64 characters: "
-                "letters a-z and A-Z, digits, _ and -, `@tool(name=...)`."
+                f"{self.what} has a name that models and services refuse. Set another name with "
+                "`@tool(name=...)`. It can have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
             )
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
@@ -128,7 +128,7 @@ class Tool(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Call the tool in the other process, for a tool with process=True."""
+        """Answer a request in the separate process of a tool with process=True."""
         request = process_calls.adapter(_Question).validate_python(question)
         lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}
         return asdict(await self._answer(request.call, lent, caller))
@@ -264,7 +264,8 @@ def tool(
 
     if options.get("parallel") and options.get("ends_episode"):
         raise ValueError(
-            "A tool that ends the episode cannot run in parallel with others; drop one of the two."
+            "A tool that ends the episode cannot run in parallel with others. Remove `parallel` or "
+            "`ends_episode`."
         )
 
     def make(wrapped: AuthorFunction) -> Tool:

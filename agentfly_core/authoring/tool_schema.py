@@ -114,8 +114,8 @@ def documentation(function: AuthorFunction) -> Documentation:
 def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, Any]) -> list[str]:
     """List missing descriptions: `["its parameter 'key' has no description: ..."]`."""
     faults = [
-        f"its parameter {key!r} has no description: say what it is in `Args` of the docstring, or "
-        f"as `Annotated[..., Field(description=...)]`."
+        f"its parameter {key!r} has no description: describe it in `Args` of the docstring, or "
+        f"with `Annotated[..., Field(description=...)]`."
         for key, entry in schema["properties"].items()
         if not entry.get("description")
     ]

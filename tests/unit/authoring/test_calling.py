@@ -126,7 +126,7 @@ async def test_a_function_that_cancels_itself_is_an_error_to_its_caller() -> Non
     async def cancels() -> None:
         raise asyncio.CancelledError
 
-    with pytest.raises(RuntimeError, match="cancelled from within"):
+    with pytest.raises(RuntimeError, match="cancelled its own task"):
         await call(cancels, {}, LIMIT)
 
 

@@ -111,8 +111,8 @@ async def test_a_group_has_the_answering_speaker_of_each_episode() -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        ([1.0], "gives: 1 scores for 2 episodes"),
-        ([1.0, 0.0, 0.5], "gives: 3 scores for 2 episodes"),
+        ([1.0], "gives: got 1 scores for 2 episodes"),
+        ([1.0, 0.0, 0.5], "gives: got 3 scores for 2 episodes"),
         (1.0, "gives: got 1.0 (float), expected a list of 2 scores"),
         (None, "gives: got None (NoneType), expected a list of 2 scores"),
         (KeyError("x"), "gives: KeyError: 'x'"),

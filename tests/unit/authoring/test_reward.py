@@ -216,7 +216,7 @@ def test_an_infinite_sum_is_unscored_and_names_weights_and_rewards(
         f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in found.items()
     )
     assert (
-        f"the weighted sum of the rewards or of those of a turn, {terms}, is not"
+        f"the weighted sum of the rewards or of a turn's rewards, {terms}, is not"
         in scored.reward.reason
     )
     assert scored.rewards == {name: score.value for name, (_, score) in found.items()}
@@ -250,7 +250,7 @@ async def test_a_reward_observed_in_the_episode_comes_from_the_record() -> None:
 async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
     (missing,) = await score([played()], {sees: 1.0})
     assert missing.reward == Unscored(
-        "sees: it needs an environment, and it was not computed during the episode"
+        "sees: this reward needs an environment but was not computed during the episode"
     )
     (failed,) = await score([played(sees=Unscored("sees: KeyError: 'x'"))], {sees: 1.0})
     assert failed.reward == Unscored("sees: KeyError: 'x'")

@@ -245,7 +245,7 @@ def test_missing_descriptions_are_reported_to_the_author() -> None:
         """
 
     assert find.untold() == [
-        "its parameter 'key' has no description: say what it is in `Args` of the docstring, or as "
+        "its parameter 'key' has no description: describe it in `Args` of the docstring, or with "
         "`Annotated[..., Field(description=...)]`.",
         "its docstring describes 'kye', which is no parameter. Did you mean 'key'?",
     ]

@@ -132,7 +132,7 @@ async def test_a_finished_mission_can_be_continued() -> None:
 
 
 async def test_an_environment_without_snapshots_raises() -> None:
-    message = "Interpreter cannot go back to an earlier state: it defines no snapshot"
+    message = "Interpreter cannot go back to an earlier state; define snapshot"
     for going in (Interpreter().snapshot(), Interpreter().restore(b"")):
         with pytest.raises(NotImplementedError, match=message):
             await going

@@ -270,8 +270,8 @@ def test_the_files_of_a_guard_are_checked_too(tmp_path: Path) -> None:
 
 def test_unusual_settings_give_remarks() -> None:
     assert remarks(settings_with(tools=[f"{HERE}:search"])) == [
-        "The tool 'search': its parameter 'words' has no description: say what it is in `Args` of "
-        "the docstring, or as `Annotated[..., Field(description=...)]`.",
+        "The tool 'search': its parameter 'words' has no description: describe it in `Args` of "
+        "the docstring, or with `Annotated[..., Field(description=...)]`.",
         "The tool 'search': its docstring describes 'word', which is no parameter. Did you mean "
         "'words'?",
     ]

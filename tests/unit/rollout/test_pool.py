@@ -113,7 +113,7 @@ async def test_a_reset_that_cancels_itself_is_a_service_failure() -> None:
 
     kind = broken(reset=reset)
     async with ResourceManager({kind: 1}) as resources:
-        with pytest.raises(ServiceFailure, match="cancelled from within"):
+        with pytest.raises(ServiceFailure, match="cancelled its own task"):
             async with lease(resources, kind, ONE, LIMIT):
                 pass
 
