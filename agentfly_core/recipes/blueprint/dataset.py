@@ -36,7 +36,7 @@ def orders(
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
     Under any seed, no combination of sizes of a family occurs in two splits. With `survival`, the
-    fact `stock` limits the blocks to those of the building and 64 of scaffolding.
+    fact `stock` has exactly the building's blocks and 64 blocks of scaffolding.
     """
     draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
 
@@ -47,7 +47,7 @@ def orders(
         blocks = draw.sample(MATERIALS, len(family.materials))
         text = order(name, dict(chosen), dict(zip(family.materials, blocks, strict=True)))
         parts = parts_of(text)
-        # a list, because stored facts have sorted names
+        # a list, because stored facts sort their names and the order of parts matters
         facts: dict[str, Any] = {"family": name, "parts": [[*part] for part in parts.items()]}
         if survival:
             facts["stock"] = _stock(parts)
@@ -67,7 +67,7 @@ def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
 
 
 def _stock(parts: PartBlueprints) -> dict[str, int]:
-    """Count the blocks of a building, and add 64 of scaffolding."""
+    """Count the blocks of a building, and add 64 blocks of scaffolding."""
     target = assembled(parts).target
     counts = Counter(BLOCKS[number] for number in target[target > 0])
     return {**dict(sorted(counts.items())), SCAFFOLDING: 64}

@@ -89,7 +89,7 @@ def line(first: Voxel, second: Voxel) -> Iterator[Voxel]:
 def stairs(first: Voxel, second: Voxel) -> Iterator[Voxel]:
     """Yield the cells of filled stairs that rise by 1 per cell along the longer side.
 
-    The stairs end at the height of the second corner.
+    The stairs are at most as high as the second corner.
     """
     sides = [abs(a - b) for a, b in zip(first[:2], second[:2], strict=True)]
     along = 0 if sides[0] >= sides[1] else 1

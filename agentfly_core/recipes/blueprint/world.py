@@ -114,7 +114,7 @@ class VoxelWorld:
     def _reaches(self, cell: Voxel) -> bool:
         window = tuple(slice(max(0, one - REACH), one + REACH + 1) for one in cell)
         places = standable(self.grid[window[0], window[1]])[:, :, window[2]]
-        # the block fills its own cell
+        # the new block fills its own cell, which is then no standing place
         own = standable(self.grid[cell[:2]])[cell[2]]
         return bool(np.count_nonzero(places) > own)
 
