@@ -79,7 +79,7 @@ def alone(texts: Sequence[str]) -> str:
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """The reply of the simulated model, by the last text of a conversation."""
+    """Reply as the role that the last text of a conversation addresses."""
     texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
     if last.endswith(agents.GROUND):
@@ -92,7 +92,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Demonstrate as the simulated model, for all speakers; it reads no facts."""
+    """Reply as the simulated model to all speakers, without the facts of problems."""
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]
@@ -115,7 +115,7 @@ def _key(text: str) -> str:
 def _value(text: str, field: str, key: str) -> str:
     """Find the number in `field`, for a value in the record of `key`.
 
-    Without a match, return a text of digits unchanged and any other text as "unknown".
+    Without a match, return the text itself if it is a number, else "unknown".
     """
     before = rf'"key": "{key}", "data": {{' if key and field == "value" else ""
     if match := re.search(rf'{before}"{field}": (\d+)', text):
