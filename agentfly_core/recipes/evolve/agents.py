@@ -44,7 +44,7 @@ class Evolve:
     """EvoAgent: a first agent answers, then `generations` of agents that evolve from it.
 
     `initial` is the import path of the first agent, which plays the episode's main speaker and has
-    `skills`; list its file in `code_files`. All other agents run the same code as speakers
+    `skills`; list the agent's file in `code_files`. All other agents run the same code as speakers
     `expert`, with the instructions of their specs and at most `expert_turns` replies each.
 
     The operators ask the speaker `evolver`. With `pool`, the operators compute with sets of skills

@@ -75,7 +75,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Demonstrate as the simulated model, for all speakers; it reads no facts."""
+    """Reply as the simulated model to all speakers, without the facts of problems."""
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]
