@@ -52,7 +52,7 @@ def _ledgers(
     for number, entry in pages:
         entries[number].append(entry)
     shortest, longest = lengths[0], lengths[-1]
-    # twice as many as needed, because repeated draws are discarded
+    # twice as many ledgers as needed must exist, because repeated draws are discarded
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
             f"data.{split} is {size}, but its pages have {len(entries)} numbers, too few for these "
