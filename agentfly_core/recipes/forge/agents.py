@@ -15,14 +15,14 @@ NEXT = f"Done. Reply with the next action, or {TERMINATE}."
 
 
 class Forge:
-    """Plays the roles of problems (the fact `role`) with the memory of the run.
+    """Plays each problem according to its fact `role`, with the memory of the run.
 
     - `train` and `validation`: the solver answers with the functions on trial.
     - `test`: the solver answers with the best functions.
     - `optimize`: the optimizer proposes up to `max_actions` actions, each in up to `trials`
       replies. After `patience` rejected trials in a row it proposes nothing more.
 
-    A step has either a trial or a proposal. Problems that do not belong to it have the answer "".
+    A step is either a trial or a proposal. Problems that the step does not use get the answer "".
     """
 
     def __init__(self, max_actions: int = 3, trials: int = 3, patience: int = 5) -> None:
@@ -37,7 +37,7 @@ class Forge:
             await solve(episode, state.best)
         elif role != "optimize" and state.trying is not None:
             await solve(episode, state.trying)
-        else:  # it is not the turn of this problem
+        else:  # the step does not use this problem
             episode.answer("")
         return Ending.NO_TOOL_CALLS
 

@@ -71,7 +71,7 @@ def questions(
         facts = {"answer": answer, "kind": kind, "role": role}
         return Problem(f"{kind}-{digest([prompt, role, number])[:16]}", prompt, facts)
 
-    # no reply is right: the proposals are judged by the next step
+    # no answer of the optimizer counts as right, because the next step judges its proposal
     facts = {"answer": "-", "kind": "optimize", "role": "optimize"}
     optimizer = Problem("optimize", "Improve the functions.", facts)
     roles = ["train"] * (train // 2) + ["validation"] * ((train - 1) // 2)

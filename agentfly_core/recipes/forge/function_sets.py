@@ -90,7 +90,7 @@ def _tool(function: Function) -> Any:
     async def called(**arguments: Any) -> str:
         return await call(function, arguments)
 
-    own: Any = called  # its signature is the function's
+    own: Any = called  # gets the signature of the function
     own.__signature__ = inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=TYPES[kind])
