@@ -1,4 +1,4 @@
-"""A child process of an environment: it answers each line of JSON with one line of JSON."""
+"""A child process of an environment. It answers each line of JSON with one line of JSON."""
 
 import asyncio
 import functools
@@ -54,9 +54,10 @@ class Child:
             async def close(self) -> None:
                 await self.engine.end()
 
-    It gets the variables `env` and those that child processes inherit. `folder` is its private
-    TMPDIR with its stderr, from start to end. When this process dies, its stdin ends; leftovers are
-    ended when the next run starts.
+    The child gets the variables in `env` in addition to those that child processes inherit.
+    `folder` is the child's private TMPDIR, which also contains its stderr; it exists from `start`
+    to `end`. When the Python process dies, the child's stdin is closed. A child that does not exit
+    then is killed when the next run starts.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -85,23 +86,23 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the program still runs and answers."""
+        """Whether the program is still running."""
         return self._process is not None and self._process.returncode is None
 
     async def ask(self, question: JSON, seconds: float) -> Any:  # the caller knows its type
         """Send a JSON value and return the answer; requests run in order.
 
         Raises ServiceFailure if the process is dead, exceeds the time limit or answers with invalid
-        JSON. After such an error or a cancellation the process is killed, because a late answer
+        JSON. After such an error or a cancellation the process is killed. Otherwise a late answer
         would be read as the answer to the next request.
         """
-        # NaN is not allowed, because strict JSON readers refuse it
+        # NaN is not allowed, because strict JSON parsers reject it
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
         async with self._turn:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:  # after a cancellation, a late answer would be the next
+            except BaseException as error:  # also after a cancellation, see above
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(
@@ -109,7 +110,7 @@ class Child:
                     ) from None
                 if isinstance(error, ValueError):
                     raise ServiceFailure(
-                        self._fault(f"gave an answer that is no JSON: {error}")
+                        self._fault(f"gave an answer that is not valid JSON: {error}")
                     ) from error
                 raise
 
@@ -145,12 +146,14 @@ class Child:
         log = self.folder / LOG
         tail = clip(log.read_bytes()[-LOG_TAIL:], LOG_TAIL) if log.exists() else ""
         return f"the process {self.pid} of {self._command[0]} {what}" + (
-            f"; it said: {tail}" if tail else ""
+            f"; the end of its stderr: {tail}" if tail else ""
         )
 
 
 @functools.cache
 def sweep() -> None:
-    """Kill child processes whose parent died; only the first call in a process does this."""
+    """Kill the child processes that dead parent processes left. Only the first call does this."""
     if ended := orphans_killed(None):
-        _log.warning("Ended processes %s of environments that a dead run left behind.", [*ended])
+        _log.warning(
+            "Ended the processes %s, which environments of a dead run had left behind.", [*ended]
+        )

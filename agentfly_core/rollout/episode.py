@@ -51,10 +51,14 @@ class Episode(Speaker):
     """One problem, played by an agent: `async def agent(episode: Episode) -> Ending`.
 
     The episode itself is the main speaker, with the agent's `name` and the experiment's tools.
-    `opening` holds the system message, the problem and the texts of environments' `reset`. `turns`
-    contains the recorded turns, `closing` the tool results that the model did not read. The first
-    of `speakers` is the main speaker. `session` samples the replies; speakers of the roles in
-    `makes` have their own source of replies. `counts` of events become metrics of the shard.
+
+    - `opening`: the system message, the problem and the texts that `reset` of environments returned
+    - `turns`: the recorded turns
+    - `closing`: the tool results after the last reply, which the model did not read
+    - `speakers`: all speakers; the first one is the main speaker
+    - `session`: samples the replies
+    - `makes`: functions that create the speakers of a role with another source of replies, by role
+    - `counts`: numbers of events, which become metrics of the shard
     """
 
     def __init__(
@@ -78,7 +82,9 @@ class Episode(Speaker):
         self.timed, self.counts = stage.timed, stage.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
-        """Lend an environment to tools and rewards; the opening gets the text of its `reset`."""
+        """Lend an environment to tools and rewards, and append the text of its `reset` to the
+        opening.
+        """
         self.lent[kind] = environment
         if text := environment.reset_text.strip():
             most = self.rules.max_observation_tokens
@@ -87,19 +93,19 @@ class Episode(Speaker):
 
     @property
     def problem(self) -> Problem:
-        """The problem, with facts of this episode's own."""
+        """The problem, with this episode's own copy of the facts."""
         return self._stage.problem
 
     @property
     def children(self) -> Sequence[ForkOrigin]:
-        """The points at which its forks begin."""
+        """The points from which forks of this episode continue."""
         return self._stage.children
 
     @property
     def memory(self) -> Path:
-        """The folder that `agent.remembers` filled after the previous step; do not write to it.
+        """The folder that `agent.remembers` filled after the previous step.
 
-        It is empty before the first step.
+        Before the first step the folder is empty. Do not write to it.
         """
         return self.rules.memory or Path(_no_memory().name)
 
@@ -110,22 +116,24 @@ class Episode(Speaker):
 
     @property
     def fault(self) -> Exception | None:
-        """The last error of a reply, a tool call or a lease, or None."""
+        """The last error of a reply, a tool call or the lease of an environment, or None."""
         return self._stage.fault
 
     @property
     def repeats(self) -> bool:
-        """Whether this is a forked episode that has not reached its fork."""
+        """Whether this is a forked episode that still repeats its parent's replies."""
         return self._stage.repetition.repeats is not None
 
     @property
     def standstill(self) -> ServiceFailure | None:
-        """The error of a deadlock between parts of `gather`, or None."""
+        """The error of a deadlock between coroutines of `gather`, or None."""
         return self._stage.parts.failure
 
     @property
     def answered(self) -> tuple[str, str | None]:
-        """The last answer and its speaker, or the main speaker and None."""
+        """The name of the speaker that answered last, and its answer. Without an answer: the main
+        speaker's name and None.
+        """
         return self._stage.trunk.answers[-1] if self._stage.trunk.answers else (self.name, None)
 
     def speaker(
@@ -140,23 +148,23 @@ class Episode(Speaker):
     ) -> Speaker:
         """Add another speaker with its own system message, tools and limits.
 
-        Each speaker has its own trajectory. Advantages compare trajectories of the same role across
-        episodes. The second speaker of the role `searcher` is called `searcher/2` (`instance` 2).
-        Roles in `agent.frozen` are not trained. Raises ValueError if the name is taken, if the
-        episode lacks the environment of a tool, and if `instance` is missing within `gather`.
+        Each speaker has its own trajectory. Advantages compare trajectories of the same role in
+        different episodes of a problem. The second speaker of the role `searcher` (`instance` 2)
+        has the name `searcher/2`. Roles in `agent.frozen` are not trained. Raises ValueError if the
+        name is taken, if a tool needs an environment that the episode does not have, or if
+        `instance` is missing within `gather`.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
         if instance is None and self.history.number:
             raise ValueError(
-                f"The speaker {role!r} was made within episode.gather, where the order of speakers "
-                "varies: make it before gather, or number it, `instance=1`."
+                f"The speaker {role!r} was created within episode.gather without a number. Create "
+                "it before gather, or give each speaker of this role a number, `instance=1`."
             )
         if lacking := [kind for kind in kinds_needed(tools) if kind not in self.lent]:
             raise ValueError(
                 f"A tool of the speaker {name!r} needs the environment {lacking[0].__name__}, "
-                "which the episode does not have: list this tool under `tools` of the experiment, "
-                "too."
+                "which the episode does not have. Also add this tool to `tools` of the experiment."
             )
         rules = replace(
             self.rules,
@@ -171,11 +179,12 @@ class Episode(Speaker):
         return made
 
     async def gather(self, *work: Coroutine[Any, Any, R]) -> list[R]:
-        """Run parts of the agent concurrently, and return their results in order.
+        """Run coroutines of the agent concurrently, and return their results in order.
 
-        Seeds do not depend on timing. The limits of a part count its own replies and those before
-        `gather`. The first error is raised after all parts have ended; EpisodeOver is raised only
-        if there is no other error. Raises ServiceFailure for a deadlock between parts.
+        Seeds do not depend on timing. Limits such as `max_turns` count a coroutine's own replies
+        and the replies before `gather`, but no replies of the other coroutines. The first error is
+        raised after all coroutines have ended; EpisodeOver is raised only if there is no other
+        error. Raises ServiceFailure if the coroutines wait for each other.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -201,16 +210,17 @@ class Episode(Speaker):
 
     @asynccontextmanager
     async def branch(self) -> AsyncIterator[None]:
-        """Run the block's replies concurrently with other blocks that begin at any time.
+        """Run the replies of this block concurrently with the replies of other `branch` blocks.
 
             async def answer(messages: Sequence[Message]) -> Reply:  # called by several tasks
                 async with episode.branch():
                     return await episode.turn(messages)
 
-        A block sees all replies made before it began, and later replies see those of the block.
-        Seeds are derived from the prompts. Raises EpisodeOver after the end of the episode, and
-        ValueError while a reply outside of such blocks is running. Batches of the in-process
-        sampler depend on the order of arrival, so use `gather` if the parts are known beforehand.
+        A block may begin at any time. Its history contains all replies before its beginning; after
+        the block, its replies belong to the episode's history. Seeds are derived from the prompts.
+        Raises EpisodeOver after the end of the episode, and ValueError while a reply outside of
+        such blocks is running. The in-process sampler batches these requests in the order of their
+        arrival, which is not reproducible: use `gather` if the coroutines are known beforehand.
         """
         trunk = self.history
         branch = trunk.part()
@@ -225,7 +235,7 @@ class Episode(Speaker):
                 await self._stage.do(self._close(trunk))
 
     def mailbox(self) -> EpisodeMailbox[Any]:
-        """Create a mailbox for messages between parts of `gather`; see EpisodeMailbox."""
+        """Create a mailbox for messages between coroutines of `gather`; see EpisodeMailbox."""
         return EpisodeMailbox(self._stage)
 
     async def snapshot(self) -> Snapshot:
@@ -235,13 +245,14 @@ class Episode(Speaker):
             ...
             await episode.restore(before)
 
-        It contains no conversations: `reply_to` and `turn` can continue any earlier one anyway.
-        Raises NotImplementedError if an environment cannot save its state, and ServiceFailure.
+        A snapshot contains no conversations, because `reply_to` and `turn` can continue any earlier
+        conversation. Raises NotImplementedError if an environment cannot save its state, and
+        ServiceFailure if saving fails.
         """
         return await self._stage.do(self._stage.snapshot())
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot of this episode; raises as `snapshot`."""
+        """Restore a snapshot of this episode; raises the same errors as `snapshot`."""
         await self._stage.do(self._stage.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
@@ -250,17 +261,19 @@ class Episode(Speaker):
             number = await episode.fork(2)  # three episodes continue from here
             await episode.reply(Message("user", f"Try approach {number}."))
 
-        In each new episode the agent starts again. Until this call it gets the recorded replies and
-        tool answers, so nothing is sampled or executed. Then its environments are restored from
-        snapshots. If an environment has no `snapshot`, tools are executed again instead. The
-        episode ends FAILED if its agent makes other requests or gets other tool answers. Limits
-        also count the replies before the fork. Raises ValueError within `gather` and `branch` and
-        with `rollout.branching`, and
-        ServiceFailure.
+        In each new episode the agent runs from its beginning. Up to this call it gets the recorded
+        replies and tool results, so nothing is sampled or executed. Then the environments are
+        restored from snapshots. If an environment has no `snapshot`, tools are executed again
+        instead of being replayed. A new episode ends FAILED if its agent makes other requests than
+        before or gets other tool results. Limits also count the replies before the fork. Raises
+        ValueError within `gather` and `branch` and with `rollout.branching`, and ServiceFailure if
+        a snapshot fails.
         """
         branch = self.history
         if self.rules.branching:
-            raise ValueError("rollout.branching forks already; remove it, or episode.fork.")
+            raise ValueError(
+                "Remove rollout.branching or episode.fork: both together are not allowed."
+            )
         if branch.number or branch.parts or branch is not self._stage.trunk:
             raise ValueError("Call episode.fork outside of episode.gather and episode.branch.")
         with branch.alone():
@@ -296,7 +309,7 @@ class Episode(Speaker):
                 await self._stage.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
-        """Open branches of `trunk`. The sampler already counts the first one."""
+        """Open branches of `trunk`. The sampler already counts the first branch."""
         for _ in range(count):
             if trunk.parts:
                 self._stage.open()
@@ -332,10 +345,10 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 class RolloutSpec(EpisodeRules):
     """Rules, agent and time limit (`deadline`, in seconds) of an experiment's episodes.
 
-    `rewards` contains only rewards that read an environment; the others are computed after the
-    rollout. `limits` is the maximum number of instances of each environment class, and `at_once`
-    that of concurrent episodes. In a mixture, `tasks` maps each task to its own spec, and this spec
-    has the tools and rewards of all tasks.
+    `rewards` contains only rewards that read an environment; all other rewards are computed after
+    the rollout. `limits` maps each environment class to its maximum number of instances. `at_once`
+    is the maximum number of concurrent episodes. In a mixture of tasks, `tasks` maps the name of a
+    task to its spec, and this spec has the tools and rewards of all tasks.
     """
 
     rewards: tuple[Reward, ...]
@@ -346,7 +359,7 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """Return the spec of the problem's task, with the tools that the problem selects.
+        """Return the spec for a problem: its task's spec, with only the tools that it selects.
 
         Raises ValueError for a tool that the experiment does not have.
         """
@@ -358,8 +371,8 @@ class RolloutSpec(EpisodeRules):
         tools = {tool.name: tool for tool in self.tools}
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
-                f"The problem {problem!r} selects the tool {unknown[0]!r}, expected some of "
-                f"{', '.join(tools) or 'none'}: list it under `tools` of the experiment."
+                f"The problem {problem!r} selects the tool {unknown[0]!r}, but the experiment has "
+                f"{', '.join(tools) or 'none'}. Add the tool to `tools` of the experiment."
                 f"{did_you_mean(unknown[0], [*tools])}"
             )
         return replace(self, tools=tuple(tool for tool in self.tools if tool.name in names))

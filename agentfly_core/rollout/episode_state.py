@@ -45,16 +45,18 @@ class EpisodeState:
     children: list[ForkOrigin] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     fault: Exception | None = None
-    """The last error of an agent's request, which is not an error in the agent's code."""
+    """The last error of a request (reply, tool call or snapshot), as opposed to an error in the
+    agent's own code.
+    """
     over: bool = False
     """Whether the agent has ended; later requests of its tasks are refused."""
     _opened: int = 0
-    """Branches that are open at the sampler, beyond the episode's own."""
+    """The number of branches that the sampler counts as open, without the episode's first one."""
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
     def branch(self) -> EpisodeBranch:
-        """The branch of the calling agent."""
+        """The branch to which the calling agent code belongs."""
         return current_branch.get() or self.trunk
 
     @property
@@ -66,11 +68,11 @@ class EpisodeState:
 
     @property
     def environments(self) -> dict[type[Lent], Environment]:
-        """The environments by kind."""
+        """The lent environments by class."""
         return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
 
     async def snapshot(self) -> Snapshot:
-        """The states of all environments; raises as `state_of`."""
+        """Return the states of all environments; raises the same errors as `state_of`."""
         environments = self.environments
         return {
             kind: await state_of(one, "snapshot", one.snapshot)
@@ -78,16 +80,18 @@ class EpisodeState:
         }
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot; raises as `state_of`."""
+        """Restore a snapshot; raises the same errors as `state_of`."""
         for kind, one in self.environments.items():
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """The state keys of all environments; raises as `state_of`."""
+        """Return the state keys of all environments, joined by spaces; raises the same errors as
+        `state_of`.
+        """
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
     async def fork(self, count: int, before_reply: bool = False) -> None:
-        """Add `count` children that begin here; raises ServiceFailure."""
+        """Record `count` forked episodes that continue from here; raises ServiceFailure."""
         try:
             snapshot = await self.snapshot()
         except NotImplementedError:
@@ -98,15 +102,16 @@ class EpisodeState:
             self.children.append(ForkOrigin(path, snapshot, facts, before_reply))
 
     async def begin_at(self, origin: ForkOrigin) -> None:
-        """Restore environments and facts where a forked episode begins by itself."""
+        """Restore environments and facts at the point from which a forked episode continues."""
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)
             self.lent[Problem] = replace(self.problem, facts=deepcopy(origin.facts))
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
-        """Run a request as a task that `end` can cancel. A `held` reply waits for all open parts.
+        """Run a request as a task that `end` can cancel.
 
-        Raises EpisodeOver once the episode is over or the agent was cancelled.
+        The sampler starts a `held` reply only when every open branch has a request. Raises
+        EpisodeOver if the episode is over or the agent was cancelled.
         """
         if self.over or is_cancelled():
             work.close()
@@ -124,14 +129,14 @@ class EpisodeState:
             raise
 
     async def end(self) -> None:
-        """Cancel requests of tasks that outlive the agent, and refuse later ones."""
+        """Cancel the requests of tasks that outlive the agent, and refuse later requests."""
         self.over = True
         for request in self._requests:
             request.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)
         for _ in range(self._opened):
             self.session.close()
-        # parts that wait for messages are already closed; the shard closes the episode itself
+        # branches that wait for messages are already closed; the shard closes the episode itself
         for _ in range(-self._opened):
             self.session.open()
 
@@ -158,9 +163,10 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """The result of an environment's method about its state, which `work` calls.
+    """Call `work`, an environment's method that saves or restores its state; return the result.
 
-    Raises NotImplementedError for an environment without states, and ServiceFailure.
+    Raises NotImplementedError if the environment does not implement the method, and ServiceFailure
+    for any other error.
     """
     kind = type(environment).__name__
     try:

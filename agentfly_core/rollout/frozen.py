@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class Cast(SamplerSession):
     """The sampler sessions of all speakers of a shard.
 
-    `sessions` has one session for the playing policy and one for each frozen policy. `places` maps
-    frozen roles to indices in `sessions`. `speakers` maps roles of chat services to the functions
-    that make their speakers.
+    `sessions` contains the session of the trained policy and a session for each frozen policy.
+    `places` maps a frozen role to its index in `sessions`. `speakers` maps a role that a chat
+    service plays to the function that creates its speakers.
     """
 
     sessions: Sequence[SamplerSession]
@@ -45,8 +45,8 @@ class Cast(SamplerSession):
     async def sample(self, request: Request) -> Sampled:
         """Sample a reply in the speaker's session; raises SamplerLost.
 
-        While an episode waits for a later session, earlier sessions do not wait for its requests.
-        So batches do not depend on timing.
+        While an episode waits for a reply in one session, the sessions before it in the list do not
+        wait for requests of this episode. So batches do not depend on timing.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -60,7 +60,7 @@ class Cast(SamplerSession):
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Hidden states of the speaker's own policy; raises NoReply for a chat service."""
+        """Return hidden states of the speaker's policy; raises NoReply for a chat service."""
         role = speaker.partition("/")[0]
         if role in self.speakers:
             return await super().hidden(prompt, layers, speaker)
@@ -72,7 +72,7 @@ class Cast(SamplerSession):
             session.open()
 
     def close(self) -> None:
-        """Count one branch or episode less in all sessions."""
+        """Count one branch, or a whole episode, less in all sessions."""
         for session in self.sessions:
             session.close()
 
@@ -121,10 +121,10 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker with replies from a chat service. They have text but no tokens.
+    """A speaker with replies from a chat service, which are text without tokens.
 
-    Of the limits, only `max_turns` and the reply's `max_tokens` apply. The service counts in its
-    own tokens.
+    Only the limits `max_turns` and `max_tokens` apply. The service counts tokens of its own
+    tokenizer.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Messages between parts of `Episode.gather`."""
+"""Messages between concurrent coroutines of `Episode.gather`."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ M = TypeVar("M")
 
 
 class EpisodeMailbox(Generic[M]):
-    """A queue of messages for one part of `gather`; `Episode.mailbox` creates it.
+    """A queue of messages for one coroutine of `gather`; create it with `Episode.mailbox`.
 
         inbox = episode.mailbox()
 
@@ -23,8 +23,8 @@ class EpisodeMailbox(Generic[M]):
 
         await episode.gather(speak(), listen())
 
-    Messages of one sender keep their order, but the order between several senders depends on
-    timing. So give each sender its own mailbox.
+    Messages of one sender keep their order. The order of messages of several senders depends on
+    timing, so create one mailbox for each sender.
     """
 
     def __init__(self, stage: EpisodeState) -> None:
@@ -33,7 +33,7 @@ class EpisodeMailbox(Generic[M]):
         self._reader: tuple[EpisodeBranch, asyncio.Future[None]] | None = None
 
     def put(self, message: M) -> None:
-        """Add a message; the part that waits for it can continue."""
+        """Add a message, and wake the coroutine that waits for it."""
         self._messages.append((message, self._stage.branch.call))
         if self._reader is not None:
             branch, arrived = self._reader
@@ -45,14 +45,16 @@ class EpisodeMailbox(Generic[M]):
             arrived.set_result(None)
 
     async def get(self) -> M:
-        """Return and remove the next message; wait until there is one.
+        """Wait for the next message, remove it from the mailbox and return it.
 
-        Raises ServiceFailure at once if all parts of the episode wait for messages, and ValueError
-        if another part already waits for this mailbox.
+        Raises ServiceFailure if all coroutines of the episode wait for messages, and ValueError if
+        another coroutine already waits at this mailbox.
         """
         branch = self._stage.branch
         if self._reader is not None:
-            raise ValueError("Two parts wait for one mailbox: make a mailbox for each of them.")
+            raise ValueError(
+                "Two coroutines wait at the same mailbox. Create one mailbox for each."
+            )
         if not self._messages:
             with branch.alone():
                 await self._arrival(branch)
@@ -68,7 +70,7 @@ class EpisodeMailbox(Generic[M]):
         try:
             with self._stage.parts.waiting(branch, arrived):
                 await arrived
-        except BaseException:  # after a cancellation, too: the sampler must count this part again
+        except BaseException:  # also after a cancellation, the sampler must count this branch again
             if arrived.cancelled() or arrived.exception():
                 self._reader = None
                 self._stage.open()

@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseTimeout(ServiceFailure):
-    """No environment became free in time: "Shop: none of 8 became free within 60 s, ..."."""
+    """No environment became free in time: "Shop: no environment became free within 60 s ..."."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The maximum number, the reuse and the settings of environments of one class.
+    """The maximum number, the lifetime and the settings of environments of one class.
 
         Limit(8, max_uses=100, lifetime=3600.0, settings={"products": 6})
 
@@ -47,9 +47,11 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and the problem it is leased for: `Instance(Shop(), 8123.5, 3, problem)`.
+    """An environment and the problem for which it is leased: `Instance(Shop(), 8123.5, 3,
+    problem)`.
 
-    `born` is on the monotonic clock; `returning` is the task that ends a lease.
+    `born` is its start on the monotonic clock in seconds. `returning` is the task that ends its
+    lease.
     """
 
     environment: Environment
@@ -65,9 +67,10 @@ PoolSlot = Instance | asyncio.Task[Instance | None] | None
 class Pool:
     """Up to `limit.limit` live environments of one class.
 
-    The list `_places` contains empty slots, then slots of starting instances, then those of idle
-    instances, which are leased first. `_free` is a semaphore that counts these slots and serves
-    waiting leases in their order. A leased or closing instance keeps its slot.
+    The list `_places` contains empty slots first, then slots of starting instances, then slots of
+    idle instances. Leases take slots from the end of the list. The semaphore `_free` counts the
+    slots in the list and serves waiting leases in the order of their requests. A leased or closing
+    instance keeps its slot.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
@@ -82,9 +85,9 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Start up to `count` environments in parallel, within `seconds`.
+        """Start environments in parallel until `count` exist, each within `seconds`.
 
-        Replace those that may not be leased again.
+        Idle environments that must not be leased again are replaced.
         """
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():
@@ -101,8 +104,8 @@ class Pool:
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
         """Lease an environment, reset for `problem`; see ResourceManager.leases."""
         place = await self._take(seconds)
-        # a task of its own: a cancelled episode must not leave a half-started environment without
-        # an owner
+        # a separate task: if the episode is cancelled, a half-started environment must still be
+        # closed
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
@@ -119,15 +122,15 @@ class Pool:
             await asyncio.shield(self._back(instance, well))
 
     def expire(self, environment: Environment) -> None:
-        """Close an environment whose lease has expired, although the episode may still use it."""
+        """Close an environment whose lease has expired, even if the episode still uses it."""
         instance = next(one for one in self._alive if one.environment is environment)
         self._count["expired"] += 1
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all environments that are not leased, also starting ones.
+        """Close all environments that are not leased, including starting environments.
 
-        Raises RuntimeError if one is leased.
+        Raises RuntimeError if an environment is still leased.
         """
         warming = [place for place in self._places if isinstance(place, asyncio.Task)]
         for task in warming:
@@ -140,12 +143,12 @@ class Pool:
         self._places = deque([None] * len(self._places))
         if problems := [one.problem.id for one in self._alive if one.problem]:
             raise RuntimeError(
-                f"{self._kind.__name__}: {len(problems)} leased environments were never given back "
-                f"and are not closed. They were leased for {', '.join(problems)}."
+                f"{self._kind.__name__}: {len(problems)} leased environments were never returned, "
+                f"so they are not closed. They were leased for the problems {', '.join(problems)}."
             )
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics; see ResourceManager.metrics."""
+        """Return the metrics of this class of environments; see ResourceManager.metrics."""
         waits = sorted(self._waits) or [0.0]
         now = {"in_use": self._leased, "waiting": self._waiting}
         counts = {name: self._count[name] for name in COUNTS}
@@ -169,9 +172,9 @@ class Pool:
                 await self._free.acquire()
         except TimeoutError:
             raise LeaseTimeout(
-                f"{self._kind.__name__}: none of {self._limit.limit} became free within "
-                f"{seconds:g} s, {self._waiting - 1} others are waiting. Raise its limit under "
-                "`environments`."
+                f"{self._kind.__name__}: no environment became free within {seconds:g} s. Limit: "
+                f"{self._limit.limit}, other waiting episodes: {self._waiting - 1}. Raise the "
+                "limit under `environments`."
             ) from None
         finally:
             self._waiting -= 1
@@ -223,7 +226,7 @@ class Pool:
             environment = await calling.made(self._kind, self._limit.settings, seconds)
         except Exception as error:  # `__init__` is an author's code and may raise any error
             wrong = self._failure(self._kind.__init__, error)
-            raise ServiceFailure(f"{self._kind.__name__} could not be made: {wrong}") from None
+            raise ServiceFailure(f"{self._kind.__name__} could not be created: {wrong}") from None
         instance = Instance(environment, time.monotonic())
         self._alive.append(instance)
         self._count["started"] += 1
@@ -236,7 +239,7 @@ class Pool:
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str:
         def keep(text: object) -> None:
             if not isinstance(text, str | None):
-                raise TypeError(f"it returned {shown(text)}, expected text for the model, or None")
+                raise TypeError(f"reset returned {shown(text)}, expected text or None")
             instance.environment.reset_text = text or ""
 
         wrong = await self._tried(instance.environment.reset, seconds, problem, keep=keep)
@@ -251,12 +254,12 @@ class Pool:
             self._put(None)
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
-        """Take an instance back.
+        """Take an instance back. If `well` is false, close it instead of leasing it again.
 
-        Only the first call counts; it decides whether the instance may be leased again.
+        Further calls for the same lease do nothing.
         """
-        # the end of an episode and its deadline may both return it; with two slots, two episodes
-        # would share the environment
+        # an episode's end and its deadline may both return the instance; it must get one slot only,
+        # because two slots would lease it to two episodes
         if instance.returning is None:
             instance.returning = self._in_background(self._take_back(instance, well))
         return instance.returning
@@ -269,7 +272,7 @@ class Pool:
         self._put(instance if well and await self._kept(instance) else None)
 
     async def _kept(self, instance: Instance) -> bool:
-        """Whether the instance may be leased again; otherwise it is closed."""
+        """Whether the instance may be leased again. If not, close it."""
         kept, healthy = False, instance.environment.healthy
         # a call that exceeded its time limit may still use a spoilt environment
         if not self._is_worn(instance) and not instance.environment.spoilt:
@@ -311,9 +314,9 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """Return a method's error with the line of author code.
+        """Describe an error of an environment's method, with the line of the author's code.
 
-        Each error is logged once in a process.
+        Each error is logged only once in a process.
         """
         line = tracebacks.own_line(error)
         what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"

@@ -1,6 +1,6 @@
 """Lease environments to episodes within limits.
 
-They are reset for each episode and closed at the end.
+An environment is reset for each episode. All environments are closed at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LentEnvironments = dict[type[Environment], Environment]
 
 
 class LeaseExpired(ServiceFailure):
-    """An episode exceeded its deadline: "no ending within 3600 s, the agent's deadline"."""
+    """An episode exceeded its deadline: "the agent did not end within its deadline of 3600 s"."""
 
 
 class ResourceManager:
@@ -36,8 +36,9 @@ class ResourceManager:
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    A number n stands for `Limit(n)`. Entering the block kills child processes that dead runs left
-    behind. Leaving it closes all environments, and raises RuntimeError if one is still leased.
+    An integer n in `limits` means `Limit(n)`. Entering the block kills child processes that dead
+    runs left behind. Leaving the block closes all environments, and raises RuntimeError if an
+    environment is still leased.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -61,11 +62,11 @@ class ResourceManager:
         await self.close()
 
     async def warm(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
-        """Begin to start up to `count` environments of each class in parallel, each within
+        """Start environments in the background until `count` of each class exist, each within
         `seconds`.
 
-        Idle environments that are unhealthy or have reached a limit are replaced. A failure is
-        logged; the next lease tries again and raises its error.
+        Idle environments that are unhealthy or have reached a limit are replaced. A failed start is
+        logged. The next lease repeats the start, and raises an error if that fails, too.
         """
         for kind in kinds:
             self._pool(kind).warm(count, seconds)
@@ -80,11 +81,11 @@ class ResourceManager:
     ) -> AsyncIterator[LentEnvironments]:
         """Lease an environment of each class, reset for `problem`, for the duration of the block.
 
-        The fixed order of classes avoids deadlocks. Waiting, starting and resetting may take
-        `timeout` seconds each. Environments that are unhealthy or raised an error are closed. After
-        `deadline` seconds the block is cancelled and its environments are closed.
-
-        Raises LeaseTimeout, LeaseExpired, ServiceFailure, and ValueError for a class without a
+        Classes are leased in a fixed order, which avoids deadlocks. Waiting, starting and resetting
+        may take `timeout` seconds each. After the block, environments that are unhealthy or raised
+        an error are closed. After `deadline` seconds the block is cancelled and its environments
+        are closed. Raises LeaseTimeout if no environment becomes free, LeaseExpired after the
+        deadline, ServiceFailure if an environment fails, and ValueError for a class without a
         limit.
         """
         pools = {kind: self._pool(kind) for kind in in_order(kinds)}
@@ -106,13 +107,15 @@ class ResourceManager:
             except TimeoutError:
                 if not limit.expired():
                     raise
-                expired = f"no ending within {deadline:g} s, the agent's deadline"
+                expired = f"the agent did not end within its deadline of {deadline:g} s"
                 raise LeaseExpired(expired) from None
             finally:
                 timer.cancel()
 
     async def close(self) -> None:
-        """Close all instances, also starting ones; raises RuntimeError if one is still leased."""
+        """Close all environments, including starting environments. Raises RuntimeError if an
+        environment is still leased.
+        """
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )
@@ -121,11 +124,11 @@ class ResourceManager:
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Counts and waiting seconds by class: `{"resources/Shop/in_use": 3,
+        """Return counts and waiting times in seconds by class: `{"resources/Shop/in_use": 3,
         "resources/Shop/wait_p95": 0.2}`.
 
-        `in_use` and `waiting` are current values. All others cover the time since the last call:
-        `most_*` are maxima, and `expired` counts leases that a deadline ended.
+        `in_use` and `waiting` are current values. All other metrics cover the time since the last
+        call of this method: `most_*` are maxima, and `expired` counts leases that a deadline ended.
         """
         return {
             f"resources/{kind.__name__}/{name}": value
@@ -135,20 +138,19 @@ class ResourceManager:
 
     def _pool(self, kind: type[Environment]) -> Pool:
         if kind not in self._pools:
-            raise ValueError(
-                f"There is no limit for {kind.__name__}; give one under `environments`."
-            )
+            raise ValueError(f"{kind.__name__} has no limit. Set one under `environments`.")
         return self._pools[kind]
 
 
 @contextmanager
 def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[ResourceManager]:
-    """Yield a ResourceManager on the event loop that runs authors' code, see `event_loop.run`.
+    """Yield a ResourceManager on the event loop that runs agents and tools, see `event_loop.run`.
 
         with resources_for({Shop: Limit(8)}) as resources:
             played, timings, metrics = run(collect(specs, rules, sampler, watch, resources))
 
-    Its environments are reused by later shards and closed at the end of the block.
+    All shards that are played in the block reuse its environments. The end of the block closes
+    them.
     """
     resources = ResourceManager(limits)
     run(resources.__aenter__())
@@ -171,7 +173,7 @@ def refuse_misfits(
     for (what, name), count in Counter(called).items():
         if count > 1:
             raise ValueError(
-                f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
+                f"{count} {what}s have the name {name!r}. Rename all but one: `@{what}(name=...)`."
             )
     for part in (*tools, *rewards):
         for kind in kinds_needed([part]):

@@ -1,4 +1,4 @@
-"""An episode's rules, its frozen speakers, and the exception that ends it at a limit."""
+"""An episode's rules, its frozen speakers, and the exception that ends an episode at a limit."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class PromptTooLong(ValueError):
         listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
         super().__init__(
             f"The first prompt leaves no room for a reply in {len(tokens)} of the problems: "
-            f"agent.max_model_len is {limit} tokens, {listed}. Raise it above {tokens[worst[0]]}, "
-            "shorten agent.system or the descriptions of the tools, or remove these problems from "
-            "the data."
+            f"agent.max_model_len is {limit} tokens, but {listed}. Raise agent.max_model_len above "
+            f"{tokens[worst[0]]}, shorten agent.system or the descriptions of the tools, or remove "
+            "these problems from the data."
         )
 
 
@@ -56,11 +56,12 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`; `step` is the split of an evaluation or demonstration.
 
-    `chain` numbers the problem's episodes in the step, and `chains` is their count. It may fork as
-    often as it has `spares`: a fork takes the chain number of the first spare, and spares that no
-    fork took are played. After a worker has died, `blamed` maps ids of episodes that are not played
-    again to their errors. Episodes in `suspects` may have caused the death; they are played one by
-    one after the others.
+    - `chain`: the number of the episode among the `chains` episodes of this problem in the step
+    - `spares`: the episodes that forks of this episode can replace. Each fork takes the `chain` of
+      the next spare. Spares that no fork has replaced are played as ordinary episodes.
+    - `blamed`: after the death of a worker, the errors of episodes that are not played again, by id
+    - `suspects`: ids of episodes that may have caused the death of a worker. They are played one by
+      one after all other episodes.
     """
 
     problem: Problem
@@ -76,7 +77,7 @@ class EpisodeSpec:
 
     @property
     def leaves(self) -> int:
-        """The number of episodes that it becomes with its forks and spares."""
+        """The number of episodes that this spec produces together with its forks and spares."""
         return 1 + len(self.spares)
 
     @property
@@ -85,12 +86,12 @@ class EpisodeSpec:
         return hashing.short(self.step, self.problem.id, self.chain)
 
     def trajectory(self, speaker: str) -> str:
-        """The id of a speaker's trajectory."""
+        """Return the id of a speaker's trajectory."""
         return hashing.short(self.step, self.problem.id, self.chain, speaker)
 
     @property
     def failed(self) -> str:
-        """The error of an episode that is not played again, otherwise empty."""
+        """The error of an episode that is not played again; empty for all other episodes."""
         return self.blamed.get(self.id, "")
 
     @property
@@ -101,7 +102,7 @@ class EpisodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedSpec(EpisodeSpec):
-    """A child 1, 2, ... of a fork: it begins where its `parent` called `Episode.fork`."""
+    """An episode that continues from a fork of its `parent`, at the point `origin`."""
 
     parent: EpisodeSpec
     origin: ForkOrigin
@@ -114,7 +115,7 @@ class ForkedSpec(EpisodeSpec):
         chain: int,
         spares: tuple[EpisodeSpec, ...] = (),
     ) -> ForkedSpec:
-        """Make the spec of an episode that starts at a fork."""
+        """Make the spec of an episode that continues `parent` from `origin`."""
         seed = hashing.seed(parent.seed, *origin.place)
         own = {one.name: getattr(parent, one.name) for one in fields(EpisodeSpec)}
         own |= {"chain": chain, "seed": seed, "spares": spares}
@@ -122,11 +123,11 @@ class ForkedSpec(EpisodeSpec):
 
     @property
     def id(self) -> str:
-        """The id of the episode, which depends on its parents only."""
+        """The id of the episode, derived from its parents and the fork, not from `chain`."""
         return hashing.short(self.parent.id, *self.origin.place)
 
     def trajectory(self, speaker: str) -> str:
-        """The id of a speaker's trajectory."""
+        """Return the id of a speaker's trajectory."""
         return hashing.short(self.id, speaker)
 
 
@@ -150,12 +151,16 @@ class CallableTool(Asking, Protocol):
         """Whether a successful call ends the episode."""
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """The observation that the model reads next; raises ServiceFailure."""
+        """Execute a call and return the observation that the model reads next; raises
+        ServiceFailure.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A policy for a role with its own sampler: `FrozenPolicy("run:demo@7", sampler)`."""
+    """A fixed policy that plays a role with its own sampler: `FrozenPolicy("run:demo@7",
+    sampler)`.
+    """
 
     name: str
     sampler: Sampler
@@ -163,7 +168,7 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A chat service in a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
+    """A chat service that plays a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
 
     name: str
     service: ChatService
@@ -171,7 +176,7 @@ class FrozenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSelf:
-    """The playing policy in an untrained role: `FrozenSelf("self")`."""
+    """The current policy in a role that is not trained: `FrozenSelf("self")`."""
 
     name: str
 
@@ -183,7 +188,7 @@ Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf
 class Form:
     """How a conversation is rendered: its tools, and whether reasoning is switched on.
 
-    With `thinking` None the template's default applies.
+    If `thinking` is None, the template's default applies.
     """
 
     tools: tuple[ToolSchema, ...]
@@ -191,19 +196,21 @@ class Form:
 
     @cached_property
     def key(self) -> str:
-        """A name of 16 hex digits. Two forms share it if they render the same prompts."""
+        """A key of 16 hex digits, equal for two forms that render the same prompts."""
         # templates write the parameters of a tool in their own order, so they are not sorted
         return hashing.short(json.dumps([[tool.listed for tool in self.tools], self.thinking]))
 
 
 class Sampling(TypedDict, total=False):
-    """Sampling settings of a reply, by default the experiment's.
+    """Sampling settings of a reply. The experiment's settings are the defaults.
 
-    `stop` lists some of the strings in agent.stop; the message ends before them. Replies at
-    `temperature` 0 are greedy and not trained. `max_tokens` limits the reply. `thinking` switches
-    reasoning if the template `model` can. `tools` are the schemas in the prompt, by default the
-    speaker's. Other schemas open another conversation, whose calls the agent itself answers.
-    `entropies` records the entropy of each sampled token's distribution: `Reply.entropies`.
+    - `stop`: strings at which the reply ends, a part of agent.stop; the message ends before them
+    - `temperature`: replies at 0 are greedy and not trained
+    - `max_tokens`: the maximum length of the reply
+    - `thinking`: switches reasoning on or off, if the template `model` supports it
+    - `tools`: the tool schemas in the prompt, by default the speaker's. Other schemas start another
+      conversation; the agent itself must answer the calls in it.
+    - `entropies`: record the entropy of each sampled token's distribution in `Reply.entropies`
     """
 
     stop: Sequence[str] | None
@@ -227,10 +234,10 @@ class ReplySettings:
 class EpisodeRules:
     """The rules of an episode, with lengths in tokens.
 
-    `stop` lists all strings that may end a reply. `end_tokens` are the model's own end tokens; a
-    reply may end with one instead of the template's. `memory` is the folder of `Episode.memory`,
-    None for an empty folder. `frozen` maps roles to untrained policies, `branching` decides on
-    forks of `rollout.branching`.
+    `stop` lists all strings that may end a reply. `end_tokens` are the model's own end tokens,
+    which may also end a reply, in addition to the template's. `memory` is the folder of
+    `Episode.memory`, or None for an empty folder. `frozen` maps roles to policies that are not
+    trained. `branching` is the rule of `rollout.branching`, or None.
     """
 
     template: ChatTemplate
@@ -293,9 +300,9 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """Return sampling parameters; None takes the experiment's value.
+        """Return sampling parameters. The experiment's value replaces None.
 
-        Raises ValueError for invalid ones.
+        Raises ValueError for invalid parameters.
         """
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
@@ -324,7 +331,11 @@ class EpisodeRules:
         return replace(message, cut=finish == "length")
 
     def limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that a reply to a prompt has reached, or None."""
+        """Return the limit that a reply has reached, or None.
+
+        `prompt` is the number of tokens in its prompt, `left` the number of tokens that could still
+        be sampled.
+        """
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":
             return None
@@ -344,7 +355,7 @@ class EpisodeRules:
 
 
 class EpisodeOver(Exception):
-    """Raised in an agent when its episode has ended; do not catch it."""
+    """Raised in an agent when its episode has ended. Agents must not catch it."""
 
     def __init__(self, ending: Ending, reason: str = "") -> None:
         super().__init__(reason or ending.value)
@@ -352,9 +363,9 @@ class EpisodeOver(Exception):
 
 
 class StartAgain(ServiceFailure):
-    """Raised by an agent to play its episode from the beginning, with environments reset.
+    """Raised by an agent to play its episode once more from the beginning, with environments reset.
 
-    If the second attempt raises it too, the episode ends FAILED.
+    If the second attempt also raises StartAgain, the episode ends FAILED.
 
         if killed_by_a_foreign_signal:
             raise StartAgain("The program was killed by signal 9.")

@@ -28,12 +28,12 @@ from agentfly_core.system.formats import hashing, tracebacks
 from agentfly_core.system.formats.text import fault, warn_once
 
 LEASE_SECONDS = 120.0
-NO_ANSWER = "before there was any answer"
+NO_ANSWER = "without an answer"
 _log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """An error of a template or sampler. It ends the stage, and its message names the line."""
+    """An error of a template or a sampler, which ends the stage. The message names the line."""
 
     @classmethod
     def by(
@@ -42,7 +42,7 @@ class EpisodeBroken(ValueError):
         """Make the error for this episode, with the traceback of its cause."""
         return cls(
             f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
-            f"agent {injection.name(spec.agent)!r}) broke off. The error is in code, not in a "
+            f"agent {injection.name(spec.agent)!r}) failed. The error is in code, not in a "
             f"reply, so the stage stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at "
             f"{_place(error, spec)}."
         )
@@ -55,12 +55,12 @@ async def play(
     resources: ResourceManager,
     again: bool = False,
 ) -> PlayedEpisode:
-    """Play an episode. In its record the trajectory with the answer comes first.
+    """Play an episode, and return it with the trajectory that has the answer first.
 
     An episode ends FAILED after a failed service, a missed deadline, or an error of the agent
-    before its first reply. After a later error of the agent, the replies so far are kept and
-    scored. StartAgain plays the episode once more, with `again` set. Raises errors of sampler and
-    template.
+    before the first reply. After a later error of the agent, the replies so far are kept and
+    scored. If the agent raises StartAgain, the episode is played once more, with `again` set.
+    Errors of the sampler and the template are raised.
     """
     episode_played.set(episode_spec.id)
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
@@ -76,7 +76,7 @@ async def play(
                 episode.lend(kind, environment)
             ending = await _ending(spec, episode)
             if episode.repeats:
-                raise AsksDifferently("ends before the point at which its parent forked")
+                raise AsksDifferently("ends before the point where its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
             # a demonstration's cache key does not contain the reward, so its score must not be
             # stored
@@ -87,7 +87,7 @@ async def play(
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
         if isinstance(failure, StartAgain) and not again:
-            _log.info("The episode %s starts again: %s", episode_spec.id, failure)
+            _log.info("The episode %s is played again: %s", episode_spec.id, failure)
             return await play(episode_spec, spec, cast, resources, again=True)
         if where := tracebacks.own_line(failure.__cause__ or failure):
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
@@ -104,22 +104,29 @@ async def collect(
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play a shard of episodes concurrently; `watch` gets each trajectory with an answer.
+    """Play a shard of episodes concurrently.
 
-    Forked episodes are played in rounds after all others, so their batches do not depend on timing.
-    Returns trajectories sorted by (problem, chain, agent), timings of episodes by (problem, chain),
-    and the metrics of `resources` together with counts of the episodes' events. At most
-    `min(episodes, environments, spec.at_once)` episodes run at once, so a running episode never
-    waits for an environment. Episodes without environments run beside them and do not count. Raises
-    SamplerLost (the shard can be replayed), PromptTooLong, NoReply, EpisodeBroken, and errors of
-    `watch`.
+    `watch` is called with the first trajectory of each episode, which has the answer. Forked
+    episodes are played in rounds after all other episodes, so their batches do not depend on
+    timing. At most `min(episodes, environments, spec.at_once)` episodes that need environments run
+    at once, so a running episode never waits for an environment. Episodes without environments run
+    in addition to these.
+
+    Returns
+
+    - the trajectories, sorted by (problem, chain, agent)
+    - the timings of the episodes, sorted by (problem, chain)
+    - the metrics of `resources`, and the numbers of events in the episodes
+
+    Raises SamplerLost (the shard can be replayed), PromptTooLong, NoReply, EpisodeBroken, and
+    errors of `watch`.
     """
     shard = _ShardPlay(spec, sampler, watch, resources)
     failure: BaseException | None = None
     try:
         measured = await shard.all(episode_specs)
     except BaseExceptionGroup as failures:
-        # a lost sampler is retried by replaying the shard; any other error must not be hidden by it
+        # SamplerLost makes the caller replay the shard, so it must not hide any other error
         failure = failures.split(SamplerLost)[1] or failures
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
@@ -143,7 +150,7 @@ class _ShardPlay:
     played: list[PlayedEpisode] = field(default_factory=list)
 
     async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """Play all episodes and their forks; returns metrics of the resources."""
+        """Play all episodes and their forks, and return the metrics of the resources."""
         rows, numbers = _rows(episode_specs, self.spec), Counter[tuple[str, int]]()
         await self._warm(rows)
         specs = list(episode_specs)
@@ -182,7 +189,7 @@ class _ShardPlay:
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
-                # errors of agents are handled in `play`; this one would hit every episode
+                # `play` handles errors of agents; this error would occur in every episode
                 raise EpisodeBroken.by(error, episode_spec, rules) from error
             self.played.append(episode)
             self.watch(episode.record[0])
@@ -191,8 +198,8 @@ class _ShardPlay:
 
 
 def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
-    """Return the group of episodes that are played together, then one group for each episode that
-    is played alone.
+    """Return the group of episodes that are played together, then a group for each episode that is
+    played alone.
     """
     alone = [[one] for one in specs if one.alone]
     return [[one for one in specs if not one.alone], *alone]
@@ -208,9 +215,9 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes by whether they need environments.
+    """Split episodes into two rows: without environments, and with environments.
 
-    The number of environments limits only those that do.
+    The number of environments limits only the second row.
     """
     rows = []
     for needs in (False, True):
@@ -257,13 +264,14 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
 
 def _agent_error(agent: str, error: Exception, spec: RolloutSpec) -> str:
     where = _place(error, spec)
-    warn_once(_log, f"{agent} broke off at {where}:\n{tracebacks.trace(error)}")
+    warn_once(_log, f"{agent} failed at {where}:\n{tracebacks.trace(error)}")
     return f"{agent} raised {fault(error)}, at {where}"
 
 
 def _broken(episode: Episode) -> Ending:
     """Return the ending of an episode after an error of its agent."""
-    # a failed episode is not scored: a model must not avoid a low reward by breaking the agent
+    # FAILED episodes are not scored, so after a reply AGENT_ERROR is used: a model must not avoid a
+    # low reward by breaking the agent
     return Ending.AGENT_ERROR if _begun(episode) else Ending.FAILED
 
 
@@ -272,7 +280,7 @@ def _begun(episode: Episode) -> bool:
 
 
 def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | None:
-    """The error text if the agent returned a failed ending, or None."""
+    """Return an error text if the agent itself returned FAILED or AGENT_ERROR, else None."""
     if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
         return None
     name = f"Ending.{ending.name}"
@@ -280,7 +288,9 @@ def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | No
 
 
 class BadEnding(ValueError):
-    """An agent returned no Ending, or an ending with an answer before there was any answer."""
+    """An agent returned a value of another type than Ending, or an Ending that requires an answer
+    before answering.
+    """
 
     def __init__(self, text: str, ending: str) -> None:
         super().__init__(text)
@@ -288,7 +298,7 @@ class BadEnding(ValueError):
 
 
 def require_answer(agent: str, ending: object, episode: Episode) -> None:
-    """Raise BadEnding for a wrong type, and for a missing answer if the ending needs one."""
+    """Raise BadEnding if `ending` has another type, or if it requires an answer that is missing."""
     if not isinstance(ending, Ending):
         raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
     cut = any(turn.cut for speaker in episode.speakers for turn in speaker.turns[-1:])
@@ -299,7 +309,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
     speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} before it", name)
+    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} first", name)
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

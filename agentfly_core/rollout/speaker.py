@@ -28,7 +28,7 @@ from agentfly_core.system.formats import hashing
 
 
 class Context:
-    """A conversation of a speaker that only grows. A different prompt needs another context."""
+    """A conversation that only grows. A prompt with a different history needs a new context."""
 
     def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
         self._speaker, self._begin = speaker, messages
@@ -36,8 +36,8 @@ class Context:
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
         """Append messages and sample a reply; its tool calls are not executed.
 
-        Raises EpisodeOver at `max_turns` or `max_model_len`, PromptTooLong if the experiment's own
-        opening is too long, and SamplerLost.
+        Raises EpisodeOver at `max_turns` or `max_model_len`, PromptTooLong if the opening of the
+        episode is already too long, and SamplerLost.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -47,10 +47,11 @@ class Context:
     async def hidden(
         self, layers: Sequence[int] | None, *read: Message | Observation
     ) -> HiddenStates:
-        """Hidden states at the last token of the prompt that `reply(*read)` would continue.
+        """Return hidden states at the last token of the prompt that `reply(*read)` would use.
 
-        Nothing is appended or recorded. None gives all layers. Raises NoReply unless the policy is
-        sampled in process, ValueError for an unknown layer, and as `reply` for a long prompt.
+        `layers` are indices of layers, None for all layers. Nothing is appended or recorded. Raises
+        NoReply unless the policy is sampled in process, ValueError for an unknown layer, and for a
+        long prompt the same errors as `reply`.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -72,7 +73,7 @@ class Context:
 
 
 MakesSpeaker = Callable[..., "Speaker"]
-"""Takes a stage, a name, rules, and the opening messages of contexts."""
+"""Creates a speaker from the episode's state, a name, rules, and first messages of contexts."""
 
 
 class Speaker:
@@ -81,7 +82,7 @@ class Speaker:
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    `name` is its role and instance, `planner/2`; the first instance has the role's name.
+    `name` is role and instance, such as `planner/2`. The first instance has the role's name.
     """
 
     def __init__(
@@ -105,13 +106,13 @@ class Speaker:
     async def hidden(
         self, layers: Sequence[int] | None, *read: Message | Observation
     ) -> HiddenStates:
-        """Hidden states in the speaker's first context; see `Context.hidden`."""
+        """Return hidden states in the speaker's first context; see `Context.hidden`."""
         return await self._first.hidden(layers, *read)
 
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Sample a reply as `turn` does, and return its message; same errors."""
+        """Sample a reply like `turn`, and return its message. Raises EpisodeOver at a limit."""
         return _within_limits(await self.turn(messages, **sampling))
 
     async def turn(
@@ -122,9 +123,10 @@ class Speaker:
             reply = await episode.turn([Message("user", "41+58?")], max_tokens=64)
             reply.message.content, reply.finish, reply.logprobs
 
-        The reply continues the longest earlier conversation that begins the list, with its tokens.
-        A reply that fills the context is returned. Raises EpisodeOver after the last turn and for
-        messages that leave no room for a reply, PromptTooLong for such an opening, and SamplerLost.
+        The prompt continues the tokens of the longest earlier conversation with which the list
+        begins. A reply that fills the context is returned. Raises EpisodeOver after the last turn
+        or if the messages leave no room for a reply, PromptTooLong for the opening, and
+        SamplerLost.
         """
         settings = self.settings(sampling)
         form = settings.form.key
@@ -136,20 +138,21 @@ class Speaker:
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """Execute calls in order, parallel ones concurrently; wrong calls get an error.
+        """Execute calls in order, neighbouring calls of parallel tools concurrently.
 
-        Raises EpisodeOver after a tool that ends the episode, and ServiceFailure.
+        An invalid call gets an observation with an error. Raises EpisodeOver after a tool that ends
+        the episode, and ServiceFailure.
         """
         return await self._stage.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer; the last answer counts, and the episode continues."""
+        """Set the episode's answer. The episode continues, and the last answer counts."""
         if not isinstance(text, str):
-            raise TypeError(f"An answer is a text, got {text!r:.80}; use str(...) or json.dumps.")
+            raise TypeError(f"answer() got {text!r:.80}, expected str; use str(...) or json.dumps.")
         self.history.answers.append((self.name, text))
 
     def settings(self, sampling: Sampling) -> ReplySettings:
-        """Return the settings of a reply. Raises ValueError for invalid ones."""
+        """Return the settings of a reply. Raises ValueError for invalid settings."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self._stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
@@ -172,8 +175,8 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply that follows the reply `before`, or that answers a full prompt. It becomes
-        the newest reply of `context`.
+        """Sample a reply to the messages `read` after `before`; it becomes the last of
+        `context`.
         """
         branch = self.history
         with branch.alone():
@@ -189,7 +192,7 @@ class Speaker:
         read: tuple[Message | Observation, ...],
         layers: Sequence[int] | None,
     ) -> HiddenStates:
-        """Hidden states of the prompt after the reply `before`, or of a full prompt."""
+        """Return hidden states of the prompt that a reply to `read` after `before` would have."""
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
@@ -199,12 +202,12 @@ class Speaker:
 
     @property
     def history(self) -> EpisodeBranch:
-        """The branch of the calling agent."""
+        """The branch to which the calling agent code belongs."""
         return self._stage.branch
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The recorded turns in the order of time."""
+        """The recorded turns in chronological order."""
         return timeline.turns_of(self._replies)
 
     @property
@@ -247,7 +250,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """A reply that `sample` draws with the seed of its place, unless a fork repeats it."""
+        """Return the reply that `sample` draws; before a fork is reached, the parent's reply."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self._stage.trunk and (origin := self._stage.repetition.begins_at()):
@@ -274,7 +277,7 @@ class Speaker:
             opens=drawn.opens,
             limit=drawn.limit,
         )
-        # a greedy reply would be the same in the child
+        # a greedy reply would be the same in the forked episode
         if settings.params.temperature and self._may_fork(branch):
             await self._fork_before(reply)
         self._add(branch, reply)
@@ -312,7 +315,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the same reply of the episode that forked; None after the fork."""
+        """Return the parent episode's reply at this place, or None after the fork."""
         stored = self._stage.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
@@ -348,7 +351,7 @@ class Speaker:
         return max(0, min(own - mine, whole - everybodys))
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
-        """Whether these messages are the episode's opening, read by its main speaker."""
+        """Whether these messages are the opening that the episode's main speaker reads."""
         return False
 
     def _place(
@@ -359,10 +362,10 @@ class Speaker:
         form: Form,
         prompt: str,
     ) -> EpisodePlace:
-        """A reply's place, which does not depend on arrival.
+        """Return a reply's place, which does not depend on timing.
 
-        Of the first reply to the opening and its continuations it is their number. Of others it is
-        speaker, prompt and the number of earlier replies to this prompt.
+        In the conversation that begins with the opening, it is the number of the reply. Otherwise
+        it is the speaker, the prompt, the number of earlier replies to the prompt, and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

@@ -1,4 +1,4 @@
-"""Detect deadlocks: parts of `Episode.gather` that wait for each other fail their episode."""
+"""Detect coroutines of `Episode.gather` that wait for each other, and fail their episode."""
 
 import asyncio
 import asyncio.locks
@@ -24,9 +24,9 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 
 @dataclass
 class Parts:
-    """The open parts of an agent by branch, with their running replies and tool calls.
+    """The running coroutines of `gather` by branch, with their pending replies and tool calls.
 
-    A held reply starts only after every open part has made a request.
+    The sampler starts a held reply only after every open coroutine has made a request.
     """
 
     failure: ServiceFailure | None = None
@@ -39,7 +39,7 @@ class Parts:
 
     @contextmanager
     def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
-        """Count a reply or a call of a part as running during the block."""
+        """Count a reply or a tool call of a coroutine as pending during the block."""
         self._count(branch, held, 1)
         try:
             yield
@@ -50,7 +50,7 @@ class Parts:
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """Watch these parts instead of their parent during the block."""
+        """During the block, watch these coroutines instead of the coroutine that started them."""
         own = self._tasks.pop(parent, None)
         self._tasks.update(tasks)
         self._parents.append(parent)
@@ -67,16 +67,16 @@ class Parts:
                 self._tasks[parent] = own
 
     def ended(self, branch: EpisodeBranch) -> None:
-        """Stop counting a part."""
+        """Stop watching a coroutine that has ended."""
         self._tasks.pop(branch, None)
         self._changes += 1
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
 
     @contextmanager
     def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
-        """Count a part as waiting for a message during the block.
+        """Count a coroutine as waiting for a message during the block.
 
-        If all parts wait, each of them gets ServiceFailure from its future `arrived`.
+        If all coroutines wait, each gets ServiceFailure from its future `arrived`.
         """
         self._waiting[branch] = arrived
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
@@ -86,7 +86,7 @@ class Parts:
             self.woken(branch)
 
     def woken(self, branch: EpisodeBranch) -> None:
-        """Count a part as running again."""
+        """Count a coroutine as running again, because its message has arrived."""
         self._waiting.pop(branch, None)
         self._changes += 1
 
@@ -102,15 +102,15 @@ class Parts:
         chains = {branch: _chain(task) for branch, task in self._tasks.items()}
         names = _listed(chains, [*chains]) or "the agent"
         self.failure = ServiceFailure(
-            f"Each part of the episode waits for a message: {names}. Nobody is left to send one; "
-            "send a message that ends the other part, too."
+            f"All running coroutines of the episode wait for a message: {names}. So none can send "
+            "one. Let a coroutine send a final message before it returns."
         )
         for arrived in self._waiting.values():
             if not arrived.done():
                 arrived.set_exception(self.failure)
 
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        """Cancel the tasks if LOOKS checks in a row find that no part can continue.
+        """Cancel the tasks if LOOKS checks in a row find that no coroutine can continue.
 
         A single check could be wrong after the process was paused.
         """
@@ -125,7 +125,7 @@ class Parts:
             task.cancel()
 
     def _standstill(self) -> str:
-        """Describe why no part can continue; empty if one can."""
+        """Describe why no coroutine can continue. Return "" if one of them can continue."""
         chains = {branch: _chain(task) for branch, task in self._tasks.items()}
         # a part that waits for a message does not delay replies of the others
         mail = [branch for branch in chains if branch in self._waiting]
@@ -135,9 +135,10 @@ class Parts:
         if not idle or not waits or any(self._held[b] < self._asking[b] for b in held):
             return ""
         return (
-            f"Parts of episode.gather wait for each other: {_listed(chains, idle)} for an Event, a "
-            f"Queue or a Lock of asyncio{_replies(chains, held)}{_messages(chains, mail)}. Return "
-            "values from the parts and continue after gather, or send them by episode.mailbox()."
+            f"Coroutines of episode.gather wait for each other: {_listed(chains, idle)} for an "
+            f"asyncio Event, Queue or Lock{_replies(chains, held)}{_messages(chains, mail)}. "
+            "Return values from them and use the values after gather, or send them by "
+            "episode.mailbox()."
         )
 
     def _count(self, branch: EpisodeBranch, held: bool, change: int) -> None:
@@ -149,7 +150,7 @@ class Parts:
 def _replies(chains: Mapping[EpisodeBranch, Chain], held: Sequence[EpisodeBranch]) -> str:
     if not held:
         return ""
-    return f", {_listed(chains, held)} for a reply, which starts after every part has asked for one"
+    return f", {_listed(chains, held)} for a reply, which starts when each has requested a reply"
 
 
 def _messages(chains: Mapping[EpisodeBranch, Chain], mail: Sequence[EpisodeBranch]) -> str:
@@ -177,7 +178,9 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether author code waits for a primitive of asyncio; network libraries also use them."""
+    """Whether the author's code itself waits for a primitive of asyncio. Primitives within network
+    libraries do not count.
+    """
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)
     return first > 0 and INSTALLED.isdisjoint(Path(files[first - 1]).parts)

@@ -15,10 +15,11 @@ async def sample_spans(
 ) -> tuple[Sampled, ...]:
     """Sample a reply, with its reasoning as a separate span.
 
-    With a thinking budget, the first request ends with the reasoning or at the budget. At the
-    budget, untrained tokens that end the reasoning are appended, and a second request samples the
-    visible text. If the token limit leaves no room for that, the reply ends at the budget. Scripts
-    and chat services reply in one request and ignore the budget.
+    With a thinking budget, the first request ends where the reasoning ends, at the latest at the
+    budget. If the budget is reached, tokens that end the reasoning are appended; they are not
+    trained. Then a second request samples the visible text. If the token limit leaves no room for
+    it, the reply ends at the budget. Demonstration scripts and chat services reply in one request
+    and ignore the budget.
     """
     if not isinstance(template, ModelTemplate):
         return (await session.sample(request),)
@@ -52,7 +53,7 @@ async def sample_spans(
 
 
 def _divided(sampled: Sampled, template: ModelTemplate) -> Iterator[Sampled]:
-    """Yield the reasoning and the visible text of a reply; a part without tokens is left out."""
+    """Yield the reasoning and the visible text of a reply; omit a part without tokens."""
     size, whole = template.reasoning_tokens(sampled.tokens), len(sampled.tokens)
     for begin, end, trained in ((0, size, template.train_reasoning), (size, whole, True)):
         if begin < end or not whole:

@@ -15,7 +15,7 @@ from agentfly_core.system.formats.text import clip, did_you_mean
 
 @dataclass
 class ToolUse:
-    """The tools of a speaker in an episode."""
+    """Executes the tool calls of a speaker in an episode."""
 
     stage: EpisodeState
     name: str

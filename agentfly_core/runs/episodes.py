@@ -1,4 +1,4 @@
-"""Read stored episodes, in which sampled text is separated from given text."""
+"""Read stored episodes, and split their text into sampled text and prompt text."""
 
 import json
 import textwrap
@@ -46,9 +46,9 @@ class Piece:
     """A piece of an episode's text: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    The kind `said` is a chat service's reply, which has no tokens. `after` is a tool's answer that
-    ended the episode, so that the model did not read it. `context` is the number of a context that
-    begins here.
+    Kinds: `read` is prompt text, `sampled` is sampled text, `said` is the text of a chat service's
+    reply. `after` is a tool result after the last reply, which the model did not read. `context` is
+    the number of a context that begins here.
     """
 
     kind: PieceKind
@@ -64,7 +64,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Stored episodes with their scores, a function that decodes them, and the step's metrics.
+    """Stored episodes with their scores, a function that splits them into pieces, and the metrics
+    of the step.
 
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
     {"resources/Shop/expired": 1.0, ...})`; an episode without scores has None.
@@ -78,11 +79,10 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """Read the episodes of a step, by default the last one.
+    """Read the episodes of a step, by default the last step with episodes.
 
-    A fork also has the earlier steps of its origin.
-
-    Raises ValueError without episodes.
+    A forked run also has the steps of its origin before the fork. Raises ValueError without
+    episodes.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -92,7 +92,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
         wanted = "" if number is None else f" of step {number}"
         hint = "" if run in store.names("runs") else nearest(run, store.names("runs"))
         raise ValueError(
-            f"The run {run!r} lacks episodes{wanted} in {store.uri}. Steps with episodes: "
+            f"Episodes{wanted} of the run {run!r} are missing in {store.uri}. Steps with episodes: "
             f"{spans(played) or 'none'}.{hint}"
         )
     here = layout.step(step)
@@ -107,7 +107,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
-    """Return the published shards of a step or an evaluation, also while others are still being
+    """Return the published shards of a step or an evaluation, also while further shards are
     played.
     """
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
@@ -140,17 +140,20 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def decoder(store: Store, run: str) -> Decode:
-    """Return the decoder of a run's start policy. Raises ValueError if that is not published."""
+    """Return the decoder of a run's start policy. Raises ValueError before its publication."""
     start = store.read_json(RunLayout(run).start)
     if start is None:
-        raise ValueError(f"The run {run!r} cannot be read before its start policy is published.")
+        raise ValueError(
+            f"The run {run!r} has not published its start policy yet; try again later."
+        )
     return decoder_of(store, Pointer.of(start, RunLayout(run).start))
 
 
 def decoder_of(store: Store, artifact: Pointer) -> Decode:
-    """Return the decoder of an artifact's tokenizer.json, which keeps special tokens.
+    """Return a function that decodes tokens, including special tokens, with an artifact's
+    tokenizer.json.
 
-    Raises ValueError.
+    Raises ValueError if tokenizer.json is missing.
     """
     written = store.part(artifact, "tokenizer.json")
     if written is None:
@@ -159,13 +162,13 @@ def decoder_of(store: Store, artifact: Pointer) -> Decode:
 
 
 def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
-    """Return the decoder of a tokenizer, which keeps special tokens."""
+    """Return a function that decodes tokens, including special tokens, with this tokenizer."""
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """Return the pieces of an episode in the order of time, decoded from tokens or, for chat
-    services, taken from messages.
+    """Return the pieces of an episode in chronological order. Text is decoded from tokens; the text
+    of chat services is taken from messages.
     """
     shown: list[Piece] = []
     context = 0
@@ -189,17 +192,17 @@ def sampled_piece(span: Sampled, decode: Decode) -> Piece:
 
 
 def answered_last(trajectory: Trajectory) -> list[Piece]:
-    """Make the pieces of answers after the last reply, which the model never read."""
+    """Make the pieces of tool results after the last reply, which the model never read."""
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
 def marked(pieces: Iterable[Piece], width: int) -> list[str]:
-    """Format pieces in lines of at most `width` columns, each with the mark of its piece."""
+    """Format pieces as lines of at most `width` columns, which begin with the mark of the kind."""
     return [f"{MARKS[piece.kind]} {line}" for piece in pieces for line in lines(piece, width)]
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """Split a piece's text into lines that fit into `width` columns with their mark; control
+    """Split a piece's text into lines that fit into `width` columns with their mark. Control
     characters are escaped.
     """
     room = max(20, width - 12)
@@ -211,7 +214,7 @@ def lines(piece: Piece, width: int) -> list[str]:
 
 
 def table(stored: Episodes) -> DataFrame:
-    """Make a table with a row for each episode: its rewards and its marked text."""
+    """Make a table with one row for each trajectory: problem, rewards, marked text and counts."""
     import pandas as pd  # takes half a second
 
     rows = []

@@ -31,15 +31,15 @@ from agentfly_core.system.formats.text import clip, did_you_mean, fault
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
 FIELDS = ("tag", "experiment", "state", "name")
-"""Keys of `agentfly list --filter KEY=VALUE` that are not settings."""
+"""Keys of `agentfly list --filter KEY=VALUE` besides the settings."""
 Sorting = Literal["name", "time", "success", "step"]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """State of a run. `step` is the last step with a published policy, `success` the held-out
-    success of a finished run, `changed` are the settings that differ from the file's, and `edited`
-    the functions that differ in the working directory.
+    """State of a run. `step` is the last step with a published policy, and `success` the held-out
+    success of a finished run. `changed` contains the settings that differ from the experiment's
+    file. `edited` names the functions that have changed since the run.
 
         Listed(
             "quickstart-1f2e3d4c", "stopped", "", 7, 15, None,
@@ -143,10 +143,12 @@ def listed(store: Store) -> list[ListedRun]:
 
 
 def run_named(store: Store, reference: str) -> str:
-    """Return the full name of a run, of the newest run of an experiment, or of a unique prefix:
-    `quickstart@7` becomes `quickstart-1a2b3c4d@7`. Other names stay as they are.
+    """Return the full name of a run for a reference, such as `quickstart-1a2b3c4d@7` for
+    `quickstart@7`.
 
-    Raises ValueError for a prefix of several runs.
+    A reference is the name of a run, the name of an experiment (its newest run), or a unique prefix
+    of a run's name. Unknown names are returned unchanged. Raises ValueError for a prefix of several
+    runs.
     """
     name, at, step = reference.removeprefix("run:").partition("@")
     names = store.names("runs")
@@ -157,7 +159,7 @@ def run_named(store: Store, reference: str) -> str:
         return f"{max(of_experiment, key=lambda run: run['created_ms'])['name']}{at}{step}"
     matches = [run for run in names if run.startswith(name)]
     if len(matches) > 1:
-        raise ValueError(f"{name} is the beginning of several runs: {', '.join(matches)}.")
+        raise ValueError(f"Several run names begin with {name}: {', '.join(matches)}.")
     return f"{matches[0] if matches else name}{at}{step}"
 
 
@@ -186,7 +188,9 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
-    """Return by run the settings in which readable runs differ: changed settings, and the seed."""
+    """For each readable run, return the seed and the changed settings, without settings that are
+    equal in all runs.
+    """
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
     # as text, because a set cannot contain lists
@@ -205,14 +209,12 @@ def settled(settings: Mapping[str, JSON]) -> list[str]:
 
 
 def typed(value: JSON) -> str:
-    """A setting's value in YAML: `[1, 2]`."""
+    """Return a setting's value in YAML: `[1, 2]`."""
     return strict_yaml.dump(value, flow=True).strip()
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
-    """Return the exact command that continues a run, with all settings that differ from its
-    file.
-    """
+    """Return the command that continues a run, with all settings that differ from its file."""
     experiment, changed = experiment_of(record)
     site = record["site"]["name"]
     where = [] if site == "local" else ["--site", site]
@@ -220,8 +222,8 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
-    """Return the experiment of a run, and the settings that differ from its current file as in a
-    command: `("quickstart", ["seed=1"])`.
+    """Return the experiment of a run, and the settings that differ from the experiment's current
+    file, as words of a command: `("quickstart", ["seed=1"])`.
     """
     path = _file(record)
     in_conf = path is None or path.parent == loading.CONF
@@ -229,7 +231,7 @@ def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
 
 
 def in_store(store: Store, *words: str) -> str:
-    """Return a command to type, with `--store` unless it is the default store."""
+    """Join the words of a command, and add `--store` unless the store is the default store."""
     default = Store.at(loading.site("local").store, store.root)
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
@@ -242,13 +244,13 @@ def _file(record: RunRecord) -> Path | None:
 def _changed(record: RunRecord) -> dict[str, JSON]:
     """Return the settings in which a run differs from its experiment's current file.
 
-    If the file cannot be read, these are the overrides with which the run was started.
+    If the file cannot be read, return the overrides with which the run was started.
     """
     settings, path = record["settings"], _file(record)
     try:
         # another user's run may name any file
         if path is None or not path.resolve().is_relative_to(Path.cwd()):
-            raise ValueError(f"{path} is not a file below {Path.cwd()}.")
+            raise ValueError(f"{path} is not a file in {Path.cwd()} or its folders.")
         now = _settings_of_file(str(path), path.stat().st_mtime_ns, os.getcwd())
     except (ValueError, OSError):
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
@@ -269,7 +271,7 @@ def _changed(record: RunRecord) -> dict[str, JSON]:
 # time and folder are only cache keys, so that an edited file is read again
 @lru_cache(maxsize=64)
 def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
-    """Read the current settings of an experiment's file; cached, because many runs share it."""
+    """Read the current settings of an experiment's file. Cached, because many runs share a file."""
     now: dict[str, JSON] = loading.read(path).settings.model_dump(mode="json")
     return now
 
@@ -302,7 +304,9 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
-    """Sort by name, or with the newest, best or furthest run first and damaged runs last."""
+    """Sort runs by name, or by time, success or step with the highest first. Damaged runs come
+    last, except when sorting by name.
+    """
 
     def rank(run: ListedRun) -> tuple[float, str]:
         if isinstance(run, Unreadable):
@@ -315,7 +319,7 @@ def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
 
 
 def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
-    """Return runs as JSON; `differs` contains the settings in which they differ."""
+    """Return runs as JSON; `differs` contains the settings in which the runs differ."""
     differing = differences(runs)
     rows: list[JSON] = []
     for run in runs:

@@ -32,7 +32,9 @@ from agentfly_core.system.formats.json_value import JSON
 
 ZERO_SPREAD = "rollout/zero_spread_groups"
 Cause = Literal["text", "calls", "earlier"]
-"""A reply has another text or other calls, or only messages or tools before a reply differ."""
+"""How an agent changed its history: the text of a reply, the calls of a reply, or only messages or
+tools before a reply.
+"""
 CAUSES: tuple[Cause, ...] = ("text", "calls", "earlier")
 
 
@@ -45,15 +47,18 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """Compute the metrics of a stage's episodes by name; empty without episodes.
 
-    All names begin with `rollout/`. `reward`, `success` and `reward_extra/*` are means over scored
-    episodes. `tokens_per_second` is the number of sampled tokens divided by the time in which any
-    episode was played. `zero_spread_groups` is the share of problems on which each speaker's
-    rewards are equal. All others are means or shares over all episodes; times are in seconds. Calls
-    are counted by name only for the given `tools`, because a model may invent names:
-    `avg_bad_calls` counts unreadable calls and calls of other tools. `avg_lenient_calls` counts
-    readable calls that deviate from the template's format. `rewritten_replies` is the share of
-    sampled replies that the template writes with other tokens. With several speakers,
-    `speaker/NAME/...` has the metrics of each speaker.
+    All names begin with `rollout/`, except `reward_extra/*`. Most metrics are means or shares over
+    all episodes; times are in seconds. The exceptions:
+
+    - `reward`, `success`, `reward_extra/*`: means, maxima and minima over scored episodes
+    - `tokens_per_second`: sampled tokens divided by the time in which any episode was played
+    - `zero_spread_groups`: the share of problems where all rewards of each speaker are equal
+    - `avg_bad_calls`: unreadable calls, and calls of tools that are not in `tools`. Only `tools`
+      are counted by name, because a model may invent names.
+    - `avg_lenient_calls`: readable calls that deviate from the template's format
+    - `rewritten_replies`: the share of sampled replies that the template would write with other
+      tokens
+    - `speaker/NAME/...`: the metrics of each speaker, if there are several
     """
     if not trajectories:
         return {}
@@ -77,9 +82,9 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward named `goal` is 1 or more.
+    """Whether the reward named `goal` is 1 or more; None for an unscored episode.
 
-    It is the same for all speakers of an episode. None for an unscored episode.
+    All speakers of an episode have the same value.
     """
     if isinstance(scored.reward, Unscored):
         return None
@@ -89,7 +94,7 @@ def solved(scored: Scored, goal: str) -> bool | None:
 def solved_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, float]:
-    """Return the share solved of each problem's scored episodes: `{"add-41-58": 1.0}`."""
+    """Return the solved share of the scored episodes of each problem: `{"add-41-58": 1.0}`."""
     outcomes = outcomes_by_problem(trajectories, scored, goal)
     return {problem: fmean(values) for problem, values in outcomes.items()}
 
@@ -109,17 +114,17 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """Return a step's metrics in the form of its file and of MLflow: `{"step": 7, "time_ms": ...,
+    """Return a step's metrics as metrics.json and MLflow store them: `{"step": 7, "time_ms": ...,
     "metrics": {...}}`.
 
-    Numbers that are not finite are left out; they never become zero.
+    Infinite values and NaN are omitted, not replaced by zero.
     """
     finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
     return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
 def _share(marks: Iterable[bool]) -> float:
-    """Return the share of marks that are true; 0 if none exist."""
+    """Return the share of marks that are true, or 0 for no marks."""
     values = [*marks]
     return fmean(values) if values else 0.0
 
@@ -142,7 +147,7 @@ class _Played:
         return [self.scored[episode[0].id] for episode in self.episodes]
 
     def conversation(self, tools: Sequence[str]) -> dict[str, float]:
-        """Compute how episodes ended, their turns and tokens, and their tool calls."""
+        """Compute the metrics of endings, turns, tokens and tool calls."""
         turns = [turn for t in self.trajectories for turn in t.turns]
         sampled = [turn for turn in turns if turn.sampled]
         reasoned = [turn.sampled[0].tokens for turn in sampled if turn.reply.reasoning]
@@ -172,7 +177,7 @@ class _Played:
         }
 
     def times(self, timings: Sequence[Timing]) -> dict[str, float]:
-        """Compute the seconds of an episode and sampled tokens per second; empty if there are no
+        """Compute the seconds per episode and the sampled tokens per second. Empty without
         timings.
         """
         if not timings:
@@ -194,7 +199,7 @@ class _Played:
 
     def rewards(self, goal: str) -> dict[str, float]:
         """Compute the mean reward and success, the share of unscored episodes, and the share of
-        problems on which no rewards differ.
+        problems with equal rewards in all episodes.
         """
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)
@@ -212,8 +217,8 @@ class _Played:
         return figures
 
     def speakers(self) -> dict[str, float]:
-        """Compute the activity of each speaker per episode, and its mean reward over the episodes
-        in which it spoke; empty with fewer than two speakers.
+        """Compute each speaker's activity per episode, and its mean reward over the episodes where
+        it has turns. Empty with fewer than two speakers.
         """
         did = activity(self.trajectories)
         if len(did) < 2:
@@ -229,10 +234,10 @@ class _Played:
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return by cause the shares of turns that open a new context because the agent changed the
-    history after a reply.
+    """Return the share of turns that start a new context because the agent changed the history
+    after a reply: in total and by cause.
 
-    Assistant messages in an agent's first prompt are examples and do not count.
+    Assistant messages in an agent's first prompt count as few-shot examples, not as changes.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))
@@ -255,7 +260,7 @@ def _causes(trajectory: Trajectory) -> Iterator[Cause]:
 
 
 def _own_messages(turn: Turn) -> list[Message]:
-    """Return the assistant's messages that a turn reads, except for those at its beginning."""
+    """Return the assistant's messages that a turn reads."""
     return [one for one in turn.read if isinstance(one, Message) and one.role == "assistant"]
 
 

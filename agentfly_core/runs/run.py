@@ -43,7 +43,7 @@ from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
 BESIDE = ("run.json", "links.json", "tags.json")
-"""Files of a run, apart from its lock, before it publishes anything."""
+"""The files of a run that has not published anything yet, without its lock."""
 StagesBefore = Mapping[str, Sequence[Pointer]]
 """Outputs of the stages before the first step: `{"prepare": [data], "warm_start": [...]}`."""
 NONE_BEFORE: StagesBefore = {}
@@ -80,17 +80,17 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run for the KL penalty; None if the penalty uses the run's own
-        start.
+        """The policy of another run that the KL penalty uses as its reference; None for the run's
+        own start policy.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
 
     @property
     def kl_reference(self) -> Pointer | None:
-        """The policy of the algorithm's KL penalty, or None.
+        """The reference policy of the algorithm's KL penalty; None without a KL penalty.
 
-        Raises ValueError for a policy with another tokenizer.
+        Raises ValueError if the reference policy has another tokenizer.
         """
         if self.experiment.algorithm.needs.reference is None:
             return None
@@ -105,9 +105,9 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """Count by task the problems of all steps before this one: `{"single": 384}`.
+        """Count the problems of all steps before this one by task: `{"single": 384}`.
 
-        These steps must have been scored. Each ledger is read only once.
+        These steps must have been scored. The ledger of a step is read only once.
         """
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
@@ -115,12 +115,12 @@ class Run:
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """Return the pass rates for a step's curriculum, from all steps up to that of the sampled
-        policy.
+        """Return the pass rates of problems for a step's curriculum. They cover all steps up to the
+        step of the policy that plays.
 
-        Each ledger is read only once.
+        The ledger of a step is read only once.
         """
-        # if a step is played ahead, it depends on speed whether later steps are already scored
+        # later steps may or may not be scored yet when a step is played ahead, so they are not used
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
         for earlier in range(len(self._pass_rates) + 1, last + 1):
             self._pass_rates.append(ledger.pass_rates(self._scored(earlier)))
@@ -131,7 +131,7 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """Return this run with the code of a step, see `accept_code`."""
+        """Return this run with the code that played this step, see `accept_code`."""
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
                 settings = self.settings.model_copy(update={"code": accepted["before"]})
@@ -139,7 +139,7 @@ class Run:
         return self
 
     def ending_at(self, step: int) -> Run:
-        """Make this step the last one, also in run.json; return the changed run."""
+        """Make this step the run's last step, also in run.json, and return the changed run."""
         settings = self.settings.model_copy(update={"steps": step})
         record = {**self.record, "planned_steps": self.settings.steps}
         record |= {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
@@ -148,35 +148,38 @@ class Run:
 
     @property
     def finished(self) -> Summary | None:
-        """Return the run's summary if it has done all its steps."""
+        """The run's summary if all steps are finished, else None."""
         return finished_summary(self.store, self.name, self.settings.steps)
 
     @property
     def start(self) -> Pointer:
-        """The policy before the first step, as stored by `remember_start`.
+        """The policy before the first step, which `remember_start` has stored.
 
         Raises FileNotFoundError if it is not stored yet.
         """
         if (stored := self.store.read_json(self.layout.start)) is None:
-            raise FileNotFoundError(f"{self.name} has come to no step yet.")
+            raise FileNotFoundError(f"The run {self.name} has no start policy yet.")
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
-        """Store the policy before the first step, and the stages that made it."""
+        """Store the policy before the first step, and the outputs of the stages that produced
+        it.
+        """
         before = {stage: [one.to_json() for one in made[stage]] for stage in made}
         self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
     @property
     def record(self) -> RunRecord:
-        """Read the run's run.json."""
+        """The content of the run's run.json."""
         record = record_of(self.store, self.name)
         assert record is not None, f"{self.name} was not opened"
         return record
 
     def remember_data(self, data: Pointer, version: str) -> None:
-        """Store the run's dataset and its DVC version in run.json.
+        """Store the dataset of the run and the dataset's DVC version in run.json.
 
-        Raises ValueError if the run, or the origin of a fork, was started with other data.
+        Raises ValueError if the run was started with other data. A forked run must use the data of
+        its origin.
         """
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
@@ -191,16 +194,16 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """Return the digest of the dataset of this run, or of a fork's origin; None before its
-        first use.
+        """The digest of the run's dataset. A new fork has the digest of its origin. None before a
+        dataset is used.
         """
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
-        """Store the sandbox backend in run.json if a tool, a reward or an agent's program uses
-        it.
+        """Store the name of the sandbox backend in run.json if a tool, a reward or an agent's
+        program uses a sandbox.
         """
         used = [part.ready for part in self.experiment.whole.parts]
         if self.settings.sandboxed or chosen in used:
@@ -208,9 +211,10 @@ class Run:
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
-        """Store an id of this run in another system: `run.link("prefect_flow_run_ids", "5f0e...")`.
+        """Store an id that another system has given to this run: `run.link("prefect_flow_run_ids",
+        "5f0e...")`.
 
-        A repeated id is stored only once.
+        Each id is stored only once.
         """
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
@@ -218,7 +222,7 @@ class Run:
             self.store.write_json(self.layout.links, links)
 
     def links(self, kind: str) -> list[str]:
-        """Return the ids that `link` stored."""
+        """Return the ids of this kind that `link` has stored."""
         return links_of(self.store, self.name).get(kind, [])
 
 
@@ -228,7 +232,7 @@ def known_run(store: Store, name: str) -> RunRecord:
     if record is None:
         hint = did_you_mean(name, store.names("runs"))
         raise ValueError(
-            f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.{hint}"
+            f"There is no run {name!r} in {store.uri}; `agentfly list` shows all runs.{hint}"
         )
     return record
 
@@ -243,8 +247,8 @@ def recorded_settings(record: RunRecord) -> Settings:
     except ValidationError as error:
         key, message = place(error.errors()[0]["loc"]), error.errors()[0]["msg"]
         raise ValueError(
-            f"runs/{record['name']}/run.json: {key}: {message}. Expected the settings of this "
-            f"version; check out the one that wrote it, `git checkout "
+            f"runs/{record['name']}/run.json: {key}: {message}. Another version of AgentFly wrote "
+            f"these settings; check out that version: `git checkout "
             f"{record['revision']['commit']}`."
         ) from None
 
@@ -259,7 +263,8 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 def problems_played(store: Store, name: str) -> Counter[str]:
     """Count the played and scored problems of a run by task: `{"single": 960}`.
 
-    Steps after the run's last step are not counted; they were played ahead before the time limit.
+    Steps that were played ahead and lie after the run's last step (set by a time limit) are not
+    counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -270,7 +275,7 @@ def problems_played(store: Store, name: str) -> Counter[str]:
 
 
 def stages_before(store: Store, name: str) -> StagesBefore:
-    """Return the stages before the first step, as stored by `remember_start`; empty until then."""
+    """Return the stages before the first step, which `remember_start` has stored; empty before."""
     where = RunLayout(name).start
     before = (store.read_json(where) or {}).get("before", {})
     stages = (stage for stage in STAGES_BEFORE if stage in before)
@@ -291,9 +296,9 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
 def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     """Start or continue a run as its only writer.
 
-    Raises Locked while another process writes the run, and ValueError if it was started with other
-    settings or other versions of stages. If a new run fails before it publishes anything, no files
-    are left.
+    Raises Locked while another process writes the run, and ValueError if the run was started with
+    other settings, other code or other versions of stages. If a new run fails with ValueError
+    before it publishes anything, its files are removed.
     """
     store, layout, code = experiment.store, RunLayout(name), experiment.settings.code
     if record_of(store, name) is None:  # raises an error before any file exists
@@ -329,7 +334,9 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
 
 
 def _forget(store: Store, uri: str) -> None:
-    """Remove a run that published nothing. Its lock goes last, because it protects the rest."""
+    """Remove a run that published nothing. The lock is removed last, because it protects the other
+    files.
+    """
     if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
         return
     for name in BESIDE:
@@ -338,7 +345,7 @@ def _forget(store: Store, uri: str) -> None:
 
 
 def refuse_if_open(store: Store, name: str) -> None:
-    """Raise Locked if another process writes the run, so that the message comes early."""
+    """Raise Locked if another process writes the run. Called early, before slow work."""
     if store.remote:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
@@ -357,7 +364,7 @@ def _record(experiment: Experiment, name: str) -> RunRecord:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     record: RunRecord = {
-        # names occur again in other stores, and `push` must not replace another run
+        # another store may have a run of the same name, which `push` must not replace
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": experiment.name,

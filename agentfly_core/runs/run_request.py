@@ -1,4 +1,4 @@
-"""A run that a command names and that is not yet opened; opening it starts or continues it."""
+"""A run that a command names. It is not open yet; opening it starts or continues the run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,14 +30,15 @@ class RunRequest:
     name: str
 
     def check_new(self) -> None:
-        """Raise ValueError if the run is new and cannot begin; an existing run is not checked."""
+        """Raise ValueError if the run is new and cannot begin. Existing runs are not checked."""
         if record_of(self.experiment.store, self.name) is None:
             _ = self.experiment.frozen  # raises for a missing policy or chat service
             check_beginning(self.experiment.settings)
 
     def check(self, accept: bool) -> None:
-        """Raise ValueError for settings that differ from the run's, and for edited code unless
-        `accept` and the run has steps left.
+        """Raise ValueError if the settings differ from the run's, or if code was edited.
+
+        With `accept`, edited code is accepted if the run has steps left.
         """
         settings, name, store = self.experiment.settings, self.name, self.experiment.store
         if record_of(store, name) is None:
@@ -49,8 +50,10 @@ class RunRequest:
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """If another run could be continued instead of starting this one, name it: it has fewer
-        steps, or the code before an edit. `command` is the command as typed.
+        """Yield notes if a similar run could be continued instead of starting this new run: a run
+        with fewer steps, or with the code before an edit.
+
+        `command` is the command as typed.
         """
         store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
@@ -61,13 +64,13 @@ class RunRequest:
         modules = changed(other, settings.code)
         names = ", ".join(edited(other) or modules)
         but = f"other code of {names}" if modules else f"steps={steps}"
-        yield f"Another run begins, {self.name}. {old} has these settings and {but}."
+        yield f"Starting {self.name}. The run {old} has the same settings, but {but}."
         if finished_summary(store, old, settings.steps) is None:
             accept = " --accept-code" if modules else ""
-            yield f"This continues {old}:\n  {command} --run {old}{accept}"
+            yield f"To continue {old} instead:\n  {command} --run {old}{accept}"
 
     def finished(self) -> Summary | None:
-        """Return the summary of a run that has done all its steps on the experiment's dataset."""
+        """Return the summary if all steps are finished on the experiment's dataset, else None."""
         store, settings = self.experiment.store, self.experiment.settings
         if (summary := finished_summary(store, self.name, settings.steps)) is None:
             return None
@@ -78,10 +81,11 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run that could continue with these settings; its code or its number of
-    steps differs.
+    """Return the newest run that could continue with these settings. Only its code and its number
+    of steps may differ.
 
-    A run with the same code and steps was given another name on purpose and is skipped.
+    A run with the same code and the same steps is skipped: the user gave it another name on
+    purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

@@ -1,4 +1,4 @@
-"""Tags of runs, in a file beside run.json, because a running run can be tagged."""
+"""Tags of runs. They are stored in a file beside run.json, so that a running run can be tagged."""
 
 import logging
 import re
@@ -31,8 +31,8 @@ def change_tags(
     """
     if wrong := [word for word in added if not WORD.fullmatch(word)]:
         raise ValueError(
-            f"Got the tag {wrong[0]!r}, expected letters, digits, '.', '_' and '-', such as "
-            "baseline."
+            f"Got the tag {wrong[0]!r}, expected only letters, digits, '.', '_' and '-', for "
+            "example baseline."
         )
     tags = tuple(sorted({*tags_of(store, run), *added} - {*removed}))
     store.write_json(RunLayout(run).tags, {"tags": tags})

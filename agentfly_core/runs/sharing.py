@@ -14,15 +14,15 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
-    """Copy a run's last policy, its memory, the base model of an adapter, the record and the
-    summary.
+    """Copy a run's last policy with its memory and, for an adapter, its base model; also copy
+    run.json and summary.json.
 
-    Returns the policy and the number of copied artifacts. Raises ValueError if the target has
-    another run of this name.
+    Returns the policy and the number of copied artifacts. Raises ValueError if the target has a
+    different run of this name.
     """
     policy = final_policy(source, run)
     base, memory = adapter_artifact.base_of(source, policy), memory_of(source, policy)
-    # the policy is copied last, because it is useless without the others
+    # the policy is copied last, because it cannot be used without its base model
     artifacts = [*filter(None, [base, memory]), policy]
     of_runs = [one.uri.split("/")[1] for one in artifacts if one.uri.startswith("runs/")]
     for name in dict.fromkeys([run, *of_runs]):
@@ -34,8 +34,8 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy the policies of other runs that a run needs, with their base models, their memories and
-    the runs' records.
+    """Copy the policies of other runs that a run needs (parent and reference), with their base
+    models, memories and learner states, and the records of these runs.
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
@@ -51,11 +51,11 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
 
 
 def _require_same(run: str, source: Store, target: Store) -> None:
-    """Raise ValueError if the target has another run of this name."""
+    """Raise ValueError if the target has a different run of this name."""
     there = record_of(target, run)
     record = record_of(source, run) if there else None
     if there and (record is None or there["uid"] != record["uid"]):
         raise ValueError(
-            f"{target.uri} has another run {run!r} of its own, "
-            "which would be lost: use another --store or --remote."
+            f"{target.uri} already has a different run {run!r}, "
+            "which would be overwritten. Use another --store or --remote."
         )

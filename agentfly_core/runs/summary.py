@@ -38,9 +38,9 @@ class Evaluation:
 
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000,
     {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`. For a dataset of
-    evaluate.datasets, `split` is the dataset's name. `solved` is the share of each problem's
-    episodes that reached the goal, `pass_at` are rates by k, and `by` has the rates by values of a
-    fact and by task. `datasets` are evaluations of the same policy.
+    evaluate.datasets, `split` is the name of the dataset. `solved` is the share of solved episodes
+    by problem. `pass_at` contains pass@k by k. `by` contains the success by the values of a fact
+    and by task. `datasets` contains evaluations of the same policy on evaluate.datasets.
     """
 
     policy: str
@@ -55,15 +55,15 @@ class Evaluation:
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Return the seconds of this evaluation and of those on datasets, as far as they ended
-        after `time_ms`.
+        """Return the total seconds of this evaluation and its `datasets`. Evaluations that ended
+        before `time_ms` are not counted.
         """
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
     @property
     def details(self) -> dict[str, JSON]:
-        """Return the optional figures as JSON, without empty ones."""
+        """The optional figures as JSON, without empty entries."""
         pass_at = {str(k): rate.to_json() for k, rate in self.pass_at.items()}
         by = {
             fact: {value: rate.to_json() for value, rate in rates.items()}
@@ -75,8 +75,9 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return its metrics, without those of further datasets: `evaluate/test/success`,
-        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each with `_low` and `_high`.
+        """The metrics of this evaluation, without `datasets`: `evaluate/test/success`,
+        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each also with `_low` and
+        `_high`, the limits of its interval.
         """
         rates = {"success": Rate(self.success, self.interval, len(self.solved))}
         rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}
@@ -98,26 +99,28 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The stored evaluations of an experiment: `Evaluations(experiment).stored(policy, "test",
-    data)`.
+    """Reads the stored evaluations of an experiment: `Evaluations(experiment).stored(policy,
+    "test", data)`.
     """
 
     experiment: Experiment
 
     def stored(self, policy: Pointer, split: str, data: Pointer) -> Evaluation:
-        """Read the evaluation of a policy; raises FileNotFoundError if it is not complete."""
+        """Read the evaluation of a policy. Raises FileNotFoundError if it is not complete."""
         return self.of(policy, split, *self.artifacts(policy, split, data))
 
     def episodes(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Trajectory], list[Scored]]:
-        """Read episodes and scores of a policy; raises FileNotFoundError for a missing part."""
+        """Read the evaluation's episodes and scores. Raises FileNotFoundError if a part is
+        missing.
+        """
         played, scored = self.artifacts(policy, split, data)
         store = self.experiment.store
         return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
 
     def is_complete(self, policy: Pointer, split: str, data: Pointer) -> bool:
-        """Whether all problems of a split were played and scored, and are undamaged."""
+        """Whether the episodes of all problems of a split are stored, scored and undamaged."""
         store, shards = self.experiment.store, self.experiment.evaluation_keys(policy, data, split)
         played = [manifest for shard in shards if (manifest := store.find(shard))]
         scored = StageKeys(self.experiment.settings).scored
@@ -126,7 +129,7 @@ class Evaluations:
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Artifact], Artifact]:
-        """Return the episodes and the scores of a policy.
+        """Return the artifacts with the evaluation's episodes, and the artifact with their scores.
 
         Raises FileNotFoundError if a part is missing.
         """
@@ -189,7 +192,10 @@ class Evaluations:
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """Compute success by a value of the problems, sorted by the value: `{"hard": Rate(...)}`."""
+    """Group problems by `value_of`, and return the success of each group, sorted by the value:
+
+    `{"hard": Rate(...)}`.
+    """
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
@@ -209,9 +215,8 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
     """Make the content of summary.json.
 
-    `evaluations` are those before and after training; empty without rewards.
-
-    Stages and evaluations that ended before this run began are not counted in its seconds.
+    `evaluations` contains the evaluations before and after training; empty without rewards. The
+    seconds do not include stages and evaluations that ended before this run began.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     made = stages_before(run.store, run.name)
@@ -252,7 +257,7 @@ def _details(before: Evaluation, after: Evaluation) -> Details:
 def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:
     """Return the losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
 
-    `warm_start` are the demonstrations and the policy of each round.
+    `warm_start` contains the demonstrations, followed by the policy of each round.
     """
     rounds = [measured(store, policy).metrics for policy in warm_start[1:]]
     names = ("loss", "held_out_loss")
@@ -264,8 +269,8 @@ def before_steps(
 ) -> StagesBefore:
     """Return the stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
 
-    The stage `warm_start` has the demonstrations and the policy of each round. A run with a parent
-    has no model stage.
+    The stage `warm_start` contains the demonstrations, followed by the policy of each round. A run
+    with a parent has no stage `model`.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
@@ -274,7 +279,7 @@ def before_steps(
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
     """Return a table of all metrics with a row for each step, for plots.
 
-    Raises Damaged as `metrics_of` does.
+    Raises Damaged if `metrics_of` does.
     """
     import pandas as pd  # takes half a second
 

@@ -1,6 +1,6 @@
-"""Version datasets and experiments with DVC, by a pipeline for each experiment.
+"""Version datasets and experiments with DVC. Each experiment has its own DVC pipeline.
 
-Short calls of DVC hold our own lock, because DVC refuses a second writer instead of waiting.
+Short calls of DVC hold a lock of AgentFly, because DVC rejects a second writer instead of waiting.
 """
 
 import fcntl
@@ -30,10 +30,9 @@ BUSY = "is being blocked by"
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
     """Update an experiment's dataset in DVC.
 
-    Returns its version, "dc97ba12...e1.dir", or why it has none, "none: data or seed overridden".
-
-    Only the dataset as the experiment's file describes it is versioned. Raises ValueError with
-    DVC's output if building it fails.
+    Returns the version, "dc97ba12...e1.dir", or why a version is missing, "none: data or seed
+    overridden". Only the dataset that the experiment's file describes is versioned. Raises
+    ValueError with DVC's output if building the dataset fails.
     """
     if "DVC_STAGE" in os.environ:
         return "none: DVC started this and keeps the versions itself"
@@ -68,9 +67,9 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 
 
 def reproduce(name: str, project: Path) -> int:
-    """Run `dvc repro` for an experiment on the terminal; return DVC's exit status.
+    """Run `dvc repro` for an experiment in the terminal, and return DVC's exit status.
 
-    The stage resolve always runs, because DVC does not watch the author's code.
+    The stage `resolve` always runs, because DVC does not track the user's code.
     """
     file = pipeline(name, project)
     resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
@@ -78,14 +77,15 @@ def reproduce(name: str, project: Path) -> int:
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """Return the path of the experiment's dvc.yaml relative to the project: the one in the root, or
-    a link to it in results/NAME.
+    """Return the path of the experiment's dvc.yaml relative to the project: dvc.yaml for the
+    experiment in params.yaml, results/NAME/dvc.yaml for other experiments.
 
-    A missing link is created. Raises ValueError for an unknown experiment.
+    The file in results/NAME is a symbolic link to the project's dvc.yaml and is created if it is
+    missing. Raises ValueError for an unknown experiment.
     """
     if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(
-            f"DVC reproduces the experiments in conf/: {', '.join(names)}. Got {name!r}."
+            f"Got {name!r}, expected one of the experiments in conf/: {', '.join(names)}."
         )
     if not dvc_accepts(name):
         raise ValueError(
@@ -95,8 +95,8 @@ def pipeline(name: str, project: Path) -> Path:
     params = project / "params.yaml"
     if not all(part.exists() for part in (params, project / "dvc.yaml", project / ".dvc")):
         raise ValueError(
-            f"DVC needs params.yaml, dvc.yaml and .dvc/ in {project}: work in a checkout of the "
-            "project."
+            f"DVC needs params.yaml, dvc.yaml and .dvc/ in {project}. Run the command in a "
+            "checkout of the project."
         )
     if strict_yaml.settings(params).get("experiment") == name:
         return Path("dvc.yaml")
@@ -137,33 +137,33 @@ def overrides_in(params: Path) -> list[str]:
 def remote(project: Path) -> str:
     """Return the store of shared policies: `agentfly` in DVC's default remote.
 
-    Raises ValueError without a default remote, and for one that is neither a folder nor s3://.
+    Raises ValueError if the default remote is missing, or if it is neither a folder nor s3://.
     """
     from dvc.config import Config
 
     config = Config(str(project / ".dvc"), validate=False)
     if not (name := config["core"].get("remote")):
         raise ValueError(
-            "DVC's default remote is not set: `dvc remote add --default shared "
-            "s3://bucket/prefix` (or a folder), or give --remote."
+            "DVC's default remote is not set. Set it with `dvc remote add --default shared "
+            "s3://bucket/prefix` (or a folder), or use --remote."
         )
     url = str(config["remote"][name]["url"])
     if "://" in url and not url.startswith("s3://"):
         raise ValueError(
-            f"DVC's remote {name!r} is {url}, expected a folder or s3://: give --remote."
+            f"DVC's remote {name!r} is {url}, expected a folder or s3://. Set --remote instead."
         )
     if "://" in url:
         return f"{url}/agentfly"
     folder = project / ".dvc" / url / "agentfly"
     if folder.is_symlink():
-        raise ValueError(f"{folder} is a link, which may lead anywhere: replace it by a folder.")
+        raise ValueError(f"{folder} is a symbolic link. Replace it with a folder.")
     return str(folder)
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
     """Run DVC, and return its exit status and output. An interrupt kills DVC and its stage.
 
-    DVC inherits our lock and holds it until it ends, even if this process is killed.
+    DVC inherits the lock and holds it until DVC exits, even if this process is killed.
     """
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)

@@ -12,7 +12,8 @@ from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """The uri of an artifact in the store, and its digest:
+    """The uri of an artifact in the store, and the digest of its content:
+
     `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`.
     """
 
@@ -29,7 +30,7 @@ class Pointer:
 
     @classmethod
     def of(cls, written: object, where: str) -> Pointer:
-        """Read a pointer that was stored in the file `where`. Raises Damaged for anything else."""
+        """Parse a pointer that was read from the file `where`. Raises Damaged if it is invalid."""
         match written:
             case {"uri": str(uri), "digest": str(digest)}:
                 with suppress(ValueError):
@@ -40,7 +41,10 @@ class Pointer:
         )
 
     def to_json(self) -> dict[str, str]:
-        """`{"uri": "runs/demo/steps/000007/policy", "digest": "9f2c...e1"}`."""
+        """Return the pointer as JSON: `{"uri": "runs/demo/steps/000007/policy", "digest":
+
+        "9f2c...e1"}`.
+        """
         return {"uri": self.uri, "digest": self.digest}
 
 
@@ -52,15 +56,15 @@ class Artifact(Pointer):
 
     @property
     def key(self) -> ArtifactKey:
-        """The key of its publication."""
+        """The key under which the artifact was published."""
         manifest = self.manifest
         return ArtifactKey(self.uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
-    """The uri and the key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored",
-    "score", "a41f...", {"rollout-000": "9f2c..."})`; `inputs` are digests by name.
+    """The uri and the cache key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored",
+    "score", "a41f...", {"rollout-000": "9f2c..."})`; `inputs` maps names of inputs to digests.
     """
 
     uri: str

@@ -1,4 +1,6 @@
-"""Allow one writer per run on object storage: the owner must renew a lock object, or loses it."""
+"""Allow one writer per run on object storage. The owner of a lock object must renew it regularly;
+otherwise another process may take it over.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,25 @@ from agentfly_core.system.process import Owner
 if TYPE_CHECKING:
     from agentfly_core.store.object_storage import Remote
 
-# Several renewals fit into EXPIRY, so that a slow upload or two failed renewals do not lose the
-# lock.
+# Several renewals fit into EXPIRY: a slow upload or two failed renewals must not lose the lock.
 HEARTBEAT = 20.0
 EXPIRY = 120.0
 LOOK = 5.0
 logger = logging.getLogger(__name__)
 _since: dict[tuple[str, str], float] = {}
-"""Monotonic time at which this process first saw a lock object, by address and tag."""
+"""The monotonic time at which this process first saw a version (tag) of a lock object, by address
+and tag.
+"""
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
-    """Raise Locked while a living process holds a run. This may watch the lock for two minutes."""
+    """Raise Locked while a running process holds a run. May watch the lock for two minutes."""
     Lease(remote, f"{uri}/lock.json").awaited()
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """Return the holder of a run; empty if none exists, or if it has not renewed the lock for two
-    minutes.
+    """Return the name of the process that holds a run. Empty if the run is free, or if the lock was
+    not renewed for two minutes.
     """
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
@@ -47,10 +50,10 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
-    """Hold a run by conditional writes that are renewed by a heartbeat. Raises Locked.
+    """Hold a run's lock object during the block, and renew it by a heartbeat. Raises Locked.
 
-    If the owner was a process of this machine and is dead, its lock is taken over at once. Other
-    locks are taken over after two minutes without renewal. The fencing number is increased, and
+    The lock of a dead process of this machine is taken over at once. Locks of other machines are
+    taken over after two minutes without renewal. A takeover increases the fencing number, and later
     writes of the old owner raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
@@ -70,7 +73,7 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
-    """Hold a run of any store during the block; yields its previous owner or None.
+    """Lock a run of any store during the block. Yields the run's previous owner, or None.
 
     Raises Locked.
     """
@@ -89,9 +92,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lock object: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
+    """The content of a lock object: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
 
-    `tag` is empty if the object is missing. `owner` is None if the object is damaged.
+    `tag` is the ETag of the object, empty if it is missing. `owner` is None if the object is
+    damaged. `fence` is the fencing number, which each takeover increases.
     """
 
     tag: str
@@ -101,7 +105,7 @@ class Held:
 
     @property
     def sure(self) -> bool:
-        """Whether the owner is a process of this machine, where a death can be detected."""
+        """Whether the owner is a process of this machine. Only then can its death be detected."""
         return self.owner is not None and self.owner.here
 
     @property
@@ -113,7 +117,7 @@ class Held:
 
 
 class Lease:
-    """The lock object of a run, and this process as its owner or candidate."""
+    """The lock object of a run, seen by a process that owns the lock or tries to take it."""
 
     def __init__(self, remote: Remote, uri: str, clock: Clock = Clock()) -> None:
         self.remote, self.uri, self.clock = remote, uri, clock
@@ -123,7 +127,7 @@ class Lease:
         self.fence = self.beats = 0
 
     def look(self) -> Held:
-        """Read the lock object. A damaged object is logged."""
+        """Read the lock object. A damaged object is logged; its owner is None."""
         text, tag = self.remote.tagged(self.uri) or ("", "")
         if not tag:
             return Held("", None, 0, released=True)
@@ -134,11 +138,10 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """Wait for the lock object to be free, and return it.
+        """Wait until the lock is free, and return it.
 
-        Raises Locked if another process holds it.
-
-        An owner on another machine counts as dead after EXPIRY seconds without a renewal.
+        Raises Locked if another process holds the lock. An owner on another machine counts as dead
+        after EXPIRY seconds without a renewal.
         """
         first = lock = self.look()
         while not lock.free:
@@ -151,15 +154,17 @@ class Lease:
                 # may differ
                 _since[seen] = self.clock.now()
                 logger.warning(
-                    "The run %r is held by %s, which may be dead. Watching its lock for up to %g "
-                    "s: when it is not renewed, the run is taken over.",
+                    "The run %r is held by %s, which may be dead. Watching the lock for up to %g "
+                    "s: if it is not renewed, this process takes over the run.",
                     self._run,
                     in_words(lock.owner),
                     EXPIRY,
                 )
             if self.clock.now() - _since[seen] >= EXPIRY:
                 logger.warning(
-                    "%s was not renewed for %g s: its run is taken over.", self.address, EXPIRY
+                    "The lock %s was not renewed for %g s; this process takes over the run.",
+                    self.address,
+                    EXPIRY,
                 )
                 break
             self.clock.sleep(LOOK)
@@ -183,18 +188,18 @@ class Lease:
             self._write(released=False)
 
     def check(self) -> None:
-        """Raise LockLost if the lock does not name this process any more."""
+        """Raise LockLost if this process no longer owns the lock."""
         mine = False
         with suppress(ValueError):
             mine = self._mine(self.remote.read(self.uri))
         if not mine:
             raise LockLost(
-                f"{self.address} does not name this process any more: the run was taken over by "
-                "another process, or the lock is gone or damaged. This one stops writing."
+                f"This process no longer owns the lock {self.address}, so it stops writing. "
+                "Another process took over the run, or the lock was removed or damaged."
             )
 
     def release(self) -> None:
-        """Release the lock, and keep its fencing number."""
+        """Mark the lock object as released. The object stays, with its fencing number."""
         self._write(released=True)
 
     @property
@@ -204,8 +209,8 @@ class Lease:
     def _write(self, released: bool) -> None:
         try:
             text, tag = self.remote.tagged(self.uri) or (None, "")
-            # the write below is conditional on the tag, so an owner that takes over meanwhile keeps
-            # the lock
+            # the write below is conditional on the tag, so it fails if another process has taken
+            # over the lock meanwhile
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
         except Exception as error:  # after any error the next heartbeat tries again

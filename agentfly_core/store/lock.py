@@ -1,5 +1,5 @@
-"""Allow one writer per run: a file lock with the name of its owner, which the owner's death
-releases.
+"""Allow one writer per run by a file lock. The file contains the name of the lock's owner; the
+kernel releases the lock when the owner dies.
 """
 
 import fcntl
@@ -21,15 +21,15 @@ logger = logging.getLogger(__name__)
 
 
 class Locked(RuntimeError):
-    """Another process is writing this run; the message names it."""
+    """Another process is writing this run; the message names the process."""
 
 
 class LockLost(RuntimeError):
-    """Another process has taken over this run; this process must not write to it any more."""
+    """Another process has taken over this run, so this process must not write to the run again."""
 
 
 def holder_of(folder: Path) -> str:
-    """Describe the holder of a local run folder for messages; empty if it is free."""
+    """Return the name of the process that holds a local run folder, empty if the run is free."""
     try:
         files.file_size(folder / "lock.json")  # otherwise opening a pipe would wait forever
         with (folder / "lock.json").open("rb") as file:
@@ -39,16 +39,16 @@ def holder_of(folder: Path) -> str:
 
 
 def refuse_if_held(folder: Path) -> None:
-    """Raise Locked while a living process holds a local run folder."""
+    """Raise Locked while a running process holds a local run folder."""
     if holder := holder_of(folder):
         raise locked(folder.name, holder)
 
 
 @contextmanager
 def local_lock(folder: Path) -> Iterator[Owner | None]:
-    """Hold a run folder by a lock on lock.json; yields its previous owner or None. Raises Locked.
+    """Hold a run folder by a lock on lock.json during the block. Yields the previous owner or None.
 
-    The content of the file is only for human readers.
+    The lock is flock(2); the content of lock.json is only information for users. Raises Locked.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
@@ -73,8 +73,8 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
 def locked(run: str, who: str) -> Locked:
     """Make the error for a run that is held."""
     return Locked(
-        f"The run {run!r} is held by {who}. Wait for it to end, end it, or start another run "
-        "with --run NAME or --new."
+        f"The run {run!r} is held by {who}. Wait for this process to end, end it, or start another "
+        "run with --run NAME or --new."
     )
 
 
@@ -102,6 +102,6 @@ def _owner_of(folder: Path) -> Owner | None:
         return None
     except ValueError as fault:
         logger.warning(
-            "%s is damaged (%s): its owner is unknown. The run is not affected.", path, fault
+            "%s is damaged (%s): the lock's owner is unknown. The run is not affected.", path, fault
         )
         return None

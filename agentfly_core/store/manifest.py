@@ -1,4 +1,4 @@
-"""MANIFEST.json of a published folder, which lists sizes and hashes of its files."""
+"""MANIFEST.json of a published folder, which lists the sizes and hashes of the folder's files."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,22 +12,22 @@ from agentfly_core.system.formats.hashing import digest
 
 MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
-"""Files that differ in a repeated run."""
+"""Files that a repeated run writes with other content, so they do not count for the digest."""
 SMALL = 2**22
-"""Bytes below which threads cost more than they save."""
+"""The size in bytes below which hashing in threads is slower than hashing in sequence."""
 
 
 def verify(folder: Path) -> Manifest:
-    """Check the files of a published folder against its manifest, and return it.
+    """Check the files of a published folder against its manifest, and return the manifest.
 
-    Raises Damaged for a changed, missing or unlisted file, and for a link, device or pipe.
+    Raises Damaged for a changed, missing or unlisted file, and for a link, a device or a pipe.
     """
     if (manifest := manifest_in(folder)) is None:
-        raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
+        raise Damaged(f"{folder} has no {MANIFEST}: the folder was not published completely.")
     sizes, entries = files.file_sizes(folder), unstripped(manifest)
     for name in sizes.keys() - manifest["files"].keys() - {MANIFEST}:
         if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 on a network disk
-            raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove it.")
+            raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove this file.")
     for name, entry in entries.items():
         if sizes.get(name) != entry["size"]:
             raise Damaged(mismatch(str(folder / name)))
@@ -42,14 +42,14 @@ def verify(folder: Path) -> Manifest:
 
 
 def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
-    """Return the listed files, without stripped ones."""
+    """Return the entries of the listed files that were not stripped."""
     stripped = manifest.get("stripped", [])
     return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
 
 
 def mismatch(path: str) -> str:
-    """Make the error for a missing or changed file."""
-    return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
+    """Return the error text for a missing or changed file."""
+    return f"{path} is missing, or differs from the file that {MANIFEST} lists."
 
 
 def entry_of(path: Path) -> FileEntry:

@@ -19,11 +19,11 @@ NO_BUCKET = "NoSuchBucket"
 
 
 class Remote:
-    """An object storage prefix; its credentials come from the environment:
-    `Remote("s3://bucket/exp")`.
+    """A prefix on object storage: `Remote("s3://bucket/exp")`. Credentials come from the
+    environment.
 
-    A failed request raises Refused. `guard` is called before each write; it raises an error if the
-    lock is lost.
+    A failed request raises Refused. `guard` is called before each write, and raises an error if
+    this process has lost its lock.
     """
 
     def __init__(self, uri: str) -> None:
@@ -32,7 +32,9 @@ class Remote:
 
     @cached_property
     def fs(self) -> Any:
-        """The file system, without a cache of listings, because other processes also write here."""
+        """The fsspec file system. It does not cache listings, because other processes write,
+        too.
+        """
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
     def path(self, name: str) -> str:
@@ -43,7 +45,7 @@ class Remote:
     def asking(self, to: str, name: str) -> Iterator[None]:
         """Turn errors of a request into Refused.
 
-        FileNotFoundError for a missing object and errors of a full local disk pass unchanged.
+        FileNotFoundError for a missing object and errors of a full local disk are not converted.
         """
         try:
             yield
@@ -57,14 +59,16 @@ class Remote:
             raise Refused(message, status) from error
 
     def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:
-        """Upload files in this order. The last one marks the folder as complete."""
+        """Upload files in the order of `names`. The last file marks the folder as complete."""
         for name in names:
             self.guard()
             with self.asking("write", f"{uri}/{name}"):
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
-        """Download files with these sizes; raises Damaged first if one is missing or differs."""
+        """Download files of these sizes. If a file is missing or has another size, raise Damaged
+        before downloading any.
+        """
         with self.asking("list", uri):
             objects = self.fs.find(self.path(uri), detail=True)
         for name, size in sizes.items():
@@ -95,7 +99,9 @@ class Remote:
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """Read an object's text and tag, or None if it is missing. Invalid UTF-8 becomes U+FFFD."""
+        """Read an object's text and ETag, or None if it is missing. Invalid UTF-8 becomes
+        U+FFFD.
+        """
         with suppress(FileNotFoundError), self.asking("read", uri):
             # the tag is read before the text: a write between the two makes the later conditional
             # write fail. In the other order, an unread version would be overwritten.
@@ -104,7 +110,7 @@ class Remote:
         return None
 
     def age(self, uri: str) -> float:
-        """Return the seconds since the last change of an object, by the store's clock."""
+        """Return the seconds since the last change of an object, measured by the store's clock."""
         bucket, _, key = self.path(uri).partition("/")
         with self.asking("read", uri):
             response = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
@@ -113,7 +119,9 @@ class Remote:
         return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object if it has this tag; return whether it had. The guard is not called."""
+        """Replace an object if it still has this ETag; return whether it was replaced. The guard is
+        not called.
+        """
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
@@ -128,7 +136,7 @@ class Remote:
         return []
 
     def remove(self, uri: str, first: str) -> None:
-        """Remove a folder, beginning with the file `first`."""
+        """Remove a folder. The file `first` is removed first."""
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))
         # the manifest goes first, so that an interrupted removal leaves no complete-looking
@@ -153,7 +161,7 @@ class Remote:
 
 
 class Refused(OSError):
-    """A request to object storage failed; `status` is the HTTP status, 0 without an answer."""
+    """A request to object storage failed. `status` is the HTTP status, or 0 without an answer."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -161,8 +169,9 @@ class Refused(OSError):
 
 
 def _answer(error: Exception) -> tuple[str, int]:
-    """Return the code and HTTP status of an answer, from the cause of s3fs's error; else "" and
-    0.
+    """Return the error code and the HTTP status of an answer, from the cause of s3fs's error.
+
+    Without an answer, return "" and 0.
     """
     if isinstance(cause := error.__cause__, ClientError):
         answer = cause.response

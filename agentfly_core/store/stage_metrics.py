@@ -1,4 +1,4 @@
-"""Metrics of stages. They are stored in the stage's artifact, but do not count for its digest."""
+"""Metrics of stages. They are stored in the stage's artifact, but not included in its digest."""
 
 import math
 import time
@@ -18,7 +18,10 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """End, duration and metrics: `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`."""
+    """A stage's end in milliseconds since 1970, its duration in seconds, and its metrics:
+
+    `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`.
+    """
 
     time_ms: int
     seconds: float
@@ -27,7 +30,9 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Collect metrics during the block, and write the finite ones with the block's duration."""
+    """Collect metrics during the block, and write finite values and the block's duration to a
+    file.
+    """
     start = time.monotonic()
     metrics: dict[str, float] = {}
     yield metrics

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _opened: dict[Path, str] = {}
-"""The digests of the folders that this process has checked or published."""
+"""The digests of folders that this process has verified or published."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of artifacts, and the object storage that it mirrors, if any.
+    """A folder of artifacts. If `remote` is set, the folder is a cache of this object storage.
 
     `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the manifests on the
     object storage are authoritative.
@@ -63,7 +63,7 @@ class Store:
         """Open a store by path or s3:// uri."""
         if "://" not in uri:
             return cls(Path(uri).resolve(), None)
-        # imported here, because its clients take long to import
+        # imported here, because the S3 clients take long to import
         from agentfly_core.store.object_storage import Remote
 
         return cls(cache / digest(uri)[:16], Remote(uri))
@@ -74,7 +74,7 @@ class Store:
         return self.remote.uri if self.remote else str(self.root)
 
     def path(self, uri: str) -> Path:
-        """Return the local path of `uri`; raises Damaged for a path or link out of the store."""
+        """Return the local path of `uri`. Raises Damaged if it leads out of the store."""
         try:
             require_uri(uri)
         except ValueError as error:
@@ -118,9 +118,8 @@ class Store:
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """Return the artifact at the target if it has the target's key and is intact, else None.
-
-        Damage is logged.
+        """Return the artifact at `target.uri` if it has the target's key and is undamaged, else
+        None. Damage is logged.
         """
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)
@@ -131,7 +130,9 @@ class Store:
         return None
 
     def holds(self, uri: str) -> bool:
-        """Whether `uri` is published. A damaged manifest is logged and counts as missing."""
+        """Whether an artifact is published at `uri`. A damaged manifest is logged and counts as
+        missing.
+        """
         with _damaged_is_unpublished():
             return self.get(uri) is not None
         return False
@@ -148,9 +149,9 @@ class Store:
         return artifact
 
     def resolve(self, pointer: Pointer) -> Artifact:
-        """Return the artifact of a pointer.
+        """Return the artifact to which a pointer refers.
 
-        Raises FileNotFoundError, and Damaged for another digest.
+        Raises FileNotFoundError, and Damaged if the artifact has another digest.
         """
         if isinstance(pointer, Artifact):
             return pointer
@@ -161,9 +162,8 @@ class Store:
     def open(self, pointer: Pointer) -> Path:
         """Return a local folder with the artifact's files.
 
-        They are verified once, in other processes.
-
-        Raises Damaged, FileNotFoundError, and ValueError for an artifact with stripped files.
+        Each process verifies the files once, except files that it published itself. Raises Damaged,
+        FileNotFoundError, and ValueError for an artifact with stripped files.
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -171,11 +171,13 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove the files of this pattern from a published artifact; return whether it had any."""
+        """Remove the files that match a pattern from a published artifact, and list them as
+        `stripped` in its manifest. Return whether files were removed.
+        """
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
-        # the manifest is changed first: after a kill here, some files are superfluous, while the
-        # other order would look damaged
+        # the manifest is changed first: a kill in between then leaves superfluous files, while the
+        # opposite order would leave an artifact that looks damaged
         self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
         for name in stripped:
             self.remove(f"{uri}/{name}")
@@ -213,9 +215,9 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """Read and verify an artifact's JSON file; None if it is missing.
+        """Read and verify a JSON file of an artifact; return None if it is missing.
 
-        Raises Damaged if it was changed.
+        Raises Damaged if the file was changed.
         """
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
@@ -242,9 +244,9 @@ class Store:
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
-        """Read a file that `write_json` wrote; None if it is missing.
+        """Read a file that `write_json` wrote, or return None if it is missing.
 
-        Raises Damaged with its name.
+        Raises Damaged, with the name of the file, if it is damaged.
         """
         if (written := self._content(uri)) is None:
             return None
@@ -255,9 +257,8 @@ class Store:
         return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """Return the sorted names below `uri`.
-
-        Hidden names, such as unfinished folders, are left out.
+        """Return the sorted names directly below `uri`, without hidden names such as unfinished
+        folders.
         """
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
@@ -267,7 +268,7 @@ class Store:
     def remove(self, uri: str) -> None:
         """Remove a file or an artifact.
 
-        The manifest goes first, because a rest must never look complete.
+        The manifest is removed first, because a partly removed artifact must not look complete.
         """
         path = self.path(uri)
         if self.remote:
@@ -297,14 +298,14 @@ def _damaged_is_unpublished() -> Iterator[None]:
     try:
         yield
     except Damaged as damage:
-        logger.warning("%s It counts as unpublished and is recomputed when it is needed.", damage)
+        logger.warning("%s The artifact counts as unpublished and is recomputed if needed.", damage)
 
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
-    """Yield an empty folder next to `path`.
+    """Yield an empty temporary folder next to `path`.
 
-    It is removed at the end of the block unless it was moved.
+    The folder is removed at the end of the block, unless the block has moved it.
     """
     folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -319,7 +320,8 @@ def _unfinished(path: Path) -> Iterator[Path]:
 def _move(folder: Path, path: Path, key: str) -> None:
     """Rename a folder to `path`.
 
-    An artifact with another key is replaced; a damaged folder is moved aside.
+    If `path` has an artifact with the same key, that artifact is kept. An artifact with another key
+    is replaced; a damaged folder is renamed and kept.
     """
     if os.path.lexists(path):
         try:
@@ -328,7 +330,7 @@ def _move(folder: Path, path: Path, key: str) -> None:
                 return
         except Damaged as damage:  # it is kept, because only the user may delete it
             kept = files.set_aside(path)
-            logger.warning("%s It is kept as %s; remove it when you do not need it.", damage, kept)
+            logger.warning("%s The damaged folder is kept as %s; you may remove it.", damage, kept)
         else:
             shutil.rmtree(path)
     try:

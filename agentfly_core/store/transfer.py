@@ -1,4 +1,4 @@
-"""Copy artifacts to other stores, with the same uri, key and digest."""
+"""Copy artifacts to other stores. Copies have the same uri, key and digest."""
 
 import os
 import shutil
@@ -11,10 +11,10 @@ from agentfly_core.system import files
 
 
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
-    """Copy the artifacts that the target lacks, and return all of them.
+    """Copy the artifacts that the target lacks, and return the copied artifacts.
 
-    Before anything is copied, it raises Damaged, and ValueError if an artifact has no weights or
-    its place is taken.
+    Before copying anything, raise Damaged for a damaged artifact, and ValueError if the files of an
+    artifact were stripped or its uri is taken in the target.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -31,14 +31,16 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError if something else is at this uri, or if it is inside of another artifact."""
+    """Raise ValueError if the target has something else at this uri, or another artifact that would
+    contain it.
+    """
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
     taken = target.remote is None and os.path.lexists(target.path(uri))
     if taken or any(map(target.holds, places)):
         raise ValueError(
-            f"{target.uri}/{uri} is taken by something other than the artifact to copy: move it "
-            "away, and run the same command again."
+            f"{target.uri}/{uri} already exists and is not the artifact to copy. Move it away, and "
+            "run the same command again."
         )
 
 

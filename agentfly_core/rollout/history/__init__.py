@@ -1,3 +1,3 @@
-"""The history of an episode: its replies in the order of time, its forks, and the episodes that
-start at forks.
+"""The history of an episode: its replies in chronological order, its forks, and the episodes that
+continue from forks.
 """

@@ -12,8 +12,9 @@ class ForkRule:
     """The settings of `rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5,
     draws=True, vocabulary=49152)`.
 
-    With `draws`, an episode forks with the computed probability, otherwise if the probability is
-    above `tau`. If `beta` is 0, no entropies are read. `vocabulary` is the number of tokens.
+    With `draws`, an episode forks at random with the computed probability. Without `draws`, it
+    forks if the probability is above `tau`. If `beta` is 0, no entropies are read. `vocabulary` is
+    the number of tokens in the vocabulary.
     """
 
     k: int
@@ -33,6 +34,6 @@ class ForkRule:
         return min(1.0, max(0.0, self.alpha + self.beta * rise / math.log(self.vocabulary)))
 
     def forks(self, first: Sequence[float], now: Sequence[float], seed: int) -> bool:
-        """Whether to fork before the current reply; `seed` is the seed of the draw."""
+        """Whether to fork before the current reply; `seed` is the seed of the random draw."""
         bound = random.Random(seed).random() if self.draws else self.tau
         return self.probability(first, now) > bound

@@ -1,4 +1,6 @@
-"""Forks: episodes that repeat their parent's path up to `Episode.fork`, and then differ from it."""
+"""Forks: episodes that repeat their parent's replies and tool calls up to `Episode.fork`, and then
+continue on their own.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,22 +13,22 @@ from agentfly_core.records.trajectory import BadCall, Observation, ToolCall
 from agentfly_core.rollout.history.timeline import EpisodePlace, Reply
 
 Snapshot = Mapping[type[Lent], bytes]
-"""States of environments by kind."""
+"""States of environments by environment class."""
 
 
 class AsksDifferently(ServiceFailure):
-    """A forked episode does not repeat the path of its parent."""
+    """A forked episode does not repeat the requests of its parent episode."""
 
     def __init__(self, difference: str) -> None:
         super().__init__(
-            f"A forked episode {difference}. Before a fork, an agent must depend only on the "
-            "problem, on replies and on answers of tools."
+            f"A forked episode {difference}. Before a fork, the agent's requests must depend only "
+            "on the problem, the replies and the tool results."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCalls:
-    """Calls that ran together, and their answers."""
+    """Tool calls that ran together, and their results."""
 
     calls: tuple[ToolCall | BadCall, ...]
     observations: tuple[Observation, ...]
@@ -34,14 +36,18 @@ class AnsweredCalls:
 
 @dataclass
 class EpisodePath:
-    """All replies and answered calls of an episode by their places, and the results of `fork`."""
+    """The replies and tool calls of an episode by their positions, and the values that
+    `Episode.fork` returned.
+    """
 
     replies: dict[EpisodePlace, Reply] = field(default_factory=dict)
     answers: dict[EpisodePlace, AnsweredCalls] = field(default_factory=dict)
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return the path of a child: this path, followed by this result of `fork`."""
+        """Return the path of a forked episode: this path, followed by `fork`, the value that
+        `Episode.fork` returns there.
+        """
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
         return EpisodePath(replies, {**self.answers}, [*self.forks, fork])
@@ -49,10 +55,11 @@ class EpisodePath:
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """The start of a forked episode: the path before it, states of environments, and facts.
+    """The point from which a forked episode continues: the path to it, the states of environments,
+    and the problem's facts.
 
-    Without a `snapshot` its environments cannot be restored, so its tools are called again. The
-    agent calls `fork` there, or with `before_reply` asks for a reply.
+    Without a `snapshot` the environments cannot be restored, so the tools on the path are called
+    again. At this point the agent calls `fork`, or requests a reply if `before_reply` is set.
     """
 
     path: EpisodePath
@@ -62,13 +69,15 @@ class ForkOrigin:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Its place in the parent: the number of replies before it, and the results of forks."""
+        """The position in the parent episode: the number of replies before the fork, followed by
+        the values that `Episode.fork` returned.
+        """
         return (len(self.path.replies), *self.path.forks)
 
 
 @dataclass
 class Repetition:
-    """The path of an episode so far. A forked episode repeats the path of its `origin` first."""
+    """The path of an episode so far. A forked episode first repeats the path of its `origin`."""
 
     origin: ForkOrigin | None = None
     path: EpisodePath = field(default_factory=EpisodePath)
@@ -81,23 +90,23 @@ class Repetition:
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Return how many times tools were called after this reply, and count one more."""
+        """Return how often tools were called since this reply, and count one more call."""
         self._calls[place] += 1
         return self._calls[place] - 1
 
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
-        """Return the reply to repeat; None after the fork. Raises AsksDifferently."""
+        """Return the recorded reply to repeat, or None after the fork. Raises AsksDifferently."""
         if not (origin := self.repeats):
             return None
         stored = origin.path.replies.get(place)
         if stored is None or (stored.prompt, stored.form) != (prompt, form):
-            raise AsksDifferently("asks for a reply to another prompt than its parent")
+            raise AsksDifferently("requests a reply to another prompt than its parent")
         return stored
 
     def answers(
         self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
     ) -> tuple[Observation, ...] | None:
-        """Return the answers to repeat; None for calls that must be executed.
+        """Return the recorded tool results to repeat, or None if the calls must be executed.
 
         Raises AsksDifferently.
         """
@@ -109,16 +118,16 @@ class Repetition:
         return stored.observations if origin.snapshot is not None else None
 
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
-        """Record answers to calls.
+        """Record the results of tool calls.
 
-        Raises AsksDifferently if they had to equal the parent's and do not.
+        Raises AsksDifferently if the episode repeats its parent and the results differ.
         """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
-            raise AsksDifferently("gets other answers of tools than its parent")
+            raise AsksDifferently("gets other tool results than its parent")
         self.path.answers[place] = answered
 
     def fork(self) -> int:
-        """Return the result of a fork to repeat. Raises AsksDifferently."""
+        """Return the recorded value of `Episode.fork` to repeat. Raises AsksDifferently."""
         assert self.origin, "only a forked episode repeats forks"
         mine, parents = self.path, self.origin.path
         mine.forks.append(parents.forks[len(mine.forks)])
@@ -127,8 +136,8 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """The origin if the next reply is the first one of a fork `before_reply`, else None; raises
-        AsksDifferently.
+        """Return the origin if the next reply is the first new one after a fork `before_reply`,
+        else None. Raises AsksDifferently.
         """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:
@@ -143,4 +152,4 @@ class Repetition:
             parents.replies.keys(),
             parents.answers.keys(),
         ):
-            raise AsksDifferently("forks before it has repeated all replies and calls")
+            raise AsksDifferently("forks before it has repeated all replies and tool calls")

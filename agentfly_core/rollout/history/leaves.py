@@ -1,4 +1,6 @@
-"""Episodes that start at forks: their numbers, and the turns that they share with their parents."""
+"""Number the episodes that continue from forks, and find the turns that they share with their
+parents.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,9 @@ from agentfly_core.rollout.rules import EpisodeSpec, ForkedSpec
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """Trajectories and times of an episode, and the points from which forked episodes continue."""
+    """An episode's trajectories (`record`) and times, and the points from which its forks continue
+    (`children`).
+    """
 
     spec: EpisodeSpec
     record: list[Trajectory]
@@ -25,11 +29,12 @@ class PlayedEpisode:
 def following(
     played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]
 ) -> list[EpisodeSpec]:
-    """Return the episodes to play after these: their children, and the spares that no child has
+    """Return the episodes to play after these: their forks, and the spare episodes that no fork has
     replaced.
 
-    `numbers` counts children of agents' own forks by problem and first chain. In a step of 8
-    chains, the children of chain 3 and their children have the chains 11, 19, 27, ...
+    `numbers` counts the forks that agents made with `Episode.fork`, by problem and number of the
+    first episode (`chain`). With 8 episodes for each problem, episode 3's forks and their forks get
+    the numbers 11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
     # sorted, because the children's numbers must not depend on which parent ended first
@@ -46,8 +51,8 @@ def following(
 
 
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
-    """Return one episode for each child. It replaces a spare and gets a share of the remaining
-    spares. Without children, return all spares.
+    """Return one episode for each fork. A forked episode replaces a spare and gets a share of the
+    remaining spares. Without forks, return all spares.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
@@ -61,7 +66,7 @@ def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpe
 def with_branches(
     played: Sequence[PlayedEpisode], trajectories: Sequence[Trajectory]
 ) -> list[Trajectory]:
-    """Return the trajectories; those that share turns with their parent get a `branch`."""
+    """Return the trajectories, with `branch` set where turns are shared with the parent episode."""
     by_id = {one.id: one for one in trajectories}
     forks = {one.id: each.spec for each in played for one in each.record}
     return [_branched(one, forks[one.id], by_id) for one in trajectories]

@@ -1,4 +1,4 @@
-"""The tokens of a prompt, and what is sampled after it."""
+"""The tokens of a prompt, and the reply that is sampled for it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from agentfly_core.rollout.rules import Form
 
 
 class Prompt(NamedTuple):
-    """The `tokens` of a prompt; `given` are the last of them, which no earlier turn has. A prompt
-    `opens` a context if it does not continue the tokens of an earlier reply.
+    """The `tokens` of a prompt. `given` is their end, which no earlier turn contains. `opens` is
+    true if the prompt does not continue the tokens of an earlier reply but starts a new context.
     """
 
     tokens: tuple[int, ...]
@@ -21,7 +21,7 @@ class Prompt(NamedTuple):
 
 
 class SampledReply(NamedTuple):
-    """The content of a new reply, with the fields of `Reply`; a chat service gives no tokens."""
+    """The content of a new reply, with the fields of `Reply`; without tokens for a chat service."""
 
     message: Message
     given: tuple[int, ...] = ()
@@ -33,7 +33,9 @@ class SampledReply(NamedTuple):
 def prompt_after(
     before: Reply | None, read: Sequence[Message | Observation], form: Form, template: ChatTemplate
 ) -> Prompt:
-    """Return the prompt, which continues the reply `before` if the template can."""
+    """Return the prompt after the messages `read`. It continues the tokens of the reply `before` if
+    the template can extend them.
+    """
     history = timeline.messages_of(before)
     if before is not None and before.form == form.key:
         added = template.extend(before.tokens, read, history)

@@ -1,4 +1,4 @@
-"""The replies of an episode: the conversation of each reply, and their order in time."""
+"""The replies of an episode: the conversation of each reply, and the order of all replies."""
 
 from __future__ import annotations
 
@@ -25,26 +25,34 @@ from agentfly_core.records.trajectory import (
 )
 
 ORDER = ("call", "seed", "prompt")
-"""The order of replies in time, which does not depend on the arrival of concurrent ones."""
+"""Sort keys of replies: a chronological order in which timing does not change the order of
+concurrent replies.
+"""
 EpisodePlace = tuple[int | str, ...]
-"""The place of a reply or a call in an episode. It is the same each time the agent plays the
-episode.
+"""The position of a reply or a tool call in an episode. It is the same each time the episode is
+played.
 """
 
 
 @dataclass(eq=False, slots=True)
 class Reply:
-    """A reply. `before` is the previous reply of its conversation, None for a new prompt.
+    """A reply.
 
-    `message` has its text and calls, `sampled` its tokens with log-probabilities, none for a chat
-    service. `given` are the tokens between `before` and this one, or the whole prompt of a reply
-    that `opens` a context. `limit` is the limit that it reached, which ends the episode of `reply`.
-    Set `trained` to False for a reply that nobody received: it is stored and not trained.
-
-    `form` is the key of its conversation's tools and thinking. `prompt` is the digest of all tokens
-    before it, or of the request to a chat service. `call` is its time; a `temperature` of None is
-    the experiment's. The `seed` follows from the episode's seed and the `place`. `earned` is the
-    reward of its calls. `conversation` is the key of all messages up to and with this one.
+    - `before`: the previous reply of the conversation, None for a new prompt
+    - `read`: the messages between `before` and this reply
+    - `given`: the tokens between `before` and this reply, or the whole prompt if `opens` is set
+    - `message`: its text and tool calls
+    - `sampled`: its tokens with log-probabilities; empty for a chat service
+    - `temperature`: None means the experiment's temperature
+    - `prompt`: the digest of all tokens before the reply, or of the request to a chat service
+    - `call`: the time of the reply in the order of the episode's requests
+    - `seed`: derived from the episode's seed and the `place`
+    - `form`: the key of the conversation's tools and thinking setting
+    - `opens`: whether the reply starts a new context
+    - `limit`: the limit that the reply reached; `Speaker.reply` then ends the episode
+    - `trained`: set it to False for a reply that nobody received; it is stored but not trained
+    - `earned`: the rewards of its tool calls
+    - `conversation`: the key of all messages up to and including this reply
     """
 
     before: Reply | None
@@ -76,17 +84,19 @@ class Reply:
 
     @property
     def alone(self) -> bool:
-        """Whether its place is its number in the conversation that begins with the opening."""
+        """Whether the reply belongs to the conversation that begins with the episode's opening. Its
+        place is then its number in this conversation.
+        """
         return len(self.place) == 1
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Its sampled tokens."""
+        """The sampled tokens."""
         return tuple(chain.from_iterable(span.tokens for span in self.sampled))
 
     @property
     def logprobs(self) -> tuple[float, ...]:
-        """The log-probability of each of its tokens."""
+        """The log-probability of each sampled token."""
         return tuple(chain.from_iterable(span.logprobs for span in self.sampled))
 
     @property
@@ -110,8 +120,8 @@ def path(reply: Reply | None) -> list[Reply]:
 
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
-    """Return all tokens of a conversation up to and including a reply, as they were given and
-    sampled.
+    """Return the tokens of a reply's context: all prompt and sampled tokens up to and including the
+    reply.
     """
     replies = path(reply)
     start = max((place for place, one in enumerate(replies) if one.opens), default=0)
@@ -141,11 +151,11 @@ def _longer(conversation: bytes, item: Message | Observation) -> bytes:
 
 
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
-    """Convert a speaker's replies to turns, in the order of time.
+    """Convert a speaker's replies to turns, in chronological order.
 
-    Several replies may continue the same one. The first of them stays in its context, unless it
-    `opens` another. Each further one opens a context, in which all earlier tokens count as read.
-    So a token is sampled, and trained, in exactly one context of an episode.
+    Several replies may continue the same earlier reply. The first of these stays in the context of
+    the earlier reply, unless it `opens` a new context. Each further one starts a new context, where
+    all earlier tokens count as prompt. So each sampled token is trained in exactly one context.
     """
     turns: list[tuple[Turn, Reply]] = []
     contexts: dict[Reply | None, int] = {}  # contexts by their last reply so far
@@ -188,12 +198,19 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """The history of an agent's next reply in program order.
+    """The history that the next reply of an agent's code sees.
 
-    `Episode.gather` makes branches numbered by place: (1, 0) is the first branch of the second one.
-    `last` has the last reply of each context, `samples` the number of replies by speaker and
-    prompt, `unread` unread observations by speaker, `answers` answers with their speakers. `parts`
-    is the number of its open branches, `least_call` the time of the newest message that it read.
+    `Episode.gather` creates one branch for each of its coroutines.
+
+    - `number`: the indices of nested `gather` calls; (1, 0) is the first branch within the second
+    - `replies`: all replies, including those before `gather`
+    - `last`: the last reply of each context
+    - `conversations`: the reply at the end of each conversation, by the conversation's key
+    - `samples`: the number of replies by speaker and prompt
+    - `unread`: speakers with tool results that they have not read
+    - `answers`: speakers with the answers that they set
+    - `parts`: the number of branches of this branch that are still open
+    - `least_call`: the time of the newest message that this branch received from a mailbox
     """
 
     number: tuple[int, ...] = ()
@@ -234,15 +251,17 @@ class EpisodeBranch:
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Return the number of a speaker's earlier replies to a prompt, and add one to it."""
+        """Return the number of a speaker's earlier replies to a prompt, then increase the number by
+        one.
+        """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
 
     def longest_beginning(
         self, speaker: str, form: str, messages: Sequence[Message | Observation]
     ) -> tuple[Reply | None, int]:
-        """Return the last reply of the longest earlier conversation with which the messages begin,
-        and that conversation's number of messages; None and 0 if no conversation fits.
+        """Find the longest earlier conversation with which the messages begin. Return its last
+        reply and its number of messages, or None and 0.
         """
         key, longest, size = _empty(speaker, form), None, 0
         for number, item in enumerate(messages, 1):
@@ -252,7 +271,7 @@ class EpisodeBranch:
         return longest, size
 
     def add(self, reply: Reply) -> None:
-        """Append a reply to the history; its speaker has read all earlier answers of its tools."""
+        """Append a reply to the history. Earlier tool results then count as read by its speaker."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
         # the first of several equal replies is kept; the order in which branches join does not
@@ -261,13 +280,13 @@ class EpisodeBranch:
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
-        """Store tool answers for a speaker. Their rewards belong to its last reply."""
+        """Store tool results for a speaker. Their rewards are added to the speaker's last reply."""
         self.unread += [(speaker, answer) for answer in answers]
         if own := [reply for reply in self.replies if reply.speaker == speaker]:
             own[-1].earned.extend(one.reward for one in answers if one.reward is not None)
 
     def unread_by(self, speaker: str) -> tuple[Observation, ...]:
-        """Return the tool answers for a speaker since its last reply."""
+        """Return the tool results that arrived since the speaker's last reply."""
         return tuple(answer for one, answer in self.unread if one == speaker)
 
     def fork(self, count: int) -> list[EpisodeBranch]:
@@ -275,9 +294,9 @@ class EpisodeBranch:
         return [self._copy((*self.number, n), Counter(self.samples)) for n in range(count)]
 
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
-        """Continue after these branches.
+        """Append the replies of these branches to the history.
 
-        If several continued the same context, the last one counts.
+        If several branches continued the same context, the last of these branches counts.
         """
         for branch in branches:
             for reply in branch.replies[branch._begin :]:

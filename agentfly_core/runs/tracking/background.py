@@ -9,17 +9,20 @@ from agentfly_core.runs.tracking.mlflow_client import REFUSALS, MlflowStore
 from agentfly_core.system.formats.text import fault, redact
 
 LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
-"""Limits of the wait at the end of a run: seconds for a database without a server, seconds for a
-server, and the share of the run's time for a server whose last answer was an error.
+"""The longest wait at the end of a run:
+
+- LOCAL: seconds for a database without a server
+- SERVER: seconds for a server
+- OUTAGE: a share of the run's time, for a server whose last answer was an error
 """
 
 
 @dataclass
 class Background:
-    """Calls `send`, which sends everything to MLflow, in a daemon thread.
+    """Calls `send`, which sends all missing data to MLflow, in a daemon thread.
 
-    `error` is the last call's error, None after a success. The user can send the rest later by
-    `command`.
+    `error` is the error of the last call, None after a success. `command` is the command with which
+    the user can send the rest later.
     """
 
     place: MlflowStore
@@ -37,7 +40,9 @@ class Background:
             self._thread.start()
 
     def finish(self) -> None:
-        """Send for the last time, within a time limit, and print what is missing in MLflow."""
+        """Send for the last time, within a time limit. If data is missing in MLflow, print the
+        reason and the command that sends the rest.
+        """
         begin, limit = monotonic(), SERVER if self.place.served else LOCAL
         if self.place.served and self.error:
             limit = min(SERVER, max(1.0, OUTAGE * (begin - self._began)))
@@ -61,7 +66,7 @@ class Background:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first error of a chain in one line."""
+    """Return the first line of the original error in a chain of errors."""
     while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = cause
     return fault(error).splitlines()[0][:200].rstrip(".")

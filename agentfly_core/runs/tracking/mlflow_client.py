@@ -1,4 +1,4 @@
-"""MLflow's store, and one run in it. An entry that is sent twice is stored only once."""
+"""MLflow's store, and a run in it. Entries that are sent twice are stored only once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLOW_RUN = "agentfly.prefect_flow_run"
 DIGEST, SUCCESS, DATASET = "agentfly.policy_digest", "agentfly.success", "agentfly.dataset"
 TABLES, TABLES_LISTED = "mlflow.loggedArtifacts", 80
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-"""Codes of MLflow's errors that a repetition does not change."""
+"""Codes of MLflow errors that would also occur if the request were repeated."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -50,8 +50,8 @@ class MlflowStore:
 
     @classmethod
     def choose(cls, state: Path, chosen: str = "") -> MlflowStore:
-        """Choose the site's MLflow, else MLFLOW_TRACKING_URI, else a database in the folder
-        `state`.
+        """Choose the MLflow address: `chosen` (from the site), else MLFLOW_TRACKING_URI, else a
+        database in the folder `state`.
         """
         state = state.resolve()
         if chosen:
@@ -62,19 +62,19 @@ class MlflowStore:
 
     @property
     def served(self) -> bool:
-        """Whether this MLflow is a server, which chooses the folder of artifacts itself."""
+        """Whether this MLflow is a server. A server itself chooses the folder of artifacts."""
         return self.uri.startswith(("http://", "https://", "databricks"))
 
     def connect(self) -> MlflowClient:
-        """Return a client of this store. A server has 10 seconds for each request."""
+        """Return a client of this store. Each request to a server times out after 10 seconds."""
         self.create()
         return _client(self.uri)
 
     def create(self) -> None:
-        """Create the SQLite database of this store if it is missing, completely or not at all.
+        """Create the SQLite database of this store if it is missing.
 
-        MLflow creates the tables one by one. A process killed in between would leave a database
-        that MLflow can neither use nor repair.
+        The database appears only when it is complete. MLflow creates the tables one by one, so a
+        killed process would otherwise leave a database that MLflow can neither use nor repair.
         """
         scheme, _, database = self.uri.partition(":///")
         path = Path(database.partition("?")[0])
@@ -115,23 +115,25 @@ def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> N
 
 
 def add_report(place: MlflowStore, run_id: str, text: str, address: str) -> None:
-    """Log a night's report as report.md of its run, and link its flow run's page."""
+    """Log a night's report as report.md of its MLflow run, and store the `address` of its Prefect
+    flow run as a tag.
+    """
     client = place.connect()
     client.log_text(run_id, foreign_names.storable(text), "report.md")
     client.set_tag(run_id, FLOW_RUN, address)
 
 
 def page(place: MlflowStore, run_id: str, server: str) -> str:
-    """Return the address of a run's charts at a `server` of this store."""
+    """Return the address of a run's charts on the MLflow server `server`."""
     run = f"experiments/{place.connect().get_run(run_id).info.experiment_id}/runs/{run_id}"
     return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
 
 
 class MlflowRun:
-    """A run in MLflow, found by its uid or created. One thread uses it at a time.
+    """A run in MLflow, found by its uid or created. Only one thread at a time may use it.
 
-    An entry that MLflow refuses is logged, and the others are stored. For other failures, the
-    errors of MLflow's client are raised.
+    If MLflow refuses an entry, a warning is logged and all other entries are stored. Other errors
+    of MLflow's client are raised.
     """
 
     def __init__(
@@ -159,10 +161,11 @@ class MlflowRun:
         return str(self._tags.get(mlflow_key(name), ""))
 
     def settings(self, values: Mapping[str, JSON], site: Mapping[str, JSON]) -> None:
-        """Log an experiment's settings and its site as parameters, which MLflow never changes, and
-        the digests of settings and code as tags.
+        """Log the settings and the site as parameters, and the digests of settings and code as
+        tags.
 
-        A setting that a continued run changed becomes the tag `agentfly.continued.NAME`.
+        MLflow does not allow changes of parameters, so a setting that a continued run has changed
+        becomes the tag `agentfly.continued.NAME`.
         """
         from mlflow.entities import Param
 
@@ -176,7 +179,7 @@ class MlflowRun:
         self.tags({"agentfly.settings_digest": hashing.digest({**values}), **tags})
 
     def tags(self, values: Mapping[str, str]) -> None:
-        """Set tags that MLflow lacks or has with another value."""
+        """Set the tags that are missing in MLflow or have another value there."""
         from mlflow.entities import RunTag
 
         tags = _tags(values)
@@ -190,9 +193,9 @@ class MlflowRun:
         self._log("metrics", [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
 
     def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
-        """Log the dataset as an input, and DVC's version of it.
+        """Log the dataset as an input of the run, and its DVC version as a tag.
 
-        MLflow keeps 36 digits of the digest; a tag of the input has all digits.
+        MLflow stores only 36 digits of the digest, so a tag of the input has all digits.
         """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -204,7 +207,9 @@ class MlflowRun:
         self.tags({"agentfly.dvc_dataset": version})
 
     def table(self, name: str, step: int, frame: DataFrame) -> None:
-        """Log a step's table in the form that MLflow's pages show; they list the newest ones."""
+        """Log a step's table in the form that MLflow's pages show. They list the newest 80
+        tables.
+        """
         path = f"{name}/step-{step:06d}.json"
         with self._attempt(f"the table {path}"):
             self.client.log_text(self.run_id, frame.to_json(orient="split", index=False), path)
@@ -213,11 +218,10 @@ class MlflowRun:
             self.tags({TABLES: json.dumps([*listed, entry][-TABLES_LISTED:])})
 
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
-        """Register a policy once as a version of `model` with the tags `lineage`, and move the
-        aliases.
+        """Register a policy as a version of `model` with the tags `lineage`, and move the aliases.
 
-        The alias `last` is the newest version. `best` is the version with the highest success on
-        the newest version's dataset.
+        A policy is registered only once. The alias `last` is the newest version. The alias `best`
+        is the version with the highest success among those on the newest version's dataset.
         """
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
@@ -248,10 +252,10 @@ class MlflowRun:
 
     @contextlib.contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
-        """Log an error of the block if MLflow still answers, so that the rest is sent.
+        """Log an error of the block if MLflow still answers, so that later entries are sent.
 
-        This is used for files and datasets, because a full or forbidden artifact store must not
-        hold back metrics.
+        Used for files and datasets: metrics must be sent even if the artifact store is full or
+        forbidden.
         """
         try:
             yield
@@ -284,7 +288,7 @@ class MlflowRun:
 
 @contextlib.contextmanager
 def _unless_existing() -> Iterator[None]:
-    """Ignore MLflow's refusal to create something that exists; raises its other errors."""
+    """Ignore MLflow's error that an object already exists; raise all other errors."""
     from mlflow.exceptions import MlflowException
 
     try:

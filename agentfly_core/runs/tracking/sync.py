@@ -1,9 +1,8 @@
 """Send a run to MLflow.
 
-The run's files are authoritative, and a sync sends the entries that MLflow lacks.
-
-A tag of the MLflow run names the last step that is complete there. Points carry the time at which
-their stage ended, so a point that is sent again is stored only once.
+The run's files are authoritative; a sync sends the entries that are missing in MLflow. A tag of the
+MLflow run names the last step that MLflow has completely. Each metric is sent with the time at
+which its stage ended, so MLflow stores a metric that is sent twice only once.
 """
 
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ EVALUATE = "agentfly.synced_evaluate"
 
 
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
-    """Send the seconds of stages, and the metrics of their rounds: `warm_start/train/loss`."""
+    """Send the seconds of each stage, and the metrics of each round: `warm_start/train/loss`."""
     for stage, artifacts in stages.items():
         measures = [measured(store, artifact) for artifact in artifacts]
         seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
@@ -40,15 +39,15 @@ def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
 
 
 def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> None:
-    """Send the evaluation of a step's policy, and those on further datasets."""
+    """Send the evaluation of a step's policy, including its `datasets`."""
     for each in (evaluation, *evaluation.datasets.values()):
         mlflow.points(each.metrics, step, each.time_ms)
 
 
 def sync(run: Run, mlflow: MlflowRun) -> None:
-    """Send the entries of a running or finished run that MLflow lacks.
+    """Send all entries of a running or finished run that are missing in MLflow.
 
-    Raises Damaged for a lost metrics.json of a finished run, and the errors of MLflow's client.
+    Raises Damaged if a finished run has lost a metrics.json, and the errors of MLflow's client.
     """
     run.link("mlflow_run_ids", mlflow.run_id)
     sender, finished = _Sender(run, mlflow), run.finished
@@ -76,7 +75,7 @@ class _Sender:
     mlflow: MlflowRun
 
     def start(self) -> None:
-        """Send the stages before the first step; raises FileNotFoundError until all have ended."""
+        """Send the stages before the first step. Raises FileNotFoundError while one is running."""
         run, data, step = self.run, self.data, self.run.settings.start_step
         uri, version = f"{run.store.uri}/{data.uri}", run.record["dataset_version"]
         self.mlflow.dataset(run.experiment.name, uri, data.digest, version)
@@ -87,13 +86,13 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def step(self, step: int) -> None:
-        """Send a step's metrics, its evaluation and, for every few steps, a table of its episodes.
+        """Send a step's metrics, its evaluation and, every few steps, a table of its episodes.
 
-        Raises FileNotFoundError until all of it is done.
+        Raises FileNotFoundError if the step or its evaluation has not finished.
         """
         run, layout = self.run, self.run.layout.step(step)
         if not run.finished and run.store.read_json(layout.metrics) is None:
-            raise FileNotFoundError(f"Step {step} of {run.name} has not ended.")
+            raise FileNotFoundError(f"Step {step} of {run.name} has not finished.")
         point = metrics_of(run.store, layout)
         self.mlflow.points(point["metrics"], step, point["time_ms"])
         if run.evaluates(step):
@@ -107,7 +106,7 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Send an evaluation. Raises FileNotFoundError until all of it is done."""
+        """Send an evaluation. Raises FileNotFoundError if it has not finished."""
         run, evaluations = self.run, Evaluations(self.run.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
@@ -144,15 +143,15 @@ class _Sender:
 
     @property
     def data(self) -> Pointer:
-        """Return the dataset that the run reads, even if its source files have changed since."""
+        """The dataset that the run uses, even if the dataset's source files have changed since."""
         record = self.run.record
         if "dataset_uri" not in record:
-            raise FileNotFoundError(f"{self.run.name} has read no dataset yet.")
+            raise FileNotFoundError(f"{self.run.name} has not read a dataset yet.")
         return Pointer(record["dataset_uri"], record["dataset_digest"])
 
     @property
     def parents(self) -> dict[str, str]:
-        """Return tags for the policies of other runs: the run's parent, and the reference of its KL
+        """Tags that name policies of other runs: the run's parent, and the reference of its KL
         penalty.
         """
         reference, parent = self.run.reference, self.run.parent

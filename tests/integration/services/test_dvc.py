@@ -221,7 +221,7 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
     [
         ("tiny", ["data.train=12"], "data or seed overridden"),
         ("tiny", ["seed=3"], "data or seed overridden"),
-        ("mine", [], "DVC reproduces the experiments in conf/: tiny. Got 'mine'."),
+        ("mine", [], "Got 'mine', expected one of the experiments in conf/: tiny."),
     ],
 )
 def test_other_data_lacks_a_version_with_a_reason(root, name, overrides, reason):

@@ -44,7 +44,7 @@ async def deaf(episode: Episode) -> Ending:
 async def test_a_deaf_agent_gets_no_replies_after_its_deadline() -> None:
     trajectory = await play(["99"], spec=rollout_spec(agent=deaf, deadline=0.1))
     assert (trajectory.ending, trajectory.turns) == (Ending.FAILED, ())
-    assert trajectory.error == "LeaseExpired: no ending within 0.1 s, the agent's deadline"
+    assert trajectory.error == "LeaseExpired: the agent did not end within its deadline of 0.1 s"
 
 
 async def test_an_agent_that_holds_the_loop_past_its_deadline_fails() -> None:

@@ -80,7 +80,7 @@ async def test_a_lost_episode_leaves_no_process() -> None:
     await run("pass")
     await until(lambda: children() == IDLE)
     async with ResourceManager({Interpreter: 2}) as resources:
-        with pytest.raises(ServiceFailure, match="no ending within"):
+        with pytest.raises(ServiceFailure, match="did not end within"):
             async with lease(resources, Interpreter, PROBLEM, timeout=LIMIT, deadline=0.2) as lent:
                 await ask("import os, threading\nos.fork()\nthreading.Event().wait()", lent)
     await until(lambda: children() == IDLE)

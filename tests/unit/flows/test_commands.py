@@ -179,7 +179,7 @@ def test_a_run_missing_in_mlflow_is_named_with_the_sync_command(
     )
     assert main(["open", "prefect", "mien"]) == 2
     assert (
-        f"There is no run 'mien' in {project}; `agentfly list` shows all. Did you mean 'mine'?"
+        f"There is no run 'mien' in {project}; `agentfly list` shows all runs. Did you mean 'mine'?"
         in capsys.readouterr().err
     )
     assert main(["open", "prefect", "../mine"]) == 2

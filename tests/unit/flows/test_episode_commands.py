@@ -66,7 +66,7 @@ def test_a_missing_step_tool_or_ending_lists_the_existing_ones(
 ) -> None:
     assert main(["show", "demo@9"]) == 2
     error = capsys.readouterr().err
-    assert "lacks episodes of step 9 in " in error
+    assert "Episodes of step 9 of the run " in error
     assert "Steps with episodes: 6 to 7." in error
     assert main(["show", "demo@6", "--problem", "add-41-5"]) == 2
     assert "has no problem 'add-41-5'. Did you mean 'add-41-58'?" in capsys.readouterr().err

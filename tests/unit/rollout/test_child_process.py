@@ -87,7 +87,7 @@ async def test_a_dead_child_process_is_a_service_failure_with_its_output() -> No
     async with running() as found:
         with pytest.raises(
             ServiceFailure,
-            match=rf"process {found.pid} of .*python\S* died; it said: out of memory",
+            match=rf"process {found.pid} of .*python\S* died; the end of its stderr: out of memory",
         ):
             await found.ask("die", LIMIT)
         with pytest.raises(ServiceFailure, match="died"):

@@ -52,7 +52,9 @@ async def test_a_problem_selects_tools_of_the_experiment() -> None:
 
 
 def test_an_unknown_tool_is_refused() -> None:
-    message = r"'p' selects the tool 'anser', expected some of calculator, answer: .* Did you mean"
+    message = (
+        r"'p' selects the tool 'anser', but the experiment has calculator, answer. .* Did you mean"
+    )
     spec = rollout_spec(calculator, answer)
     with pytest.raises(ValueError, match=message):
         spec.of(Problem("p", "1?", tools=("anser",)))

@@ -218,7 +218,7 @@ async def test_an_agent_error_before_the_first_reply_names_its_line(
         (Ending.FAILED, f"The agent hinted raised KeyError: 'hint', at {where}")
     ] * 2 + [(Ending.NO_TOOL_CALLS, None)] * 2
     (logged,) = caplog.messages
-    assert logged.startswith(f"The agent hinted broke off at {where}:")
+    assert logged.startswith(f"The agent hinted failed at {where}:")
     assert '    return str(episode.problem.facts["hint"])' in logged
 
 
@@ -322,7 +322,7 @@ async def test_an_environment_that_cannot_start_fails_its_episode_only() -> None
         return tool(use)
 
     for kind, what in (
-        (Unmade, "Unmade could not be made"),
+        (Unmade, "Unmade could not be created"),
         (Stateless, "Stateless.state_key() failed"),
     ):
         trajectory = await play(["<use>", "ok"], asked(kind))

@@ -55,7 +55,7 @@ async def test_an_episode_past_its_deadline_closes_its_environment() -> None:
         ("add-41-58", Ending.NO_TOOL_CALLS),
         ("stuck", Ending.FAILED),
     ]
-    assert found[1].error == "LeaseExpired: no ending within 3 s, the agent's deadline"
+    assert found[1].error == "LeaseExpired: the agent did not end within its deadline of 3 s"
     assert sorted(Desk.closed) == ["add-41-58", "stuck"]
     assert [measured[f"resources/Desk/{name}"] for name in ("expired", "started", "closed")] == [
         1,

@@ -154,7 +154,7 @@ async def test_parts_that_all_wait_for_messages_fail_at_once_and_are_named() -> 
     assert stuck.ending is Ending.FAILED
     lines = [line_of("await one.get()"), line_of("await other.get()")]
     assert (stuck.error or "").startswith(
-        "ServiceFailure: Each part of the episode waits for a message: "
+        "ServiceFailure: All running coroutines of the episode wait for a message: "
         f"{agent.__qualname__}.<locals>.ping (test_mailbox.py:{lines[0]}), "
         f"{agent.__qualname__}.<locals>.pong (test_mailbox.py:{lines[1]})."
     )

@@ -65,7 +65,7 @@ async def test_ready_made_agents_read_the_text_of_reset(agent: Agent) -> None:
 async def test_what_is_no_text_fails_the_episode_by_the_name_of_reset() -> None:
     trajectory = await played(["A door."], "in")
     assert trajectory.ending is Ending.FAILED
-    assert "it returned ['A door.'], expected text for the model, or None" in str(trajectory.error)
+    assert "reset returned ['A door.'], expected text or None" in str(trajectory.error)
 
 
 class Shop(Environment):

@@ -188,8 +188,8 @@ def line_of(text: str) -> int:
         (
             "99",
             Ending.AGENT_ERROR,
-            "returned Ending.NO_TOOL_CALLS before there was any answer; call speaker.answer(text) "
-            "(the speaker of the answer, one of solver) before it",
+            "returned Ending.NO_TOOL_CALLS without an answer; call speaker.answer(text) "
+            "(the speaker of the answer, one of solver) first",
             'return finished() if said.content == "hide" else Ending.NO_TOOL_CALLS',
         ),
         ("give up", Ending.FAILED, "returned Ending.FAILED", "return Ending.FAILED"),
@@ -259,7 +259,8 @@ async def test_a_prompt_without_room_for_a_reply_stops_the_stage() -> None:
         await play(["99"], spec=rollout_spec(max_model_len=11))
     assert str(caught.value) == (
         "The first prompt leaves no room for a reply in 1 of the problems: agent.max_model_len is "
-        "11 tokens, 'add-41-58' has 11. Raise it above 11, shorten agent.system or the "
+        "11 tokens, but 'add-41-58' has 11. Raise agent.max_model_len above 11, shorten "
+        "agent.system or the "
         "descriptions of the tools, or remove these problems from the data."
     )
 

@@ -68,10 +68,10 @@ async def test_parts_that_wait_for_each_other_are_named_and_fail() -> None:
     assert stuck.ending is Ending.FAILED
     waits, asks = line_of("await spoke.wait()"), line_of("await episode.context(GO).reply()")
     assert (stuck.error or "").startswith(
-        "ServiceFailure: Parts of episode.gather wait for each other: pair.<locals>.listen "
-        f"(test_standstill.py:{waits}) for an Event, a Queue or a Lock of asyncio, "
-        f"pair.<locals>.speak (test_standstill.py:{asks}) for a reply, which starts after "
-        "every part has asked for one."
+        "ServiceFailure: Coroutines of episode.gather wait for each other: pair.<locals>.listen "
+        f"(test_standstill.py:{waits}) for an asyncio Event, Queue or Lock, "
+        f"pair.<locals>.speak (test_standstill.py:{asks}) for a reply, which starts when "
+        "each has requested a reply."
     )
 
 

@@ -56,8 +56,9 @@ def test_notes_name_the_command_that_continues_an_unfinished_run(project):
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
     notes = "\n".join(RunRequest(here(project), "new").notes("agentfly train own"))
-    begins = "Another run begins, new. old has these settings and other code of own_prices."
-    assert notes == (f"{begins}\nThis continues old:\n  agentfly train own --run old --accept-code")
+    begins = "Starting new. The run old has the same settings, but other code of own_prices."
+    other = "To continue old instead:\n  agentfly train own --run old --accept-code"
+    assert notes == f"{begins}\n{other}"
     run.store.write_json(run.layout.summary, {"steps": 2})
     assert [*RunRequest(here(project), "new").notes("agentfly train own")] == [begins]
 

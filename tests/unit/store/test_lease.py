@@ -87,12 +87,12 @@ def test_a_silent_remote_owner_loses_its_lock_after_a_watch(
     assert mine.take() == ELSEWHERE
     assert (moved.seconds, mine.fence) == (EXPIRY, 5)
     assert (
-        "is held by process 4711 on node7, which may be dead. Watching its lock for up to 120 s"
+        "is held by process 4711 on node7, which may be dead. Watching the lock for up to 120 s"
         in caplog.text
     )
     assert (
-        f"s3://bucket/runs/{run}/lock.json was not renewed for 120 s: its run is taken over."
-        in caplog.text
+        f"The lock s3://bucket/runs/{run}/lock.json was not renewed for 120 s; this process takes "
+        "over the run." in caplog.text
     )
 
 

@@ -75,7 +75,7 @@ def test_a_folder_without_its_manifest_is_no_artifact(store):
     publish(store)
     (store.root / SLOT.uri / "MANIFEST.json").unlink()
     assert store.find(SLOT) is None
-    with pytest.raises(Damaged, match="never published whole"):
+    with pytest.raises(Damaged, match="not published completely"):
         verify(store.root / SLOT.uri)
 
 
