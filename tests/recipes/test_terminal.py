@@ -170,7 +170,10 @@ async def test_a_prompt_without_a_family_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("families", "message"),
-    [(("sum",), "families: got 'sum', expected some of rename"), ((), "families: got none")],
+    [
+        (("sum",), r"data\.families: got 'sum', expected some of rename"),
+        ((), r"data\.families: got none"),
+    ],
 )
 def test_an_unknown_family_is_refused(families: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -1,1 +1,1 @@
-"""Questions on the database of an office."""
+"""Questions about the database of an office."""

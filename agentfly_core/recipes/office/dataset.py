@@ -1,4 +1,4 @@
-"""Questions on the generated database of an office: orders, people and companies."""
+"""Questions about generated databases of an office, with orders, people and companies."""
 
 import random
 import tomllib
@@ -14,7 +14,7 @@ CITIES = (
     *("Izmir", "Jena", "Kyoto", "Lyon", "Malmo", "Nice", "Oulu", "Pisa"),
 )
 COMPANIES, LARGEST = 4, 7
-"""The number of companies, and the most people of one."""
+"""The number of companies in a database, and the most people in a company."""
 MOST_ORDERS = 7
 """The most orders of a person."""
 NUMBERS = range(10, 100)
@@ -28,7 +28,7 @@ CREATE TABLE cities (number INTEGER PRIMARY KEY, name TEXT);
 
 QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text())
 KINDS = {kind: (one["question"], len(one["lookups"])) for kind, one in QUESTIONS.items()}
-"""The question of each kind, and how many lookups answer it."""
+"""The question of each kind, and the number of lookups that answer it."""
 Tables = dict[str, list[tuple[Any, ...]]]
 
 
@@ -54,7 +54,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
 
 
 def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequence[str]) -> Problem:
-    """Make a question of a kind. Its id is the digest of the question and the database."""
+    """Make a problem. Its id is the kind, and the digest of the question and the database."""
     text, steps = KINDS[kind]
     tables = _tables(draw, names, firms)
     values = _values(draw, tables)
@@ -90,7 +90,7 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 
 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
-    """Return the fields of a question about an order, and the answers for all kinds.
+    """Return the values to format a question with, and the answer of each kind.
 
     The company is drawn before the person, to give all companies the same probability.
     """

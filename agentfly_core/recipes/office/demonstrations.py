@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.office`. They use only the question and the tools' answers."""
+"""Demonstrations for `recipes.office`. They read only the question and the tools' results."""
 
 import json
 import random
@@ -12,15 +12,15 @@ from agentfly_core.recipes.office.dataset import CITIES, KINDS, QUESTIONS
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
-"""Guesses that are not numbers."""
+"""Possible guesses for answers that are not numbers."""
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A call, and the column to read from the row that it finds.
+    """A call, and the column `takes` to read from the row that the call finds.
 
-    If an answer is not a row, the whole answer is read.
+    With an empty `takes`, the whole result of the call is read.
     """
 
     tool: str
@@ -34,7 +34,7 @@ class Lookup:
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
-        """Return the value in the tool's answer, or ""."""
+        """Return the value in the tool's result, or "" without a row."""
         if not self.takes:
             return observation
         try:
@@ -71,7 +71,7 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: run one query with JOIN by `tools.sql`, then answer.
+    """Demonstrate: run one SQL query with the tool `sql`, then answer.
 
     In a share `spoilt` of the episodes, the player guesses or misreads the answer.
     """
@@ -89,7 +89,7 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 
 
 def understood(prompt: str) -> tuple[str, str]:
-    """Return the kind of a question, and its order or person.
+    """Return the kind of a question, and the order or person in it.
 
     Raises ValueError for any other prompt.
     """

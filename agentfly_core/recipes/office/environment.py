@@ -1,4 +1,4 @@
-"""The database of an office. Each lookup reads one table."""
+"""The environment with an office's database. Each lookup reads one table."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -24,15 +24,16 @@ class Office(Environment):
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
-    It is read-only and runs in this process. To run a model's SQL on the same fact, use `Database`.
-    Methods raise ToolError.
+    The database is read-only and runs in this process. For SQL that a model writes, use the
+    environment `Database`. It takes the same fact. Methods raise ToolError for mistakes of the
+    model.
     """
 
     def __init__(self) -> None:
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
 
     async def reset(self, problem: Problem) -> None:
-        """Refill the tables; raises KeyError, and sqlite3.Error for a wrong script."""
+        """Fill the tables. Raises KeyError for a missing fact, sqlite3.Error for a wrong script."""
         script: str = problem.facts["database"]
         await self.close()
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
@@ -43,18 +44,18 @@ class Office(Environment):
         self._opened.executescript(script)
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
-        """Return the first MOST_ROWS rows of a table with this value in a column."""
+        """Return the first MOST_ROWS rows of a table in which a column has this value."""
         columns = TABLES.get(table, ())
         rows = self._ask(", ".join(columns), table, column, value)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def count(self, table: str, column: str, value: str | int) -> int:
-        """Return the number of rows of a table with this value in a column."""
+        """Return the number of rows of a table in which a column has this value."""
         [(number,)] = self._ask("count(*)", table, column, value)
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
-        """Return the sum of the amounts of orders with this value in a column."""
+        """Return the total amount of the orders in which a column has this value."""
         [(amount,)] = self._ask("coalesce(sum(amount), 0)", "orders", column, value)
         return int(amount)
 

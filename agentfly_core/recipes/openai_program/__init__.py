@@ -1,1 +1,1 @@
-"""A program that knows only OpenAI's client, trained as it is."""
+"""Training of an unmodified program that uses only OpenAI's client."""

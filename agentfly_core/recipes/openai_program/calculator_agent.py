@@ -1,4 +1,4 @@
-"""An agent that works out sums with a calculator, as its authors run it with any model:
+"""An agent that calculates sums with a calculator. Its users start it with any model of an API:
 
 OPENAI_API_KEY=... python calculator_agent.py <<< '{"prompt": "What is 41+58?"}'
 """
@@ -73,7 +73,7 @@ def shared_client() -> openai.OpenAI:
 
 
 def solve(problem: Problem, base_url: str) -> str:
-    """Play an episode: the same agent with the policy at `base_url`."""
+    """Run the agent on a problem, with the policy at `base_url`; return its answer."""
     return work_out(shared_client().with_options(base_url=base_url), problem.prompt)
 
 

@@ -1,4 +1,4 @@
-"""Sums of three two-digit numbers in words, which take two steps."""
+"""Sums of three two-digit numbers, written in words, which need two steps."""
 
 import random
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
             {"answer": "862", "steps": ["17 times 50", "plus 12"]},
         )
 
-    No two splits have a problem with the same first two numbers, in any order. Raises ValueError
-    for more problems than there are.
+    Splits share no pair of first two numbers, in any order. Raises ValueError for more problems
+    than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)

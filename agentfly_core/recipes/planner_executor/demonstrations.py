@@ -10,7 +10,7 @@ from agentfly_core.recipes.planner_executor.dataset import SIGNS
 
 
 def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `agents.planner_executor`: the executor calculates each step.
+    """Demonstrate both speakers of `agents.planner_executor`: the executor calculates each step.
 
     In a share `spoilt` of the episodes, the planner mistypes a step, stops early or misreads the
     last result, or the executor uses another operation or reports a wrong result.

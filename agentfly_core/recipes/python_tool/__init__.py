@@ -1,1 +1,1 @@
-"""Sums of powers, by programs."""
+"""Sums of powers, computed by programs."""

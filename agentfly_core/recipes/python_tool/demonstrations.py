@@ -1,4 +1,4 @@
-"""Demonstrations of sums by programs."""
+"""Demonstrations of programs that compute sums of powers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `datasets.powers`: run a program, then answer with its output.
+    """Demonstrate for the dataset `powers`: run a program, then answer with its output.
 
     In a share `spoilt` of the episodes, the player guesses, mistypes a bound, uses another exponent
     or misreads the output.

@@ -1,1 +1,1 @@
-"""Sums by ReAct."""
+"""Sums by an agent in the format of ReAct."""

@@ -1,4 +1,4 @@
-"""Demonstrations of sums by ReAct."""
+"""Demonstrations of sums in the format of ReAct."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate as `calculator` does, but in the form of `agents.react`."""
+    """Demonstrate as `datasets.demonstrations:calculator`, but in the format of `agents.react`."""
     ask = (
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"

@@ -1,1 +1,1 @@
-"""Questions on two pages of an encyclopaedia."""
+"""Questions that need two pages of an encyclopaedia."""

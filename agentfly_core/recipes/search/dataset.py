@@ -1,4 +1,4 @@
-"""Questions on two pages of a generated encyclopaedia."""
+"""Questions that need two pages of a generated encyclopaedia."""
 
 import random
 from collections.abc import Mapping
@@ -28,13 +28,14 @@ QUESTIONS: Mapping[str, str] = {
 def encyclopaedia(
     seed: int, train: int, validation: int, test: int, corpus: str
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split on the pages of a corpus such as data/raw/encyclopaedia.jsonl:
+    """Make problems for each split about the pages of a file such as data/raw/encyclopaedia.jsonl:
 
         Problem("country-0417", "In which country was the founder of Amber Mills born?",
             {"answer": "Peru", "kind": "country", "pages": ["0417", "0082"]})
 
-    `pages` are the two pages that give the answer. Under any seed, splits share no person, company
-    or book. Raises ValueError for more problems than there are, and for an unreadable corpus.
+    `pages` are the ids of the two pages that give the answer. Under any seed, splits share no
+    person, company or book. Raises ValueError for more problems than there are, and for an
+    unreadable corpus.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, by_split = random.Random(seed), people()

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.search`. They use only the question and search results."""
+"""Demonstrations for `recipes.search`. They read only the question and search results."""
 
 import random
 import re
@@ -10,7 +10,7 @@ from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS, QUESTIO
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
-"""Guesses that are not numbers."""
+"""Possible guesses for answers that are not numbers."""
 STATED: Mapping[str, str] = {
     "founder": r"founded by (\w+ \w+)",
     "author": r"written by (\w+ \w+)",
@@ -24,10 +24,11 @@ UNKNOWN = "unknown"
 
 
 def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: search the subject of the question, then the person on its page, then answer.
+    """Demonstrate: search for the subject of the question, then for the person on its page, then
+    answer.
 
     In a share `spoilt` of the episodes, the player guesses, or answers with the person's name or
-    another fact of the page.
+    with another fact on the person's page.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -35,7 +36,7 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
         kind, fields = filled(conversation.problem.prompt, QUESTIONS, "recipes.search")
         role, value = fields["role"], fields["title"]
         if role not in STATED:
-            raise ValueError(f"The question asks for {role!r}, expected founder or author.")
+            raise ValueError(f"The question names the role {role!r}, expected founder or author.")
         wanted = [role, MISREAD[kind] if wrong == "misread" else kind]
         plan = {"guess": [], "stop early": wanted[:1]}.get(wrong, wanted)
         observations = observed(conversation)
@@ -52,7 +53,7 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def read(observation: str, title: str, what: str) -> str:
-    """Return a fact on the page with this title in search results, or ""."""
+    """Return the fact `what` on the page with this title, from search results, or ""."""
     page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
     match = page and re.search(STATED[what], page[1])
     return match[1] if match else ""

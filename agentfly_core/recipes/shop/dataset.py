@@ -1,4 +1,4 @@
-"""Shopping lists of two products by name, for a shop with numbers."""
+"""Shopping lists with the names of two products, for a shop with products by key."""
 
 import random
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def shop(
 ) -> dict[str, list[Problem]]:
     """Make problems for each split.
 
-    Each has its own shop with `products` products and its own shopping list.
+    Each problem has its own shop with `products` products and its own shopping list:
 
         Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
             "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...},
@@ -31,12 +31,15 @@ def shop(
     """
     names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
     if not 2 <= products <= len(names):
-        raise ValueError(f"Got products={products}, expected 2 to {len(names)}.")
+        raise ValueError(f"data.products is {products}, expected 2 to {len(names)}.")
     pairs = product(permutations(names, 2), product(COUNTS, repeat=2))
     wishes = [((one, ones), (other, others)) for (one, other), (ones, others) in pairs]
     size = train + validation + test
     if size > len(wishes):
-        raise ValueError(f"Got {size} problems to make, there are {len(wishes)}; ask for fewer.")
+        raise ValueError(
+            f"data.train, data.validation and data.test request {size} problems, but there are "
+            f"only {len(wishes)}. Lower one of them."
+        )
     draw = random.Random(seed)
     problems = [_problem(draw, wish, names, products) for wish in draw.sample(wishes, size)]
     return {
@@ -49,7 +52,7 @@ def shop(
 def _problem(draw: random.Random, wish: ShoppingList, names: Sequence[str], size: int) -> Problem:
     wanted = [name for name, _ in wish]
     shelf = wanted + draw.sample([name for name in names if name not in wanted], size - len(wish))
-    # otherwise the wanted products would come first
+    # shuffle, because the wanted products must not come first
     draw.shuffle(shelf)
     keys = dict(zip(shelf, map(str, draw.sample(range(10, 100), size)), strict=True))
     facts: dict[str, Any] = {

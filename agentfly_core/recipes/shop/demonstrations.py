@@ -1,4 +1,4 @@
-"""Demonstrations of shopping."""
+"""Demonstrations of purchases in the shop."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A small shop: products by key, a cart and a checkout."""
+"""The environment of a small shop with products by key, a cart and a checkout."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from agentfly_core import Environment, Problem, ToolError, digest
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`Product("red cup", price=3, stock=5)`."""
+    """A product of the shop: `Product("red cup", price=3, stock=5)`."""
 
     name: str
     price: int
@@ -21,8 +21,8 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    `page` lists visible keys; `cart` and, after the checkout, `order` map keys to counts. Methods
-    raise ToolError.
+    `page` lists the keys of the products that the model sees. `cart` and, after the checkout,
+    `order` map keys to counts. Methods raise ToolError for mistakes of the model.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -34,7 +34,7 @@ class Shop(Environment):
         self.order: dict[str, int] | None = None
 
     def search(self, words: str) -> dict[str, str]:
-        """Return by key the names of the products with all these words in their name."""
+        """Return the products with all these words in their name, as names by key."""
         wanted = set(words.lower().split())
         names = {key: product.name for key, product in self.products.items()}
         matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}
@@ -48,7 +48,7 @@ class Shop(Environment):
         return self.products[key]
 
     def add(self, key: str, count: int) -> None:
-        """Put `count` of a product into the cart."""
+        """Put `count` pieces of a product into the cart."""
         product, there = self.lookup(key), self.cart.get(key, 0)
         if count < 1:
             raise ToolError(f"The count is {count}, expected 1 or more.")
@@ -57,7 +57,7 @@ class Shop(Environment):
         self.cart[key] = there + count
 
     def check_out(self) -> int:
-        """Order the products in the cart; return their price."""
+        """Order the products in the cart, and return their total price."""
         if not self.cart:
             raise ToolError("The cart is empty.")
         self.order, self.cart = self.cart, {}

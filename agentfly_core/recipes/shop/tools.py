@@ -1,4 +1,4 @@
-"""Tools of the Shop."""
+"""Tools of the shop."""
 
 from agentfly_core import tool
 from agentfly_core.recipes.shop.environment import Product, Shop

@@ -1,1 +1,1 @@
-"""Which of three words is an animal, a garment, a tool?"""
+"""Questions such as: which of three words is an animal?"""

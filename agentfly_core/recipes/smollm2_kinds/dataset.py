@@ -10,9 +10,9 @@ from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sample, shares
 
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
-"""The members of each kind."""
+"""The words of each kind."""
 SHARES = {"train": 10, "validation": 3, "test": 7}
-"""The number of words of each kind in a split."""
+"""The number of words of each kind, by split."""
 
 
 @generated

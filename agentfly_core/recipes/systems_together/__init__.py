@@ -1,1 +1,1 @@
-"""Published systems together: masked data, a gate, forks, a program, plans and competitions."""
+"""Published systems in one experiment: masked data, a gate, forks, plans and competitions."""

@@ -1,4 +1,4 @@
-"""Demonstrations of both ways: a code at once, and a search."""
+"""Demonstrations of codes without a search, and of searches."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from agentfly_core.datasets.players import Demonstrator, observed
 
 
 def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demonstrator:
-    """Fill the mask after the message `at_once`, else search the firm and copy the code."""
+    """Demonstrate: fill the mask after the message `at_once`, else search for the firm first."""
 
     async def policy(conversation: Conversation) -> str:
         problem, seen = conversation.problem, observed(conversation)

@@ -1,4 +1,4 @@
-"""The flow `systems_together`: rounds of a gate and a training step, and a comparison."""
+"""The flow `systems_together`: rounds with a gate and a training step, then a comparison."""
 
 import subprocess
 import sys
@@ -23,18 +23,20 @@ ComparisonRow = dict[str, str | float]
 def systems_together(
     experiment: Experiment, rounds: int = 2, plans: int = 24, competitions: int = 4
 ) -> list[ComparisonRow]:
-    """Build the data, and train a start. Each round fits a gate to the policy, and trains one step
-    on gated episodes.
+    """Build the data, train a start, and run rounds. A round fits a gate to the policy, and trains
+    one step on episodes with the gate.
 
     A gate belongs to one policy, so a round has one step. Returns a row for the oracle, the start
-    and the policy of each round, with the mean goal on the test problems and the mean number of
-    tool answers (`calls`):
+    and the policy of each round. For each evaluation, it has the mean goal on the test problems,
+    and the mean number of tool results (`... calls`):
 
         [{"policy": "run:systems-together-1f2e3d4c", "own": 0.71, "own calls": 1.0, "program": 0.71,
           ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]
 
-    `plans` and `competitions` are the numbers of test problems of `tptu` and `mle`. The oracle has
-    no hidden states, so its row has no `gated`. The same call continues.
+    The evaluations use the agent without its gate (`own`), the agent as a program (`program`), the
+    experiments `tptu` and `mle` with a number of test problems (`plans` and `competitions`), and
+    the agent with the policy's gate (`gated`). The oracle does not have hidden states, so its row
+    lacks `gated`. The same call continues an interrupted one.
     """
     subprocess.run([sys.executable, "-m", "dvc", "repro", f"{DATA}/dvc.yaml"], check=True)
     start = train(experiment)["run"]
@@ -56,7 +58,7 @@ def systems_together(
 
 
 def with_gate(experiment: Experiment, policy: str) -> Experiment:
-    """The experiment with a gate, which the flow `fit_gate` fits to a policy."""
+    """Fit a gate to a policy by the flow `fit_gate`; return the experiment with that gate."""
     flow = experiment.settings.flows["fit_gate"]
     rows = resolve_name(flow.use)(experiment, **flow.settings | {"policy": policy})
     (probe,) = [row["file"] for row in rows if row["file"]]
@@ -64,8 +66,10 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
 
 
 def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
-    """Another experiment with test problems only. The tokenizer of `start` splits them into more
-    tokens, hence the limits. `place` has `site` and `store`.
+    """Load the experiment `name` with a number of test `problems` for the model `start`.
+
+    The tokenizer of `start` needs more tokens for these problems, so the token limits are higher.
+    `place` has the keyword arguments `site` and `store` of `load_experiment`.
     """
     data = (f"data.test={problems}", "data.train=1", "data.validation=0")
     limits = ("agent.max_tokens=512", "agent.max_model_len=1024", "steps=0")
@@ -73,14 +77,16 @@ def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> 
 
 
 def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
-    """The row of a policy; raises ValueError for unscored episodes."""
+    """Evaluate a policy, and return its row. Raises ValueError for episodes without a score."""
     row: ComparisonRow = {"policy": policy}
     for name, one in evaluations.items():
         played = play(one, policy, one.settings.data.test, "test")
         lost = [score.reward for score in played.scores if isinstance(score.reward, Unscored)]
         if lost:
-            raise ValueError(f"{name}: {len(lost)} scores of {policy} missing: {lost[0].reason}")
-        # an unreadable fill earns -1
+            raise ValueError(
+                f"{len(lost)} episodes of {policy} in {name} are without a score: {lost[0].reason}"
+            )
+        # an unreadable fill has the reward -1, which counts as 0 here
         row[name] = fmean(max(0.0, score.rewards[one.whole.goal]) for score in played.scores)
         row[f"{name} calls"] = fmean(len(episode.observations) for episode in played.episodes)
     return row

@@ -1,4 +1,4 @@
-"""The agent without its gate, as a program with OpenAI's client and a file of pages:
+"""The agent without a gate, as a program that uses OpenAI's client and a file of pages:
 
 OPENAI_API_KEY=... python program.py pages.jsonl <<< '{"prompt": "Fill in: ...", "source": "0017"}'
 """
@@ -19,8 +19,10 @@ TOOLS: Any = [{"type": "function", "function": FUNCTION}]
 
 
 def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
-    """The first page with a word of the query, titles before texts, and the number of others, as
-    the tool `Search` shows them. The page with the id `hidden` is never shown.
+    """Return the first page that has a word of the query, and the number of further pages.
+
+    Pages with the word in the title come first. The text has the format of the tool `Search`. The
+    page with the id `hidden` is skipped.
     """
     words = {*_WORD.findall(query)}
     others = [page for page in pages if page["id"] != hidden]
@@ -35,7 +37,7 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
 def fill(
     client: openai.OpenAI, pages: Sequence[Mapping[str, str]], problem: Mapping[str, str]
 ) -> str:
-    """Execute the model's calls until a reply has none; return that reply."""
+    """Execute the model's calls, and return the content of the first reply without calls."""
     messages: list[Any] = [{"role": "user", "content": problem["prompt"]}]
     while True:
         completion = client.chat.completions.create(

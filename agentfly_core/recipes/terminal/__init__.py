@@ -1,1 +1,1 @@
-"""Folders that shell commands change."""
+"""Tasks that change the files of a folder by shell commands."""

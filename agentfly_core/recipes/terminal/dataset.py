@@ -1,4 +1,4 @@
-"""Generated folders of files, and tasks for a shell in them."""
+"""Problems with a generated folder of files, to change by shell commands."""
 
 import random
 import tomllib
@@ -15,40 +15,40 @@ LEVELS = ("debug", "error", "info", "warn")
 KEYS = ("depth", "limit", "port", "retries", "speed", "width")
 COLUMNS = ("age", "height", "price", "stock", "weight")
 LONGEST = 60
-"""Lines of a file, at most."""
+"""The most lines of a file."""
 MOST_STEMS = 8
-"""Names in a folder, at most."""
+"""The most file and folder names of a problem, without endings."""
 PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text())
 """The prompt of each family."""
 HELD_OUT = ("sort", "join")
-"""Families that are trained on only if named."""
+"""Families that `terminal` makes only if `families` names them."""
 LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 
 Folder = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str | None]]
-"""Files, the fields of the prompt, and the changed files, None for removed ones."""
+"""The files, the fields of the prompt, and the changed files, with None for removed files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Material of a folder: distinct file names `stems`, and `people` in the files."""
+    """Material for a folder: distinct file names without endings, and names to write into files."""
 
     draw: random.Random
     stems: Iterator[str]
     people: Sequence[str]
 
     def lines(self, count: int) -> list[str]:
-        """Names, some of them repeated."""
+        """Draw `count` lines with a name each; names may repeat."""
         return self.draw.choices(self.people, k=count)
 
     def table(self, columns: int) -> dict[str, list[int]]:
-        """Three to six rows of two-digit numbers, by their first column, a name."""
-        # sorted, since the command `join` demands it
+        """Draw three to six rows of two-digit numbers by name, sorted."""
+        # the command `join` requires sorted rows
         names = self.draw.sample(self.people, self.draw.randint(3, 6))
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
     def others(self, *endings: str) -> dict[str, str]:
-        """Two or three files with none of these endings."""
+        """Draw two or three files with other endings than these."""
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
         return {f"{next(self.stems)}.{ending}": _text(self.lines(3)) for ending in chosen}
@@ -80,7 +80,7 @@ def _total(words: Words) -> Folder:
 
 
 def _largest(words: Words) -> Folder:
-    # distinct sizes, since only one file may be the largest
+    # distinct sizes, because only one file may be the largest
     sizes = words.draw.sample(range(1, LONGEST // 3), 4)
     endings = words.draw.sample(ENDINGS, len(sizes))
     files = {
@@ -132,7 +132,7 @@ def _move(words: Words) -> Folder:
 
 def _join(words: Words) -> Folder:
     rows = words.table(2)
-    # the order of `ls`, since it decides the order of columns
+    # in the order of `ls`, which is the order of the columns
     names = sorted(f"{next(words.stems)}.csv" for _ in range(2))
     alone = words.draw.sample(sorted(rows), 2)
     one, other = (
@@ -157,7 +157,7 @@ FAMILIES: Mapping[str, Callable[[Words], Folder]] = {one.__name__[1:]: one for o
 def terminal(
     seed: int, train: int, validation: int, test: int, families: tuple[str, ...] = LEARNED
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, each with its own folder, these families of FAMILIES in turn:
+    """Make problems for each split, each with its own folder, of the `families` in turn:
 
         Problem("rename-3f2a90c1d4e5b678",
             "Rename the files of amber-mills to tall-press, with their endings.", {
@@ -166,12 +166,12 @@ def terminal(
                 "expected": {"tall-press.log": "anna-berg\\n", "quiet-steel.md": "hugo-lind\\n"},
             })
 
-    Splits share no name of a file or a person, under any seed. Raises ValueError for an unknown
-    family.
+    Under any seed, splits share no file name and no person. Raises ValueError for an unknown
+    family. FAMILIES has all of them.
     """
     if not families or not {*families} <= FAMILIES.keys():
         got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"
-        raise ValueError(f"families: got {got}, expected some of {', '.join(FAMILIES)}.")
+        raise ValueError(f"data.families: got {got}, expected some of {', '.join(FAMILIES)}.")
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     stems, names = _hyphenated(companies()), _hyphenated(people())
     return {
@@ -187,7 +187,7 @@ def terminal(
 
 
 def _problem(family: str, words: Words) -> Problem:
-    """A problem of a family; its id is the digest of its prompt and facts."""
+    """Make a problem. Its id is the family, and the digest of the prompt and facts."""
     files, fields, changes = FAMILIES[family](words)
     prompt = PROMPTS[family].format(**fields)
     expected = {name: text for name, text in {**files, **changes}.items() if text is not None}

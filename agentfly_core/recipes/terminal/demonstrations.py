@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.terminal`, from the prompt and printed text only."""
+"""Demonstrations for `recipes.terminal`. They read only the prompt and printed text."""
 
 import random
 import re
@@ -13,7 +13,7 @@ from agentfly_core.recipes.terminal.dataset import ENDINGS, KEYS, LEVELS, PROMPT
 MISTAKES = ("stop early", "miscopy")
 DONE = "Done."
 Plan = Generator[str, str, str]
-"""Yields commands that look, receives their output, and returns the command that does it."""
+"""Yields commands that read the folder, receives their output, and returns the solving command."""
 _COPIED: Sequence[Sequence[str]] = (
     ADJECTIVES.lower().split(),
     TRADES.lower().split(),
@@ -22,7 +22,7 @@ _COPIED: Sequence[Sequence[str]] = (
     KEYS,
     ("$2", "$3", "$4"),
 )
-"""Words that a command takes from the prompt or a listing, by kind."""
+"""Words that a command copies from the prompt or from output, in groups of the same kind."""
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
@@ -81,9 +81,10 @@ PLANS: Mapping[str, Callable[[Mapping[str, str]], Plan]] = {
 
 
 def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """List the folder, then run one command, then finish.
+    """Demonstrate: read the folder, then run the solving command, then finish.
 
-    A share `spoilt` runs no command, or a command with a wrong name, ending, key or column.
+    In a share `spoilt` of the episodes, the player does not run that command, or runs it with a
+    wrong name, ending, level, key or column.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -108,7 +109,7 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
 
 def _miscopied(draw: random.Random, command: str) -> str:
-    """The command with one copied word replaced by another of its kind."""
+    """Replace one copied word of a command by another word of the same kind."""
     parts = re.split(r"(\$?\w+)", command)
     place, words = draw.choice(
         [(n, kind) for n, part in enumerate(parts) for kind in _COPIED if part in kind]

@@ -1,4 +1,4 @@
-"""Wishes for the text shop: a kind of product, its options and a price limit."""
+"""Problems of the text shop: wishes for a kind of product, its options and a price limit."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from agentfly_core.recipes.text_shop.rewards import Wish
 WishKind = tuple[str, ...]
 """A category and wanted attributes: `("shirt", "cotton", "slim")`."""
 ROOM = (10, 20, 30)
-"""A limit minus the price rounded down to tens: for $23 it is 30, 40 or 50."""
+"""Limit minus price, with the price rounded down to tens: for $23, limits are 30, 40 and 50."""
 
 
 @generated
@@ -38,7 +38,7 @@ def text_shop(
 ) -> dict[str, list[Problem]]:
     """Make problems for each split.
 
-    There are `catalogues` catalogues of `products` products, which alternate:
+    Problems alternate between a number of `catalogues`, each with a number of `products`:
 
         Problem("7-slim-cotton-shirt-red-40", "Buy a slim cotton shirt (red) for at most $40.", {
             "catalogue": {"seed": 7, "products": 1000},
@@ -47,10 +47,10 @@ def text_shop(
             "department": "clothing",
         })
 
-    Each wish has `attributes` attributes and `options` options, and a product of the catalogue
-    fulfils it. Under any seed, no two splits share a category with the same attributes, and so no
-    fitting product. With only one catalogue a model could memorise product numbers. Raises
-    ValueError for more problems than there are.
+    `attributes` and `options` are the numbers of attributes and options in a wish. The catalogue
+    has a product that fits the wish. Under any seed, splits share no category with the same
+    attributes, and therefore no fitting product. With only one catalogue, a model could memorise
+    product numbers. Raises ValueError for more problems than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()
@@ -70,7 +70,7 @@ def text_shop(
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
-    """Return the kinds of wishes of each split. Their words occur in all splits."""
+    """Return the kinds of wishes in each split. The same words occur in all splits."""
     kinds = [
         (category, *chosen)
         for category, department in CATEGORIES.items()

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.text_shop`. They use only the prompt and the pages."""
+"""Demonstrations for `recipes.text_shop`. They read only the prompt and the pages."""
 
 import random
 import re
@@ -27,7 +27,7 @@ class WantedProduct:
     limit: int
 
     def fits(self, title: str, price: int) -> bool:
-        """Whether title and price fit the wish."""
+        """Whether a product with this title and price fits the wish."""
         return {*self.words.split()} <= {*title.split()} and price <= self.limit
 
 
@@ -62,7 +62,7 @@ def understood(prompt: str) -> WantedProduct:
     """Parse the wish in a prompt. Raises ValueError for any other prompt."""
     match = _WISH.fullmatch(prompt)
     if match is None:
-        raise ValueError(f"Got {prompt!r}, expected a wish of recipes.text_shop.")
+        raise ValueError(f"Got the prompt {prompt!r}, expected a wish of recipes.text_shop.")
     options = tuple(match[2].split(", ")) if match[2] else ()
     return WantedProduct(match[1], options, int(match[3]))
 
@@ -72,7 +72,7 @@ def listed(page: str) -> list[Line]:
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
-    """Yield the products with a read page, and their options by kind."""
+    """Yield the products that the player viewed, each with its options by kind."""
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:

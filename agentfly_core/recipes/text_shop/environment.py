@@ -1,4 +1,4 @@
-"""A shop with a catalogue drawn from a seed, read as text, page by page."""
+"""A shop with a generated catalogue, which is read as text pages."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ DEPARTMENTS: Mapping[str, Sequence[Sequence[str]]] = {
     name: [words.split() for words in kinds]
     for name, kinds in tomllib.loads(_FILE.read_text()).items()
 }
-"""The categories of each department, then the kinds of attributes that all of them have."""
+"""For each department its categories, then the values of each kind of attribute."""
 CATEGORIES: Mapping[str, str] = {
     category: name for name, (categories, *_) in DEPARTMENTS.items() for category in categories
 }
@@ -39,7 +39,7 @@ IDS, PRICES = range(1000, 10000), range(10, 70)
 
 @dataclass(frozen=True, slots=True)
 class CatalogueProduct:
-    """A product with one attribute of each kind and the buyer's options: `CatalogueProduct("4172",
+    """A product with one attribute of each kind and offered options: `CatalogueProduct("4172",
     "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red", "grey"], "size": ["tiny"]})`.
     """
 
@@ -51,12 +51,12 @@ class CatalogueProduct:
 
     @property
     def title(self) -> str:
-        """`"plain slim cotton shirt"`."""
+        """Attributes in reverse order, then the category: `"plain slim cotton shirt"`."""
         return " ".join((*reversed(self.attributes), self.category))
 
 
 class Catalogue:
-    """The products sorted by id, and a search in their titles."""
+    """Products sorted by id, with a search in their titles."""
 
     def __init__(self, products: Sequence[CatalogueProduct]) -> None:
         self.products = {one.id: one for one in sorted(products, key=attrgetter("id"))}
@@ -66,7 +66,7 @@ class Catalogue:
                 self._with_word[word].append(product)
 
     def search(self, words: str) -> list[CatalogueProduct]:
-        """Return products, sorted by how many of the words their title has, then by id."""
+        """Return products with any of the words, sorted by how many words match, then by id."""
         scores = Counter[str]()
         for word in set(re.findall(r"\w+", words.casefold())):
             scores.update(product.id for product in self._with_word.get(word, ()))
@@ -76,7 +76,7 @@ class Catalogue:
 
 @functools.cache
 def catalogue(seed: int, products: int, /) -> Catalogue:
-    """Draw products from a seed; cached. Raises ValueError for more products than IDS."""
+    """Draw a catalogue from a seed; cached. Raises ValueError for more products than IDS."""
     draw, made = random.Random(seed), []
     for number in draw.sample(IDS, products):
         category = draw.choice(list(CATEGORIES))
@@ -102,11 +102,11 @@ class Purchase:
 
 
 class TextShop(Environment):
-    """A shop with the catalogue of a problem's facts, and `results` products on a page:
+    """A shop with the catalogue of a problem's facts, which lists `results` products per page:
 
         {"catalogue": {"seed": 7, "products": 1000}}
 
-    `page` is the visible text. Methods raise ToolError for a shopper's mistake.
+    `page` is the text that the model read last. Methods raise ToolError for mistakes of the model.
     """
 
     def __init__(self, results: Annotated[int, Field(ge=1)] = 4) -> None:
@@ -140,7 +140,7 @@ class TextShop(Environment):
         return self.page
 
     def buy(self, product: str, options: Sequence[str]) -> Purchase:
-        """Buy a product with at most one option of each kind."""
+        """Record the purchase of a product, with at most one option of each kind."""
         chosen = self._product(product)
         kinds = {value: kind for kind, values in chosen.options.items() for value in values}
         for option in options:

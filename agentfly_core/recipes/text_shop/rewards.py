@@ -21,9 +21,9 @@ class Wish:
 async def purchase(shop: TextShop, problem: Problem) -> Score:
     """type x (attributes met + options met + [price <= limit]) / (attributes + options asked + 1).
 
-    The score is 0 without a purchase. `problem.facts["wish"]` has the fields of a Wish. `type` is 1
-    for the wanted category, 0.5 for another category of its department, else 0. The parts of the
-    score are type, attributes, options and price.
+    Without a purchase, the score is 0. `problem.facts["wish"]` has the fields of a Wish. `type` is
+    1 for the wanted category, 0.5 for another category of the same department, else 0. The parts of
+    the score are type, attributes, options and price.
     """
     if shop.purchase is None:
         return Score(0.0, {"type": 0.0, "attributes": 0.0, "options": 0.0, "price": 0.0})

@@ -1,4 +1,4 @@
-"""Treasure hunts in TextWorld. No world and no object is in two splits."""
+"""Treasure hunts in TextWorld. Splits share no world and no object."""
 
 import itertools
 import os
@@ -15,9 +15,9 @@ from agentfly_core.datasets.splitting import split_of
 from agentfly_core.recipes.textworld.environment import World
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
-"""The split of each tenth of the things."""
+"""The split of each tenth of the things, by a hash of their names."""
 HELD_OUT = 8
-"""Training has this many times as many worlds as each other split."""
+"""The number of training worlds divided by the number of validation or test worlds."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )
@@ -25,10 +25,10 @@ _OBJECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """A hunt for an object in a room.
+    """A hunt for the object `thing`, which is in `room`.
 
-    It starts at the end of the path `way` from the world's first room: `Hunt(World(4711, rooms=8,
-    things=8), ("north",), "old key", "dim sauna")`.
+    The hunt starts at the end of the path `way` from the world's first room:
+    `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
     """
 
     world: World
@@ -64,10 +64,10 @@ def textworld(
             {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
              "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
 
-    The training split has `worlds` worlds, and each other split an eighth of that. Compiling a
-    world takes one or two CPU seconds. The object is at least `moves` moves away. Under any seed,
-    an object such as an old key is in one split only, but a new key may be in another split. Raises
-    ValueError for too few hunts.
+    Training has a number of `worlds`, and validation and test have an eighth of that each. A world
+    takes one or two CPU seconds to compile. The object is at least `moves` moves from the start.
+    Under any seed, an object such as an old key is in one split only, but a new key may be in
+    another split. Raises ValueError for too few hunts.
     """
     draw = random.Random(seed)
     # distinct, because splits must not share a world
@@ -94,7 +94,7 @@ def textworld(
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
-    """Return the hunts for each object, from each room that is at least `moves` moves away."""
+    """Return a hunt for each object from each room that is at least `moves` moves from it."""
     place = world.place()
     ways = {start: place.ways(start) for start in place.exits}
     return [

@@ -1,4 +1,4 @@
-"""Demonstrations for treasure hunts of TextWorld. They use only the texts of the game."""
+"""Demonstrations for treasure hunts of TextWorld. They read only the texts of the game."""
 
 import random
 import re
@@ -18,15 +18,15 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 
 @dataclass(slots=True)
 class Map:
-    """The rooms that were seen, with the targets of their exits: `{"Bar": {"north": "Sauna",
-    "east": ""}}`.
+    """The visited rooms, with their exits by direction; the target "" is not yet known:
+    `{"Bar": {"north": "Sauna", "east": ""}}`.
     """
 
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
     here: str = ""
 
     def see(self, view: str, went: str = "") -> None:
-        """Add the room that a view describes, if it describes one."""
+        """Add the room that a text describes. `went` is the direction of the move to it."""
         if not (match := _ROOM.search(view)):
             return
         before, self.here = self.here, match[1]
@@ -38,7 +38,7 @@ class Map:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
 
     def way(self) -> str:
-        """Return the first step to the nearest unknown exit; empty if none exists."""
+        """Return the first move on the way to the nearest unknown exit, or "" without one."""
         first = {self.here: ""}
         waiting = deque([self.here])
         while waiting:
@@ -56,7 +56,7 @@ class Map:
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Demonstrate: explore unknown exits until the object's room is reached, then take the object.
 
-    Replies name the present room and the target.
+    Replies name the current room, the object and its room.
 
     In a share `spoilt` of the episodes, the player walks about, or gives up before taking the
     object.
@@ -87,7 +87,7 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def lying(view: str) -> list[str]:
-    """Return the objects that lie on the floor in a view: `["old key", "iron bar"]`."""
+    """Return the objects on the floor in a text of the game: `["old key", "iron bar"]`."""
     items = (one for listing in _LIES.findall(view) for one in re.split(", | and ", listing))
     return [one.partition(" ")[2] for one in items]
 

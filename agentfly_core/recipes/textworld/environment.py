@@ -1,4 +1,4 @@
-"""Text adventures: treasure hunts in worlds of TextWorld, which a Z-machine plays."""
+"""The environment of treasure hunts in TextWorld. An interpreter, the Z-machine, runs the games."""
 
 import asyncio
 import json
@@ -20,21 +20,24 @@ GAMES = Path(".agentfly/textworld")
 """The folder of compiled games."""
 VERBS = ("go", "take", "look", "inventory", "examine")
 _GENERATOR = threading.Lock()
-"""The generator is not thread-safe; compiled games are."""
+"""A lock for the generator, which is not thread-safe. Compiled games need no lock."""
 _COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
 _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rooms and things: `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`."""
+    """The map of a world: exits of each room, room of each thing, and the first room.
+
+    Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")
+    """
 
     exits: Mapping[str, Mapping[str, str]]
     lying: Mapping[str, str]
     first: str
 
     def ways(self, start: str) -> dict[str, list[str]]:
-        """Return the shortest path from a room to each room: `{"dim sauna": ["north"]}`."""
+        """Return the shortest path from `start` to each room: `{"dim sauna": ["north"]}`."""
         paths: dict[str, list[str]] = {start: []}
         waiting = deque([start])
         while waiting:
@@ -76,13 +79,13 @@ class World:
         """Return the file of the compiled game; cached, because compiling takes a second or two."""
         textworld, _ = _textworld()
         version = textworld.__version__
-        # another version generates another world from the same seed
+        # another version of TextWorld generates another world from the same seed
         path = GAMES / f"{version}-world-{self.rooms}-{self.things}-{self.seed}.z8"
         if path.exists():
             return path
         GAMES.mkdir(parents=True, exist_ok=True)
-        # in the same file system, which keeps the rename atomic: other processes may compile this
-        # game, too
+        # a folder in the same file system keeps the rename atomic, because another process may
+        # compile the same game at the same time
         with tempfile.TemporaryDirectory(dir=GAMES) as folder:
             options = textworld.GameOptions()
             options.path = f"{folder}/game.z8"
@@ -90,7 +93,7 @@ class World:
         return path
 
     def machine(self) -> Any:
-        """Make a Z-machine with the game, which is not yet reset."""
+        """Return a Z-machine with the loaded game. The caller must reset it first."""
         require_package("jericho", "textworld")
         import jericho
 
@@ -111,7 +114,7 @@ class World:
         options.kb, options.seeds, options.grammar.include_adj = knowledge, self.seed, True
         draws = options.rngs
         with _GENERATOR:
-            # without doors, since VERBS cannot open them
+            # without doors, because VERBS cannot open them
             plan = generator.make_map(self.rooms, rng=draws["map"], possible_door_states=None)
             world = generator.World.from_map(plan, kb=knowledge)
             for _ in range(self.things):
@@ -131,9 +134,9 @@ class TextWorld(Environment):
         {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
-    The first `take` ends the hunt: `over` becomes True, and for the right object also `won`. The
-    package textworld is needed (the extra `textworld`), which installs jericho, under the GPL.
-    Commands that save, restore or end a game are refused.
+    The first `take` ends the hunt: `over` becomes True, and for the right object also `won`.
+    Commands that save, restore or end a game are refused. The hunt needs the package textworld (the
+    extra `textworld`), which installs jericho, a package under the GPL.
     """
 
     notice: ClassVar[str] = (
@@ -157,7 +160,7 @@ class TextWorld(Environment):
             )
 
     def do(self, command: str) -> str:
-        """Execute a command such as `take red key`, and return the text; raises ToolError."""
+        """Execute a command such as `take red key`; return the game's text. Raises ToolError."""
         typed = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(typed):
             raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
@@ -172,7 +175,7 @@ class TextWorld(Environment):
         return json.dumps(self._done).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Repeat the commands of a snapshot in a new game."""
+        """Begin a new game, and repeat the commands of a snapshot in it."""
         self._begin()
         for command in json.loads(snapshot):
             self.do(command)

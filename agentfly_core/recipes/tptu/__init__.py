@@ -1,1 +1,1 @@
-"""Planning that is measured: plans of tools and sub-tasks, after TPTU (arXiv 2308.03427)."""
+"""Plans of sub-tasks and tools, with scores of the planning, after TPTU (arXiv 2308.03427)."""

@@ -1,4 +1,4 @@
-"""TPTU's two agents: one plans all sub-tasks at once, the other one after each result."""
+"""TPTU's two agents: one plans all sub-tasks at once, the other plans after each result."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ _WORKING = (
 
 
 class OneStep:
-    """TPTU-OA: a plan of all sub-tasks, the execution of each, then the answer.
+    """TPTU-OA: the agent plans all sub-tasks, executes them, then answers.
 
-    The planner is the main speaker. The speaker `worker` writes the input of each sub-task's tool.
-    A tool gets it as its first argument, if it has any. A reply that is no plan ends the episode.
-    `notes` describes the data to both. Without `execute` the plan is the answer. Without
-    `instructions` the planner reads the question alone.
+    The planner is the main speaker. For each sub-task, the speaker `worker` writes the input of the
+    tool, which is the tool's first argument. A reply that is not a plan ends the episode. `notes`
+    describes the data to both speakers. Without `execute`, the plan is the answer. Without
+    `instructions`, the planner reads only the question.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", execute: bool = True) -> None:
@@ -47,7 +47,7 @@ class OneStep:
         return await finished(episode, "\n".join(["Results:", *lines]))
 
     def opening(self, episode: Episode) -> Sequence[Message | Observation]:
-        """What the planner reads first."""
+        """The first messages for the planner."""
         if not self.instructions:
             return episode.opening
         tools = "\n".join(f"- {tool.name}: {summary(tool)}" for tool in episode.rules.schemas)
@@ -55,15 +55,15 @@ class OneStep:
         return (Message("system", system), *episode.opening[bool(episode.rules.system) :])
 
     def worker(self, episode: Episode) -> Speaker:
-        """The speaker that writes inputs of tools."""
+        """The speaker that writes the inputs of tools."""
         system = f"{_WORKING}\n\n{self.notes}"
         return episode.speaker("worker", system=system, tools=episode.rules.tools)
 
 
 class Sequential(OneStep):
-    """TPTU-SA: the next sub-task after each result, until an empty plan, then the answer.
+    """TPTU-SA: the agent plans and executes one sub-task after the other, then answers.
 
-    After `max_steps` sub-tasks it asks for the answer.
+    An empty plan ends the planning, and so do `max_steps` sub-tasks.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", max_steps: int = 8) -> None:
@@ -88,7 +88,7 @@ class Sequential(OneStep):
 
 
 async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) -> str:
-    """The result of a sub-task: the last line of its tool's answer."""
+    """Execute a sub-task, and return the last line of the tool's answer."""
     values = dict(enumerate(results, 1))
     tools = {tool.name: tool for tool in worker.rules.schemas}
     described = summary(tools[step.tool]) if step.tool in tools else step.tool
@@ -96,16 +96,16 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
     task = f"Tool: {described}\nSub-task: {step.subtask}{inputs}"
     reply = await worker.context().reply(Message("user", task))
     text, arguments = filled(reply.content.strip(), values), dict[str, str]()
-    if step.tool in tools:  # an error answers the call of another one
+    if step.tool in tools:  # a call of an unknown tool gets an error
         parameters: Any = tools[step.tool].parameters["properties"]
         arguments = dict.fromkeys([*parameters][:1], text)
-    # above the last line, SQL answers with names of columns
+    # the answers of SQL begin with a line of column names
     (observation,) = await worker.call(ToolCall(step.tool, arguments))
     return (observation.content.splitlines() or [""])[-1]
 
 
 async def finished(planner: Episode, result: str) -> Ending:
-    """Ask for the answer."""
+    """Request the answer from the planner, after the result."""
     reply = await planner.reply(Message("user", f"{result}\n{FINISH}"))
     if not reply.cut:
         planner.answer(reply.content.strip())

@@ -1,4 +1,4 @@
-"""Questions of one to four steps on generated databases of an office, each with its gold plan."""
+"""Questions about generated databases of an office, with gold plans of one to four steps."""
 
 import random
 import sqlite3
@@ -20,12 +20,12 @@ PARTS = {
     "staff": ("staff of {}", "companies", "SELECT count(*) FROM people WHERE company = '{}'"),
     "revenue": ("revenue of {}", "companies", f"SELECT sum(amount) {_STAFF}"),
 }
-"""Sub-questions: their texts, what they name, and gold SQL."""
+"""Sub-questions by name: the text, the kind of the entity in it, and the gold SQL."""
 SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
-"""The number of re-seeded databases of a problem, and the sizes of a database."""
+"""The number of further databases of a problem, and the numbers of rows in a database."""
 TABLES = """\
 CREATE TABLE people (name TEXT, company TEXT);
 CREATE TABLE companies (name TEXT, city TEXT);
@@ -33,14 +33,14 @@ CREATE TABLE orders (number INTEGER, person TEXT, amount INTEGER);
 """
 CITIES = ("Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa")
 Entities = Mapping[str, Sequence[Any]]
-"""What a question names: `{"orders": [482], "people": ["Ada Berg"], "companies": []}`."""
+"""The entities in a question: `{"orders": [482], "people": ["Ada Berg"], "companies": []}`."""
 
 
 @generated
 def office_plans(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Problems for each split, the kinds in turn:
+    """Make problems for each split, of the kinds in turn:
 
         Problem("two-3f2a90c1d4e5b678", "What is the sum of the amount of order 482 and the staff "
             "of Amber Mills?", {"answer": "41", "kind": "two", "steps": 3, "plan": [{"tool": "sql",
@@ -48,8 +48,8 @@ def office_plans(
             ...], "entities": {"orders": [482], ...}, "worlds": [17, 4, 93], "database": "CREATE
             ..."})
 
-    `worlds` are seeds of three databases with the same entities. Test problems have only
-    combinations of sub-questions that no other split has. Splits share no name.
+    `worlds` are the seeds of three further databases with the same entities. The combinations of
+    sub-questions in test problems are in no other split. Splits share no name.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {
@@ -59,13 +59,13 @@ def office_plans(
 
 
 def held_out(parts: Sequence[str]) -> bool:
-    """Whether a combination is one of the test split: a part is two places behind its neighbour."""
+    """Whether a combination is for the test: a part is two places after its neighbour in PARTS."""
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))
 
 
 def script(seed: int, entities: Entities) -> str:
-    """The SQL that fills a database in which these entities exist."""
+    """Return the SQL that fills a generated database with these entities."""
     draw = random.Random(seed)
     firms = _more(draw, entities["companies"], companies()["train"], COMPANIES)
     names = _more(draw, entities["people"], people()["train"], PEOPLE)
@@ -83,14 +83,14 @@ def script(seed: int, entities: Entities) -> str:
 
 
 def results(database: str, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
-    """The rows of trusted statements on a database."""
+    """Return the rows of each trusted statement on the database of a script."""
     with closing(sqlite3.connect(":memory:")) as opened:
         opened.executescript(database)
         return [opened.execute(statement).fetchall() for statement in statements]
 
 
 def calculated(operation: str, values: Sequence[int]) -> int:
-    """The sum, product or square of values, or the first one without the others."""
+    """Return the sum, difference, product or square of values."""
     total = values[0] ** 2 if operation == "square" else values[0]
     for value in values[1:]:
         signed = {"sum": total + value, "difference": total - value, "product": total * value}
@@ -99,7 +99,7 @@ def calculated(operation: str, values: Sequence[int]) -> int:
 
 
 def program(operation: str, count: int) -> str:
-    """The Python of an operation on the first `count` results: `print({1} + {2})`."""
+    """Return the Python code of an operation on the first `count` results: `print({1} + {2})`."""
     if operation == "square":
         return "print({1} ** 2)"
     return f"print({f' {SIGNS[operation]} '.join(f'{{{n + 1}}}' for n in range(count))})"
@@ -111,7 +111,7 @@ def _problem(draw: random.Random, kind: str, split: str) -> Problem:
         for parts in permutations(PARTS, KINDS[kind])
         if len(parts) == 1 or held_out(parts) == (split == "test")
     ]
-    while True:  # until both branches differ, and no constant is right in all databases
+    while True:  # until the branches differ, and no result is equal in all further databases
         parts = draw.choice(combinations)
         entities, steps = _steps(draw, parts, split)
         worlds = [draw.randrange(2**31) for _ in range(1 + WORLDS)]
@@ -178,7 +178,7 @@ def _more(draw: random.Random, given: Sequence[Any], like: Sequence[Any], size: 
 
 
 def _each(draw: random.Random, values: Sequence[Any], size: int) -> list[Any]:
-    """`size` values in random order, each at least once."""
+    """Return `size` values in random order, each of them at least once."""
     chosen = [*values, *draw.choices(values, k=size - len(values))]
     draw.shuffle(chosen)
     return chosen

@@ -1,4 +1,4 @@
-"""Demonstrations of plans, of which a share has a mistake."""
+"""Demonstrations of gold plans; a share of the plans has a mistake."""
 
 import random
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ MISTAKES = ("swap", "leave out", "repeat", "take another tool")
 
 
 def planner(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Reply with the gold plan; a share `spoilt` has one of MISTAKES in its sub-questions.
+    """Demonstrate: reply with the gold plan.
 
-    A plan of one sub-task takes another tool instead of a swap.
+    In a share `spoilt` of the episodes, the plan has one of MISTAKES in its sub-questions. A plan
+    with only one sub-task gets another tool instead of a swap.
     """
     return replying(seed, spoilt, _plan, MISTAKES)
 

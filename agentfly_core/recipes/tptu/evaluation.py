@@ -1,4 +1,4 @@
-"""A table of the scores of several policies, one row each."""
+"""A flow that returns a table of scores, with a row for each policy."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -9,11 +9,11 @@ from agentfly_core import Experiment, Unscored, play
 def evaluate_plans(
     experiment: Experiment, policies: Sequence[str] = ("oracle",), episodes: int = 50
 ) -> list[dict[str, str | float]]:
-    """Play policies on the first test problems; returns the averages of all scores:
+    """Play policies on the first test problems. Return a row with the averages of all scores:
 
         [{"policy": "oracle", "episodes": 50, "unscored": 0, "planning": 1.0, ...}]
 
-    Averages are over scored episodes. `policies` are as `--policy` of `agentfly play`. Raises
+    Averages are over scored episodes. `policies` have the form of `agentfly play --policy`. Raises
     ValueError for a missing policy.
     """
     rows = list[dict[str, str | float]]()

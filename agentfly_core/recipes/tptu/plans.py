@@ -33,10 +33,10 @@ SCHEMA = json.dumps(_PLAN.json_schema())
 
 
 def parsed(text: str, earlier: int = 0) -> list[SubTask]:
-    """The sub-tasks of a plan that follows `earlier` ones; raises ValueError for other texts.
+    """Read the sub-tasks of a plan. `earlier` is the number of sub-tasks before this plan.
 
-    Text around the list is ignored. A sub-task depends on sub-tasks before it, and its inputs are
-    results of these.
+    Text around the JSON list is ignored. Raises ValueError for other texts. Also raises it for a
+    sub-task that depends on itself or a later one, or uses a result that it does not depend on.
     """
     begin, end = text.find("["), text.rfind("]")
     plan = _PLAN.validate_json(text[begin : end + 1])
@@ -44,20 +44,22 @@ def parsed(text: str, earlier: int = 0) -> list[SubTask]:
         if wrong := [one for one in step.depends_on if not 0 < one < number]:
             raise ValueError(f"sub-task {number} depends on {wrong[0]}, expected an earlier one")
         if missing := places(step.inputs) - {*step.depends_on}:
-            raise ValueError(f"sub-task {number} uses {missing} without depending on it")
+            raise ValueError(
+                f"sub-task {number} uses the results {missing}, which are not in depends_on"
+            )
     return plan
 
 
 def written(plan: Sequence[Mapping[str, Any]]) -> str:
-    """Write a plan as JSON. Fields that SubTask does not have are left out."""
+    """Write a plan as JSON, with the fields of SubTask only."""
     return json.dumps([{name: step[name] for name in SubTask.model_fields} for step in plan])
 
 
 def places(texts: Sequence[str]) -> set[int]:
-    """Return the numbers of the results that texts use: 1 and 2 for `["{1}", "{2}"]`."""
+    """Return the numbers of all results that texts use: 1 and 2 for `["{1}", "{2}"]`."""
     return {int(number) for text in texts for number in _PLACE.findall(text)}
 
 
 def filled(text: str, values: Mapping[int, str]) -> str:
-    """Replace `{1}`, `{2}`, ... in a text by results; numbers without a result are kept."""
+    """Replace `{1}`, `{2}`, ... in a text by results. Places without a result stay unchanged."""
     return _PLACE.sub(lambda match: values.get(int(match[1]), match[0]), text)

@@ -1,4 +1,4 @@
-"""Scores of plans: format, order, pairs, over-use, calls, and the accuracy of their SQL."""
+"""Scores of plans (format, order, pairs, over-use, calls), and of the SQL for their sub-tasks."""
 
 import json
 import re
@@ -48,7 +48,7 @@ with open("rows.json", "w") as file:
 
 
 class PlannedEpisode(NamedTuple):
-    """The planning of an episode: sub-tasks, the share of readable plans, inputs by number."""
+    """The plan of an episode, the share of its readable plans, and the worker's tool inputs."""
 
     plan: Sequence[SubTask]
     readable: float
@@ -57,11 +57,15 @@ class PlannedEpisode(NamedTuple):
 
 @reward
 async def planning(team: Team) -> Score:
-    """1 if the plan has the sub-tasks of the gold plan in its order, else 0.
+    """1 if the plan has the sub-tasks of the gold plan in the same order, else 0.
 
-    Parts: `format` is 1 if each plan is readable, `order_lcs` the longest common subsequence as a
-    share of the longer plan, `pairs` the F1 of pairs of tool and sub-task, `over_use` the share of
-    sub-tasks that the gold plan lacks, `calls` the replies of the model.
+    Parts:
+
+    - `format`: 1 if each plan is readable.
+    - `order_lcs`: the longest common subsequence as a share of the longer plan.
+    - `pairs`: the F1 score of pairs of a tool and a sub-task.
+    - `over_use`: the share of sub-tasks that are not in the gold plan.
+    - `calls`: the number of replies of the model.
     """
     played, gold = played_by(team), gold_of(team.trajectories[0].problem)
     plan, pairs = played.plan, len(matched(played.plan, gold))
@@ -79,10 +83,11 @@ async def planning(team: Team) -> Score:
 
 @reward(timeout=120.0)
 async def sql_accuracy(team: Team) -> Score:
-    """The share of the gold plan's SQL whose sub-task got equal rows in three other databases.
+    """The share of SQL sub-tasks in the gold plan for which the model's SQL is right.
 
-    The databases have the entities of the question and other values. `{1}` in a statement is the
-    result of sub-task 1 in the same database. Rows are compared without their order.
+    SQL is right if it returns the rows of the gold SQL in three other databases, which have the
+    entities of the question, but other values. `{1}` in a statement is the result of sub-task 1 in
+    the same database. The order of rows is ignored.
     """
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))
@@ -101,11 +106,11 @@ async def sql_accuracy(team: Team) -> Score:
 
 
 def played_by(team: Team) -> PlannedEpisode:
-    """The plan of an episode, and the inputs that the worker wrote for it."""
+    """Collect the plan of an episode, and the tool inputs that the worker wrote for it."""
     plans, plan, readable = 0, list[SubTask](), 0
     planner = next(one for one in team.trajectories if one.speaker != "worker")
     for turn in planner.turns:
-        # the reply is the answer, not a plan
+        # a reply to FINISH is the answer, not a plan
         if FINISH in turn.read[-1].content:
             continue
         plans += 1
@@ -113,7 +118,7 @@ def played_by(team: Team) -> PlannedEpisode:
             new = parsed(turn.reply.content, len(plan))
         except ValueError:
             continue
-        # after each result an agent carries out the first sub-task only
+        # after NEXT, the agent executes the first sub-task only
         plan += new[:1] if NEXT in turn.read[-1].content else new
         readable += 1
     inputs = [turn.reply.content.strip() for one in team.of("worker") for turn in one.turns]
@@ -121,13 +126,13 @@ def played_by(team: Team) -> PlannedEpisode:
 
 
 def gold_of(problem: Problem) -> list[SubTask]:
-    """The gold plan of a problem."""
+    """Return the gold plan of a problem, without its code."""
     fields = SubTask.model_fields
     return [SubTask(**{name: step[name] for name in fields}) for step in problem.facts["plan"]]
 
 
 def same(step: SubTask, gold: SubTask) -> bool:
-    """Whether a sub-task is the gold one: its tool, names and numbers, and most words."""
+    """Whether two sub-tasks have the same tool, names, numbers, and most of the other words."""
     one, other = _words(step.subtask), _words(gold.subtask)
     if step.tool != gold.tool or not _mentions(gold) <= one or not _mentions(step) <= other:
         return False
@@ -141,12 +146,12 @@ def _words(text: str) -> set[str]:
 
 
 def _mentions(step: SubTask) -> set[str]:
-    """The numbers of a sub-task and its names: words with a capital, but not the first word."""
+    """Return the numbers and names in a sub-task. Names are capitalised words, except the first."""
     return {word.lower() for word in _MENTION.findall(step.subtask)}
 
 
 def matched(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> dict[int, int]:
-    """Pairs of equal sub-tasks by their numbers, each used once."""
+    """Match equal sub-tasks: return the gold index for each matched index. Each is used once."""
     pairs, left = dict[int, int](), dict(enumerate(gold))
     for number, step in enumerate(plan):
         place = next((place for place, other in left.items() if same(step, other)), None)
@@ -157,7 +162,7 @@ def matched(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> dict[int, int]:
 
 
 def common(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> int:
-    """The length of the longest common subsequence."""
+    """Return the length of the longest common subsequence of two plans."""
     row = [0] * (len(gold) + 1)
     for step in plan:
         before = row
@@ -169,11 +174,11 @@ def common(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> int:
 
 
 async def _rows(worlds: Sequence[str], statements: Sequence[tuple[int, str]]) -> list[list[Any]]:
-    """The rows of a model's statements in each database, or None; run in the sandbox."""
+    """Run statements in the sandbox. Return for each database their rows, or None for failures."""
     if not statements:
         return [[] for _ in worlds]
     given = json.dumps([worlds, statements])
-    # a stopped program leaves no file, and all its statements count as wrong
+    # a program that was stopped leaves no file, so all of its statements count as wrong
     done = await run(_PROGRAM, {"given.json": given}, collect=["rows.json"])
     return json.loads(done.files.get("rows.json", b"null")) or [[None] * len(statements)] * len(
         worlds
@@ -181,7 +186,7 @@ async def _rows(worlds: Sequence[str], statements: Sequence[tuple[int, str]]) ->
 
 
 def _plain(rows: Sequence[Sequence[Any]] | None) -> list[list[str]] | None:
-    """Rows in an order of their own, with equal numbers written alike."""
+    """Return sorted rows of texts, with equal numbers written in the same way."""
     if rows is None:
         return None
     return sorted([f"{v:g}" if isinstance(v, int | float) else str(v) for v in row] for row in rows)

@@ -1,4 +1,4 @@
-"""Tools that no question of the office needs."""
+"""Distractors: tools that no question about the office needs."""
 
 from agentfly_core import tool
 
