@@ -1,4 +1,4 @@
-"""A fictional encyclopaedia drawn from a seed, and corpora of users."""
+"""A fictional encyclopaedia that is generated from a seed, and a reader of other corpora."""
 
 import random
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from typing import NamedTuple
 from agentfly_core.tools.search import Row, rows
 
 SIZES = {"train": 1200, "val": 240, "test": 240}
-"""Persons of each split, each with a firm and a book."""
+"""The number of persons in each split. Each person has a firm and a book."""
 _NUMBERS = range(1000, 10000)
-# A nano model learns to copy digits, but not 200 words, and copies them over a constant distance
-# only: names and facts are numbers of constant length, and the next number is last on its page.
+# A nano model learns to copy digits, but not 200 words, and only over a constant distance. So names
+# and facts are numbers of constant length, and the number to search for next is last on a page.
 _FIRM = "Its founder has badge {badge} and is person {person}."
 _PERSON = "Has badge {badge}."
 _BOOK = "Tells how firm {firm} was founded by person {person}."
@@ -19,8 +19,8 @@ _QUESTION = "Which badge has the founder of firm {firm}?"
 
 
 class Family(NamedTuple):
-    """The encyclopaedia's facts about a person, each on two pages: `Family("train", person=4821,
-    firm=3072, book=1177, badge=5738)`. The number of the book is a title only.
+    """The encyclopaedia's facts about a person. Each fact is on two pages, but `book` is only the
+    title of a page: `Family("train", person=4821, firm=3072, book=1177, badge=5738)`.
     """
 
     split: str
@@ -30,7 +30,7 @@ class Family(NamedTuple):
     badge: int
 
     def pages(self) -> Iterator[Row]:
-        """The pages of the firm, the person and the book, without ids.
+        """Yield the pages of the firm, the person and the book, without ids.
 
         The book's page leads from the firm to the person. Only the firm's own page has both the
         firm and the badge.
@@ -41,14 +41,14 @@ class Family(NamedTuple):
             yield {"title": title, "text": text.format(**facts), "split": self.split}
 
     def question(self) -> str:
-        """The question about the badge."""
+        """Return the question about the badge of the firm's founder."""
         return _QUESTION.format(firm=self.firm)
 
 
 def families(seed: int) -> list[Family]:
-    """The facts of a seed. Splits share no number, under any seed."""
+    """Draw the facts of all persons. Splits share no number, under any seed."""
     draw, drawn = random.Random(seed), list[Family]()
-    # not the seed of the encyclopaedia: a test name of one seed must not be trained with another
+    # a constant seed, because a test name must not be a training name under another seed
     numbers = iter(random.Random(0).sample(_NUMBERS, 4 * sum(SIZES.values())))
     for split, size in SIZES.items():
         kinds = [[next(numbers) for _ in range(size)] for _ in range(4)]
@@ -60,8 +60,8 @@ def families(seed: int) -> list[Family]:
 
 
 def encyclopaedia(seed: int) -> list[Row]:
-    """The pages of a seed: `{"id": "0017", "title": "firm 3072", "text": "Its founder has badge
-    5738 and is person 4821.", "split": "train"}`, in random order.
+    """Generate the pages of a seed, in random order: `{"id": "0017", "title": "firm 3072", "text":
+    "Its founder has badge 5738 and is person 4821.", "split": "train"}`.
     """
     pages = [page for family in families(seed) for page in family.pages()]
     random.Random(seed).shuffle(pages)
@@ -69,9 +69,10 @@ def encyclopaedia(seed: int) -> list[Row]:
 
 
 def read(corpus: str) -> list[Row]:
-    """The pages of a JSON-lines file, or of a folder whose text files have a title as first line.
+    """Read the pages of a JSON-lines file, or of a folder of text files.
 
-    Raises ValueError for an unreadable file, or a folder without pages.
+    The first line of a text file is the title. Raises ValueError for an unreadable file, and for a
+    folder without pages.
     """
     folder = Path(corpus)
     if not folder.is_dir():
@@ -82,5 +83,5 @@ def read(corpus: str) -> list[Row]:
         name = path.relative_to(folder).with_suffix("").as_posix()
         pages.append({"id": name, "title": title.lstrip("# "), "text": " ".join(text.split())})
     if not pages:
-        raise ValueError(f"The folder {corpus} has no .txt or .md files, expected a page in each.")
+        raise ValueError(f"The folder {corpus} has no .txt or .md files. Add a file per page.")
     return pages

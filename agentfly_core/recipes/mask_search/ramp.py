@@ -1,7 +1,7 @@
-"""The DVC stage that makes problems of a corpus.
+"""The DVC stage that makes problems from a corpus.
 
-Paragraphs with masks, whose fills other pages state, and questions on the encyclopaedia:
-`python -m agentfly_core.recipes.mask_search.ramp FOLDER`.
+It masks names and numbers in a page that other pages state. For the generated encyclopaedia, it
+also makes questions: `python -m agentfly_core.recipes.mask_search.ramp FOLDER`.
 """
 
 import argparse
@@ -27,14 +27,14 @@ Problems = dict[str, list[dict[str, Any]]]
 
 
 def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problems:
-    """Problems of retrieval-augmented mask prediction, one for each number of masks and page with
-    at least `least` entities:
+    """Make problems of retrieval-augmented mask prediction from the pages with at least `least`
+    entities. Each page has a problem with one mask, a problem with two masks, and so on:
 
         {"id": "017-2", "prompt": "Fill in: Its founder has badge [mask] and is person [mask]. This
          is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
          "source": "017", "kind": "ramp"}
 
-    Masks are drawn without replacement from `entities`, at most `masks` of them.
+    The masked texts are drawn without replacement from `entities`. A problem has at most `masks`.
     """
     made: Problems = {split: [] for split in SPLITS}
     for page in pages:
@@ -49,8 +49,10 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
 
 
 def entities(page: Row, pages: Iterable[Row]) -> list[str]:
-    """Names and numbers of a page that two searches find: they occur once in it, and on another
-    page with its title, or on the page of an entity that such a page states.
+    """Return the names and numbers in a page that one or two searches in other pages find.
+
+    Each occurs once in the page. It also occurs on another page that mentions this page's title, or
+    on the page of an entity that occurs there.
     """
     names, others = _names(page), [one for one in pages if one["id"] != page["id"]]
     linked = _mentioning(page["title"], others)
@@ -97,10 +99,10 @@ def _problem(page: Row, answers: Sequence[str]) -> dict[str, Any]:
 
 
 def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
-    """Questions on the encyclopaedia of a seed, as `ramp` makes them, with one answer: the page of
-    the firm is their source.
+    """Make questions about the encyclopaedia of a seed, in the format of `ramp`.
 
-    The train split asks about `persons` persons only: labels are rare, pages are not.
+    Each question has one answer, and the page of the firm as source. The training split asks about
+    only `persons` persons, because labels are rarer than pages.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}
@@ -114,7 +116,7 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
 
 
 def write(folder: Path, pages: Sequence[Row], problems: Mapping[str, Problems]) -> None:
-    """Write `pages.jsonl` and `ramp_train.jsonl`, ...: the same bytes for the same rows."""
+    """Write `pages.jsonl`, `ramp_train.jsonl`, ... The same rows give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     files: Iterator[tuple[str, Sequence[Mapping[str, Any]]]] = (
         (f"{kind}_{split}", rows) for kind, made in problems.items() for split, rows in made.items()
@@ -125,16 +127,20 @@ def write(folder: Path, pages: Sequence[Row], problems: Mapping[str, Problems]) 
 
 
 def main() -> None:
-    """Build the files of a corpus."""
+    """Read or generate a corpus, and write its files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the files are written")
-    parser.add_argument("--corpus", default="", help="JSON lines or a folder; else generated")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--masks", type=int, default=4, help="the most masks of a paragraph")
+    parser.add_argument("folder", type=Path, help="the folder to write")
     parser.add_argument(
-        "--entities", type=int, default=4, help="the fewest entities of a paragraph"
+        "--corpus", default="", help="a JSON-lines file or a folder; empty: generate it"
     )
-    parser.add_argument("--persons", type=int, default=24, help="persons of training questions")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--masks", type=int, default=4, help="the most masks in a page")
+    parser.add_argument(
+        "--entities", type=int, default=4, help="the fewest entities in a page with masks"
+    )
+    parser.add_argument(
+        "--persons", type=int, default=24, help="the number of persons in training questions"
+    )
     given = parser.parse_args()
     pages = read(given.corpus) if given.corpus else encyclopaedia(given.seed)
     problems = {"ramp": ramp(pages, given.seed, given.masks, given.entities)}

@@ -8,19 +8,19 @@ import random
 from pathlib import Path
 
 SIZES = {"train": 480, "val": 48, "test": 48}
-"""Firms of each split."""
+"""The number of firms in each split."""
 CODES = ("41", "52", "63", "74")
 CITIES = range(10, 18)
 
 
 def pages(seed: int) -> list[dict[str, str]]:
-    """A page about each firm, and one of a directory that repeats its code, in random order:
+    """Make a page for each firm, and a page of a directory that repeats the firm's code:
 
         {"id": "0017", "title": "firm 3072", "text": "In city 12, code 52.", "split": "train"}
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}
 
-    In the first half of the cities all firms have one code, which a model can memorise. In the
-    others the code of each firm is drawn.
+    The order is random. In the first half of the cities, all firms have the same code, which a
+    model can memorise. In the other cities, the code of each firm is drawn.
     """
     draw, made = random.Random(seed), list[dict[str, str]]()
     shared = dict(zip(CITIES, draw.sample(CODES, len(CODES)), strict=False))
@@ -41,9 +41,9 @@ def pages(seed: int) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write the pages to a file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path, help="the JSON lines to write")
+    parser.add_argument("file", type=Path, help="the JSON-lines file to write")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.file.write_text("".join(f"{json.dumps(page)}\n" for page in pages(given.seed)))

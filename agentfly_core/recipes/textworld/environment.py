@@ -27,9 +27,9 @@ _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The map of a world: exits of each room, room of each thing, and the first room.
+    """The map of a world: the exits of each room, the room of each thing, and the first room.
 
-    Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")
+    For example `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`.
     """
 
     exits: Mapping[str, Mapping[str, str]]
