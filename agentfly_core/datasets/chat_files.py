@@ -24,8 +24,8 @@ from agentfly_core.system.formats.text import counted, sentence
 class ChatRow:
     """A row with a chat or a trace: `ChatRow("chats.jsonl", 17, (RecordedReply(...),), None)`.
 
-    `tools` are those that the row lists; None means the experiment's tools. `closing` are the
-    tools' answers after the last reply. Only a trace that `agentfly export` wrote has `ours`, see
+    `tools` are the tools that the row lists; None means the experiment's tools. `closing` are the
+    tool results after the last reply. Only a trace that `agentfly export` wrote has `ours`, see
     `Trace`.
     """
 
@@ -54,14 +54,14 @@ def _replies(trace: Trace) -> Iterator[RecordedReply]:
         if not trace.ours:  # one of our policies may have replied with an empty text
             chat.checked()
         if not is_reply(chat.messages[-1]):
-            raise ValueError("a sampled message is not of the assistant")
+            raise ValueError("a sampled message does not have the role 'assistant'")
         yield RecordedReply(chat.messages, call is None or any(call.trained), call)
 
 
 @dataclass(frozen=True)
 class ChatFile:
-    """Settings of a warm start on a file: new names for columns, and how many bad rows may be left
-    out. `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`
+    """Settings of a warm start on a file of chats: new names of columns, and the number of unusable
+    rows that may be skipped. `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`
     """
 
     columns: dict[str, str] | None = None
@@ -70,7 +70,7 @@ class ChatFile:
     def read(self, path: Path) -> Iterator[ChatRow | BadRow]:
         """Yield the chats of a file, and a BadRow for each unusable row.
 
-        Raises ValueError without a chat.
+        Raises ValueError for an unreadable file.
         """
         for number, row in rows(path):
             try:
@@ -90,8 +90,8 @@ class ChatFile:
         if len(bad) > self.tolerate_bad_rows:
             raise ValueError(
                 f"{counted(len(bad), 'row')} cannot be trained (tolerated: "
-                f"{self.tolerate_bad_rows}), first {_listed(bad)} Mend or remove them; a warm "
-                "start also has warm_start.settings.tolerate_bad_rows."
+                f"{self.tolerate_bad_rows}), first {_listed(bad)} Repair or remove these rows; for "
+                "a warm start you can also raise warm_start.settings.tolerate_bad_rows."
             )
 
 

@@ -151,8 +151,8 @@ def _role(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return the text of a message's content: nothing, a text, or text parts, each on its own
-    line.
+    """Return a message's content as text. The content may be null, a text, or a list of text parts,
+    which become lines.
     """
     if not isinstance(value, list):
         return "" if value is None else value
@@ -226,8 +226,8 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
             if waiting:
                 names = ", ".join(call.name for call in waiting.values())
                 raise ValueError(
-                    f"it comes before the answers to the calls of {names}; add these as messages "
-                    "of the role 'tool'"
+                    f"it comes before the answers to the calls of {names}; put these answers, "
+                    "messages of the role 'tool', before this message"
                 )
             waiting = one.calls()
             answers = dict.fromkeys(waiting)  # rollouts store answers in the order of the calls
@@ -249,7 +249,7 @@ def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]
     if key not in waiting:
         raise ValueError(
             f"it answers the call {answer.tool_call_id!r}, expected one of the calls without an "
-            f"answer, {[*waiting]}; put the assistant message with that call before it"
+            f"answer, {[*waiting]}; put the assistant message with that call before this message"
         )
     return key, waiting.pop(key).name
 
@@ -271,9 +271,9 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
     if not (item.content.strip() or item.calls):
         return f"has the role {item.role!r} and is empty; give it content, or leave it out"
     if item.role == "system" and before:
-        return "has the role 'system', expected at the beginning only; join it with the first"
+        return "has the role 'system', expected as the first message only; merge it into the first"
     if item.role == "assistant" and is_reply(before):
-        return "has the role 'assistant' after another assistant message; join them"
+        return "has the role 'assistant' after another assistant message; merge the two"
     opens = before is None or (isinstance(before, Message) and before.role == "system")
     if item.role == "assistant" and opens:
         return "has the role 'assistant', expected a user message before it"

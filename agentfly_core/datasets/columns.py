@@ -28,7 +28,9 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
         raise ValueError(f"it is a {type(row).__name__}, expected an object")
     if twice := [key for key, name in columns.items() if key in row and name in row]:
         name = columns[twice[0]]
-        raise ValueError(f"its fields {twice[0]!r} and {name!r} are both {name!r}")
+        raise ValueError(
+            f"its fields {twice[0]!r} and {name!r} would both be named {name!r}; change `columns`"
+        )
     return {columns.get(key, key): value for key, value in row.items()}
 
 
@@ -92,7 +94,7 @@ def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
     """Return the tools that a row lists by name or by schema; None means all tools of the
     experiment.
 
-    A tool that is given by its name only has an empty schema. Raises ValueError for any other list.
+    A tool that is listed by name gets an empty schema. Raises ValueError for any other list.
     """
     if (listed := row.get(TOOLS)) is None:
         return None
@@ -103,7 +105,7 @@ def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
     except (ValueError, ValidationError):
         raise ValueError(
             f"its field {TOOLS!r} is {shown(listed)}, expected a list of names or of OpenAI's "
-            f"functions; `columns: {{{TOOLS}: listed}}` makes it a fact"
+            f"functions. If it is no list of tools, rename it: `columns: {{{TOOLS}: listed}}`"
         ) from None
     names = [one if isinstance(one, str) else one.name for one in tools]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -135,6 +137,6 @@ def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
         return text_chat(role, value)
     if not isinstance(more, str):
         raise ValueError(
-            f"its field 'input' is {shown(more)}, expected text behind the instruction"
+            f"its field 'input' is {shown(more)}, expected text to append to the instruction"
         )
     return text_chat(role, "\n\n".join(filter(None, (value, more.strip()))))

@@ -16,9 +16,13 @@ from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
 ToolStep = Callable[[random.Random, Problem, str], tuple[str, str]]
-"""The tool's argument, "" for a guess, and the answer, with a mistake of this name or ""."""
+"""Returns the tool's argument ("" for a guess without a call) and the answer. The last parameter is
+the name of a deliberate mistake, or "".
+"""
 ReplyWriter = Callable[[random.Random, Conversation, str], str]
-"""The next reply, with a mistake of this name or ""; it draws the same in each turn."""
+"""Returns the next reply. The last parameter is the name of a deliberate mistake, or "". In each
+turn of an episode, the generator starts from the same seed.
+"""
 SUM_MISTAKES = ("guess", "mistype", "take another operation", "misread")
 PROGRAM_MISTAKES = ("guess", "mistype a bound", "take another exponent", "misread")
 

@@ -51,7 +51,7 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def first_fields(path: Path) -> set[str]:
-    """The fields of a file's first FIRST rows. Of a parquet file: the fields of all rows."""
+    """Return the fields of a file's first FIRST rows, and of all rows in a parquet file."""
     _require_file(path)
     if path.suffix == ".parquet":
         with _unreadable_parquet(path):
@@ -74,14 +74,14 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] |
             header[0] = "Unnamed: 0"
         if "" in header or (twice := [name for name, n in Counter(header).items() if n > 1]):
             what = f"two columns {twice[0]!r}" if "" not in header else "a column without a name"
-            raise ValueError(f"{path} has {what}: give each column of its first row one name.")
+            raise ValueError(f"{path} has {what}: give each column in its first row its own name.")
         for number, cells in enumerate(lines, 2):
             if len(cells) == len(header):
                 yield number, {n: cell or None for n, cell in zip(header, cells, strict=True)}
             elif cells:
-                yield number, ValueError(f"{len(cells)} cells below {len(header)} columns")
+                yield number, ValueError(f"got {len(cells)} cells for {len(header)} columns")
     except csv.Error as error:
-        raise ValueError(f"{path} is no CSV, at line {lines.line_num}: {error}.") from None
+        raise ValueError(f"{path} is not valid CSV at line {lines.line_num}: {error}.") from None
 
 
 def _require_file(path: Path) -> None:

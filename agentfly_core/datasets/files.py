@@ -36,10 +36,10 @@ def files(
     A row's prompt is the first of PROMPTS: a text, or messages without their last reply. `tools`
     selects tools, and the `id` is optional. All other fields become facts, except for an index of
     pandas; the fields in `needs` may not be missing or null. The train split also has a BadRow for
-    each unusable row; rows are numbered from 1, and in CSV the header is row 1. It has a Repeated
-    for each row that repeats question and facts. If two splits have the same row, it stays in the
-    test split, else in validation. Raises ValueError for unreadable files, too few problems, and an
-    id that belongs to two different rows.
+    each unusable row, and a Repeated for each row that repeats another row's question and facts.
+    Rows are numbered from 1; in CSV the header is row 1. A row that several splits have stays only
+    in the test split, or else in validation. Raises ValueError for unreadable files, too few
+    problems, and an id that belongs to two different rows.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     names = {
@@ -80,9 +80,9 @@ class _Source:
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
-        """Draw up to `size` problems; skip files with content in `elsewhere`."""
+        """Draw up to `size` problems, and skip problems with content in `elsewhere`."""
         again = {n for n, problem in self._left if content(problem) in elsewhere}
-        fault = "another split has its question and facts"
+        fault = "another split has a row with this question and facts"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
         left = [(n, problem) for n, problem in self._left if n not in again]
         self._left = left[size:]
@@ -94,10 +94,12 @@ class _Source:
         missing = sum(size - len(built[split]) for split, size in wanted.items())
         if missing > len(self.bad) - repeated:
             sizes = ", ".join(f"data.{split}={size}" for split, size in wanted.items())
-            less = f", {repeated} of which repeat question and facts of another" if repeated else ""
+            less = (
+                f", {repeated} of which repeat another row's question and facts" if repeated else ""
+            )
             raise ValueError(
-                f"{self.path} has {self.size} rows{less}, {sum(wanted.values())} problems are "
-                f"asked for ({sizes})."
+                f"{self.path} has {self.size} rows{less}, but {sum(wanted.values())} problems are "
+                f"needed ({sizes}). Lower these numbers, or add rows."
             )
 
 

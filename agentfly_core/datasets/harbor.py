@@ -40,7 +40,8 @@ _IMPORT = re.compile(r"\s*(?:import|from)\s+(\w+)")
 PROGRAMS = ("", ".sh", ".bash", ".py")
 """Endings of the programs of a check."""
 WHY_NOT = (
-    "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
+    "a check has no network and no packages, and cannot rely on git, which the workspace's .git "
+    "controls"
 )
 # files that contain the check or the solution
 _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
@@ -98,12 +99,12 @@ def _harbor(folder: Path) -> Problem:
         raise RefusedTask(settings, f"invalid TOML: {error}") from None
     image = _section(settings, document, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
-        raise RefusedTask(settings, f"it needs the image {image}, expected a bare one")
+        raise RefusedTask(settings, f"it needs the image {image}, expected one such as ubuntu")
     if (several := folder / "environment/docker-compose.yaml").exists():
         raise RefusedTask(several, "it needs several containers")
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
-        raise RefusedTask(script, "it writes no /logs/verifier/reward.txt")
+        raise RefusedTask(script, "the script writes no /logs/verifier/reward.txt")
     seconds = _section(settings, document, "verifier").get("timeout_sec", SECONDS)
     check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
@@ -169,12 +170,12 @@ def _require_alone(program: Path, modules: Set[str]) -> None:
 def _seconds(settings: Path, limit: object) -> float:
     """Return the time limit of a check: the task's own limit, at most MOST_SECONDS."""
     if not isinstance(limit, int | float) or not limit > 0:
-        raise RefusedTask(settings, f"its check may take {limit!r} seconds, expected more than 0")
+        raise RefusedTask(settings, f"the check's time limit is {limit!r} s, expected more than 0")
     return min(float(limit), MOST_SECONDS)
 
 
 def _copied(context: Path) -> dict[str, str]:
-    """Return the files of /app by name, as a Dockerfile copies them."""
+    """Return the files that a Dockerfile copies into /app, as texts by name."""
     dockerfile, files = context / "Dockerfile", dict[str, str]()
     for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
         try:
@@ -196,13 +197,15 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
             return {}
         case "COPY", [*sources, target] if sources:
             return _copy(context, sources, target)
-    raise ValueError("needs a container, expected FROM a bare image, WORKDIR /app and COPY into it")
+    raise ValueError(
+        "needs a container, expected FROM ubuntu or python, WORKDIR /app, COPY into it"
+    )
 
 
 def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
     place, files = APP / target, dict[str, str]()
     if not place.is_relative_to(APP) or ".." in place.parts:
-        raise ValueError("expected a place in /app")
+        raise ValueError("expected a target in /app")
     into = target.endswith(("/", ".")) or place == APP or len(sources) > 1
     for source in sources:
         path = context / source.lstrip("/")
@@ -210,7 +213,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
             raise ValueError(f"{source} is missing in the context, or a link")
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
-                raise ValueError("it would show the check or the solution")
+                raise ValueError("the copy would show the check or the solution")
             name = file.relative_to(path) if path.is_dir() else path.name if into else ""
             files[str((place / name).relative_to(APP))] = _text(file)
     return files
@@ -248,7 +251,7 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
-        raise RefusedTask(path, "missing, expected a file and no link")
+        raise RefusedTask(path, "missing, expected a file that is not a link")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

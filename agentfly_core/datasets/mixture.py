@@ -51,6 +51,6 @@ def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
             elif others := [of for task, of in same.items() if task != problem.task]:
                 raise ValueError(
                     f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
-                    "too: tasks of the same dataset need the same sizes of splits and the same "
-                    "seed, or settings by which they share no problem."
+                    "too. Give tasks of the same dataset the same sizes of splits and the same "
+                    "seed, or settings with which they share no problem."
                 )

@@ -12,7 +12,7 @@ Demonstrator = Callable[[Conversation], Awaitable[str]]
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
-    """Return the mistake of this episode, or ""."""
+    """Return the name of the deliberate mistake in this episode, or ""."""
     draw = random.Random(hashing.seed(seed, "mistake", conversation.problem.id, conversation.chain))
     return draw.choice(kinds) if draw.random() < spoilt else ""
 
@@ -35,10 +35,10 @@ def observed(conversation: Conversation) -> list[str]:
 
 
 def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, dict[str, str]]:
-    """Return the text that a prompt fills, and its fields: `("rename", {"old": "amber-mills",
-    ...})`.
+    """Return the name of the template that a prompt was made from, and the values of its fields:
+    `("rename", {"old": "amber-mills", ...})`.
 
-    Raises ValueError for a prompt that fills none of the texts.
+    Raises ValueError for a prompt that matches no template in `texts`.
     """
     for kind, text in texts.items():
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w -]+)", re.escape(text))

@@ -52,7 +52,7 @@ def reasoning_gym(
         if len(entries) < size:
             raise ValueError(
                 f"data.{split} is {size}, but {dataset!r} made {len(entries)} different problems "
-                f"in {ROUNDS} rounds; lower it or widen the config."
+                f"in {ROUNDS} rounds; lower data.{split} or widen `config`."
             )
         seen |= entries.keys()
         splits[split] = [_problem(entry, dataset, config or {}) for entry in entries.values()]

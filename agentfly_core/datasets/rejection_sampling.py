@@ -20,8 +20,8 @@ class RejectionSampling:
     """Selects up to `best` different episodes of each problem with a reward of at least
     `threshold`.
 
-    Episodes with higher rewards come first, then later steps. Of an episode, the trained
-    speakers with such a reward are imitated.
+    Episodes with higher rewards come first; with equal rewards, later steps come first. In a
+    selected episode, the trained speakers with such a reward are imitated.
     """
 
     threshold: float = 1.0

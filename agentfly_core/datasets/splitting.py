@@ -25,7 +25,7 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """Choose the split of an item by its name only, because it must be the same under any seed."""
+    """Choose an item's split by the item's name only, because it must be the same for all seeds."""
     return splits[hashing.seed(kind, item) % len(splits)]
 
 
@@ -33,7 +33,8 @@ def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) ->
     """Sample `size` items. Raises ValueError if there are fewer."""
     if size > len(problems):
         raise ValueError(
-            f"data.{split} is {size}, but {len(problems)} problems are left for it; lower it."
+            f"data.{split} is {size}, but only {len(problems)} problems are left for it. Lower "
+            f"data.{split}."
         )
     return draw.sample(problems, size)
 
@@ -46,7 +47,7 @@ def sampled(
 ) -> dict[str, list[Problem]]:
     """Divide items among the splits, and sample problems made from them.
 
-    Raises ValueError for too few.
+    Raises ValueError if too few problems are left for a split.
     """
     shuffled = list(items)
     draw.shuffle(shuffled)

@@ -16,7 +16,7 @@ from agentfly_core.config.mismatch import message_of
 from agentfly_core.system.formats.text import fault, shown
 
 OURS = "agentfly"
-"""Key of the first turn's metadata with the row of our own record."""
+"""Key in the first turn's metadata for the trajectory row that `agentfly export` adds."""
 
 
 @checked(frozen=True)
@@ -35,12 +35,12 @@ class RecordedCall:
         if len({*sizes}) > 1:
             raise ValueError(
                 "a call has {} sampled tokens, {} log-probabilities and {} entries of its "
-                "mask".format(*sizes)
+                "mask, expected equal numbers".format(*sizes)
             )
 
 
 TracedReply = tuple[Sequence[Any], RecordedCall | None]
-"""A prompt and its reply as OpenAI lists messages, and the tokens if they were recorded."""
+"""A prompt and its reply as a list of OpenAI's messages, and the tokens if they were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _verifiers(row: Mapping[str, Any]) -> Trace:
     for number, node in enumerate(row["nodes"]):
         if (parent := node.get("parent")) not in (None, *range(number)):
             raise ValueError(
-                f"its node {number} has the parent {parent!r}, expected an earlier one"
+                f"its node {number} has the parent {parent!r}, expected an earlier node"
             )
         before, tokens = ([], []) if parent is None else paths[parent]
         messages = [*before, _as_openai(node["message"])]
@@ -140,9 +140,9 @@ FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
     "nodes": _verifiers,
     "request": _logged,
 }
-"""Formats by a field that only their rows have."""
+"""The reader of each format, by a field that only rows of this format have."""
 
 
 def _require_version(version: Any) -> None:
     if version != 1:
-        raise ValueError(f"it has version {shown(version)} of its format, expected 1")
+        raise ValueError(f"the trace has version {shown(version)} of its format, expected 1")

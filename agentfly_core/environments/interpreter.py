@@ -29,7 +29,7 @@ class Interpreter(Environment):
 
     @property
     def alive(self) -> bool:
-        """Whether the next call continues with the state of the last one."""
+        """Whether the next call continues with the state of earlier calls."""
         return self._session.alive
 
     async def close(self) -> None:

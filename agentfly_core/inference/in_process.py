@@ -23,8 +23,9 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """A sampler that waits until every open branch of all episodes played together has a request,
-    and decodes these requests as one batch.
+    """A sampler that decodes the requests of a shard's episodes as one batch.
+
+    It starts a batch once every open branch of these episodes has a request.
 
     Replies depend on batch and seed, not on the order of arrival. The generation settings in the
     policy directory are ignored. Greedy replies have the log-probabilities of temperature 1.
@@ -67,7 +68,7 @@ class TransformersSampler:
         return [row.sampled(version) for row in rows]
 
     async def hidden(self, prompt: Sequence[int], layers: Sequence[int] | None) -> HiddenStates:
-        """Hidden states at the last token of a prompt, by default of all layers.
+        """Return the hidden states at the last token of a prompt, by default of all layers.
 
         Raises ValueError for an unknown layer.
         """
@@ -226,7 +227,7 @@ def _hidden(
     every = out.hidden_states
     chosen = tuple(range(len(every)) if layers is None else layers)
     if strange := [layer for layer in chosen if layer not in range(len(every))]:
-        raise ValueError(f"Got layer {strange[0]}, and the model has 0 to {len(every) - 1}.")
+        raise ValueError(f"Got layer {strange[0]}, expected 0 to {len(every) - 1} for this model.")
     values = torch.stack([every[layer][0, -1].float() for layer in chosen])
     return HiddenStates(chosen, values.cpu().numpy(), digest)
 

@@ -83,7 +83,10 @@ class SamplerSession(ABC):
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Hidden states of a speaker's policy after a prompt; by default raises NoReply."""
+        """Return the hidden states of a speaker's policy at a prompt's last token.
+
+        Samplers without hidden states raise NoReply.
+        """
         raise NoReply(
             f"Hidden states of the speaker {speaker!r} cannot be read: its replies come from a "
             "script, a chat service or vLLM. Play a policy with AGENTFLY_SAMPLER=transformers."

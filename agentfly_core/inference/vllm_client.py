@@ -31,7 +31,7 @@ PAUSES = tuple(0.05 * 2.0**attempt for attempt in range(7))
 """Seconds before each repetition of a request that failed with a status of TEMPORARY."""
 NO_LOGPROB = -9999.0
 MOST_LIKELY = 20
-"""The number of tokens of which an entropy is estimated: the most that vLLM returns by default."""
+"""Number of most likely tokens from which an entropy is estimated. vLLM's default limit is 20."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,10 @@ class VLLM:
         with self._server() as server:
             label = _label(server)
         if "-" not in label:
-            raise SamplerLost(f"The policy of the vLLM server is {label!r}: load a policy again.")
+            raise SamplerLost(
+                f"The vLLM server has the policy label {label!r}, expected a complete policy: load "
+                "a policy again."
+            )
         connector = aiohttp.UnixConnector(
             self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
         )
@@ -115,9 +118,7 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """Yield a client of the server, whose errors become SamplerLost. verify=False saves 20
-        ms.
-        """
+        """Yield a client of the server. Its errors become SamplerLost. verify=False saves 20 ms."""
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",
@@ -172,7 +173,7 @@ class _Shard(SamplerSession):
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish, entropies)
 
     async def _answer(self, body: Mapping[str, Any]) -> Any:
-        """The server's answer. A busy or failing server is asked again: the seed is the same."""
+        """Return the server's answer. A request that failed temporarily is repeated."""
         for pause in (*PAUSES, None):
             try:
                 async with self.session.post(

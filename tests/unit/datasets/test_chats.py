@@ -136,7 +136,7 @@ def test_the_same_question_after_other_messages_is_another_problem(tmp_path: Pat
         ([{"role": "user"}], "message 1 has the role 'user' and is empty; give it content"),
         ([USER, {"role": "assistant", "content": " "}, USER], "message 2 has the role 'assistant'"),
         ([{**USER, "content": [{"image": "x"}]}], "expected parts of the type 'text'; pictures"),
-        ([USER, SYSTEM], "message 2 has the role 'system', expected at the beginning only"),
+        ([USER, SYSTEM], "message 2 has the role 'system', expected as the first message only"),
         ([SAID, USER], "message 1 has the role 'assistant', expected a user message before it"),
         ([USER, SAID, SAID], "message 3 has the role 'assistant' after another"),
         ([USER, CALLS, USER], "message 3: it comes before the answers to the calls of add, say"),

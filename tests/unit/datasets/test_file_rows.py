@@ -38,7 +38,7 @@ def test_a_table_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
 def test_table_rows_are_numbered_like_a_spreadsheet(tmp_path: Path) -> None:
     path = table(tmp_path / "sums.csv", "question,answer\n1+1?,2\n1+2?\n,4\n1+4?,\n")
     assert [row for _, row in read(path, ["answer"])][1:] == [
-        BadRow("sums.csv", 3, "it cannot be read: 1 cells below 2 columns"),
+        BadRow("sums.csv", 3, "it cannot be read: got 1 cells for 2 columns"),
         BadRow(
             "sums.csv",
             4,
@@ -61,7 +61,11 @@ def test_columns_can_be_renamed(tmp_path: Path) -> None:
     columns = {"text": "question", "solution": "answer"}
     assert [row for _, row in read(path, ["answer"], columns)] == [
         Problem(short("1+1?", digest({"answer": 2})), "1+1?", {"answer": 2}),
-        BadRow("a.jsonl", 2, "its fields 'solution' and 'answer' are both 'answer'"),
+        BadRow(
+            "a.jsonl",
+            2,
+            "its fields 'solution' and 'answer' would both be named 'answer'; change `columns`",
+        ),
     ]
 
 
@@ -137,7 +141,7 @@ def test_questions_are_not_trained(tmp_path: Path) -> None:
     test = lines(tmp_path / "test.jsonl", numbered_rows(8, 9))
     built = files(0, 4, 2, 2, train_file=train, test_file=test)
     assert built["train"][-1] == Repeated(
-        "train.jsonl", 7, "another split has its question and facts"
+        "train.jsonl", 7, "another split has a row with this question and facts"
     )
     assert [len(built[split]) for split in ("train", "validation", "test")] == [5, 2, 2]
     with pytest.raises(ValueError, match=r"has 7 rows, 1 of which repeat"):

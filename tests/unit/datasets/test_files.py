@@ -78,7 +78,7 @@ def test_without_an_id_the_prompt_is_the_id(tmp_path: Path) -> None:
         ),
         (
             {"instruction": "Sum", "input": 3},
-            "its field 'input' is 3, expected text behind the instruction",
+            "its field 'input' is 3, expected text to append to the instruction",
         ),
     ],
 )
@@ -164,13 +164,13 @@ def test_bad_rows_are_returned_with_the_training_split(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("rows.json", "[]", "has 0 rows, 3 problems are asked for"),
+        ("rows.json", "[]", "has 0 rows, but 3 problems are needed"),
         ("rows.json", '{"question": "Q"}', "is no JSON array: dict"),
         ("rows.json", "[1,", "is no JSON array: Expecting value"),
         ("rows.txt", "question", "ends in .json, .jsonl, .parquet or .csv"),
         ("rows.csv", "question,a,a\n", "has two columns 'a': give each column"),
         ("rows.csv", "question,\n", "has a column without a name"),
-        ("rows.csv", 'question\n"1+1?\n', r"is no CSV, at line 2: unexpected end of data"),
+        ("rows.csv", 'question\n"1+1?\n', r"is not valid CSV at line 2: unexpected end of data"),
     ],
 )
 def test_an_unusable_file_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:

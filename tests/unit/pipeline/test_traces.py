@@ -239,7 +239,7 @@ def whole_contexts(trajectory: Trajectory) -> dict[int, list[int]]:
 def test_a_parent_that_comes_later_is_refused(tmp_path: Path) -> None:
     row = json.loads((FIXTURES / "verifiers-0.4.0.jsonl").read_text())
     row["nodes"][1]["parent"] = 2
-    with pytest.raises(ValueError, match="node 1 has the parent 2, expected an earlier one"):
+    with pytest.raises(ValueError, match="node 1 has the parent 2, expected an earlier node"):
         import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [row]), "import")
 
 
@@ -306,7 +306,7 @@ def negative(row: dict[str, Any]) -> None:
     ("change", "fault"),
     [
         (shorter_mask, "sampled tokens, .* log-probabilities and .* entries of its mask"),
-        (later_version, "it has version 2 of its format, expected 1"),
+        (later_version, "the trace has version 2 of its format, expected 1"),
         (no_prompt, "its 'turns' cannot be read: .*prompt_token_ids"),
         (negative, "greater than or equal to 0"),
     ],
