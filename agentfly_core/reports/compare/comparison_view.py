@@ -1,4 +1,4 @@
-"""Show a comparison of runs as a table with curves, and as a picture."""
+"""Show a comparison of runs in the terminal (table and training curves), and as a picture."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 SETTINGS_SHOWN = 6
 LONGEST_SETTING = 40
 Curves = Mapping[str, Sequence[Curve]]
-"""Curves of runs by the label of their group."""
+"""Training curves of runs by the label of their group."""
 
 
 def compared_runs(
     store: Store, references: Sequence[str], split: str, against: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split, with `against` as the base; also return their training
+    """Compare runs and sweeps on a split, with `against` as the base. Also return their training
     curves.
 
     Raises ValueError for runs that cannot be compared.
@@ -66,13 +66,15 @@ def compared_runs(
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
-    """Show a table with a row for each group of equal settings, the training curves, and a sentence
-    on the best group.
+    """Show a table with a row for each group of runs with equal settings, the training curves, and
+    a sentence about the best group.
     """
     keys = [*comparison.groups[0].differs]
     more = []
     if further := len(keys[SETTINGS_SHOWN:]):
-        more = [Text(f"They differ in {counted(further, 'more setting')}: --json.", "dim")]
+        more = [
+            Text(f"They differ in {counted(further, 'more setting')}; --json lists all.", "dim")
+        ]
     table = _table(comparison, keys[:SETTINGS_SHOWN], split)
     learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
     lines = map(Text, learning if is_anything_solved(curves) else ["", NOTHING])
@@ -80,7 +82,7 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
 
 
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
-    """Make the table of held-out success by group. Headings are wrapped at dots."""
+    """Make the table of held-out success by group. Names of settings are wrapped at their dots."""
     numbers = ["seed", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
     count = comparison.left_out
     left_out = f", {count} left out: an episode has no score" if count else ""
@@ -108,13 +110,13 @@ def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
 
 
 def points(difference: Estimate) -> str:
-    """Format a difference of shares in percentage points: `+4.1 (+2.0 to +6.2)`."""
+    """Format a difference of two shares in percentage points: `+4.1 (+2.0 to +6.2)`."""
     low, high = difference.interval
     return f"{100 * difference.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
-    """Write a picture with success in training over each axis, and held-out success."""
+    """Write a picture with curves of success in training, and with held-out success."""
     # pyplot is not used, because it keeps global state and may open windows
     # imported here, because it takes half a second
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -142,7 +144,7 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
 
 
 def _draw_learning(panel: Axes, groups: Sequence[SeedGroup], curves: Curves, axis: str) -> None:
-    """Draw a line for each run in the colour of its group."""
+    """Draw a curve for each run in the colour of its group."""
     for color, group in enumerate(groups):
         for number, each in enumerate(curves[group.label]):
             label = group.label if number == 0 else None

@@ -31,15 +31,15 @@ CODE = "code."
 
 @dataclass(frozen=True, slots=True)
 class TriedPolicy:
-    """A trained or planned policy and its evaluation.
+    """A policy of a run and its evaluation on held-out problems.
 
         TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
-    `settings` exclude the seeds of run and data. `problems` is the digest of the problems' file.
-    `goal` is the reward that decides success, and `solved` the share solved of each problem; it is
-    empty for a planned policy. `code` has digests of the author's functions and classes,
-    `{"my_shop.price": "77b0c2a1"}`.
+    `settings` exclude the seeds of run and data. `problems` is the digest of the file with the
+    held-out problems. `goal` is the reward that decides success. `solved` has the solved share of
+    each problem's episodes, and is empty for a policy that is only planned. `code` has digests of
+    the author's functions and classes, `{"my_shop.price": "77b0c2a1"}`.
     """
 
     run: str
@@ -59,10 +59,10 @@ class TriedPolicy:
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """Read the evaluation of NAME@STEP, or of the last policy of a finished run NAME, on a split or
-    on one of evaluate.datasets.
+    """Read the evaluation of a policy on a split or on one of evaluate.datasets.
 
-    Raises ValueError if it is missing, not finished or not evaluated.
+    `reference` is NAME@STEP, or NAME for the last policy of a finished run. Raises ValueError for a
+    missing or unfinished run, and for a policy without this evaluation.
     """
     policy = run_policy(reference)
     run = policy.run
@@ -71,7 +71,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     step = policy.step if isinstance(policy, RunPolicy) else settings.steps
     if not isinstance(policy, RunPolicy) and finished_summary(store, run, step) is None:
         raise ValueError(
-            f"The run {run!r} is not finished. This finishes it: {continuing(store, run, record)}"
+            f"The run {run!r} is not finished. To finish it: {continuing(store, run, record)}"
         )
     policy_of(store, run, step)  # raises an error for a missing step
     _, data, part = held_out(store, record, split)
@@ -90,19 +90,19 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
     what, overrides = experiment_of(record)
     words = ("agentfly", "evaluate", what, *overrides, "--policy", f"run:{policy}")
     return (
-        f"{policy} was not evaluated on the {split} problems. This does it: "
+        f"{policy} was not evaluated on the {split} problems. To evaluate it: "
         f"{in_store(store, *words)}"
     )
 
 
 def problems_digest(store: Store, data: Pointer, split: str) -> str:
-    """Return the digest of the problems of a split."""
+    """Return the digest of the file with a split's problems."""
     # only of the split: policies with other training problems can still be compared
     return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
 def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
-    """Make the entry of a policy that need not exist yet: it has no evaluation."""
+    """Describe a policy without its evaluation; the policy may not exist yet."""
     # compared policies have the same held-out problems under any seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
@@ -141,7 +141,7 @@ class SeedGroup:
 
     @property
     def label(self) -> str:
-        """The setting that distinguishes the group, or its runs if several settings differ."""
+        """A label: the setting that distinguishes the group, or its runs if several settings do."""
         if len(self.differs) == 1:
             ((key, value),) = self.differs.items()
             return f"{key}={shown(value)}"
@@ -149,12 +149,12 @@ class SeedGroup:
 
     @property
     def runs(self) -> str:
-        """The first policy, and the number of others: `mine@15 and 2 more seeds`."""
+        """The first policy, and the number of other seeds: `mine@15 and 2 more seeds`."""
         first, *more = (policy.name for policy in self.policies)
         return f"{first} and {counted(len(more), 'more seed')}" if more else first
 
     def to_json(self) -> dict[str, JSON]:
-        """The comparison as JSON, with shares instead of percent."""
+        """Return the group as JSON, with shares instead of percentages."""
         return {
             "settings": dict(self.differs),
             "policies": [policy.name for policy in self.policies],
@@ -166,9 +166,10 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups that are compared on the same `problems` (a number); the first group is the base.
+    """Groups of policies, compared on the same held-out problems. The first group is the base.
 
-    `left_out` counts problems on which some policy has no scored episode.
+    `problems` is the number of these problems. `left_out` counts problems that were skipped,
+    because not every policy has a scored episode on them.
     """
 
     groups: tuple[SeedGroup, ...]
@@ -177,7 +178,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """A sentence about the best group."""
+        """A sentence that compares the best group with the base."""
         base, *others = self.groups
         if not others:
             low, high = base.success.interval
@@ -206,7 +207,7 @@ class RunComparison:
         )
 
     def to_json(self) -> dict[str, JSON]:
-        """The comparison as JSON."""
+        """Return the comparison as JSON."""
         return {
             "sentence": self.sentence,
             "problems": self.problems,
@@ -250,7 +251,7 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
     """Return the settings of policies.
 
-    Changed functions are given by name, instead of the digests of modules.
+    Instead of the digests of modules, they have an entry for each function that differs.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
@@ -274,22 +275,22 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
 
 
 def _change(versions: Sequence[str | None], version: str | None) -> str:
-    """Name a version of a function, counted from the base: unchanged, changed, version 3."""
+    """Name a version of a function relative to the base's: unchanged, changed, version 3."""
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
-    """Return the problems on which each policy has a scored episode.
+    """Return the ids of problems on which every policy has a scored episode.
 
-    Raises ValueError for fewer than two.
+    Raises ValueError for fewer than two problems.
     """
     first, *others = (policy.solved for policy in policies)
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
         raise ValueError(
-            f"Got {counted(len(common), 'problem')} with a scored episode of each policy, "
-            "expected 2 or more."
+            f"Got {counted(len(common), 'problem')} on which every policy has a scored episode, "
+            "expected 2 or more. Evaluate the policies on the same problems."
         )
     return common
 
@@ -301,26 +302,26 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
         if other.goal != first.goal:
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: evaluate.goal is {first.goal} "
-                f"and {other.goal}."
+                f"in the first and {other.goal} in the second."
             )
         if other.problems != first.problems:
             keys = _differing([first.settings, other.settings])
             data = [key for key in keys if key.startswith("data.")] or ["seed"]
             raise ValueError(
-                f"{first.name} and {other.name} cannot be compared: they are tried on other "
-                f"problems ({', '.join(data)}). Use the same data. For runs with several seeds, "
-                "set the same data.seed, as `agentfly sweep` does."
+                f"{first.name} and {other.name} cannot be compared: they were evaluated on other "
+                f"problems ({', '.join(data)} differs). Use the same data. For runs with several "
+                "seeds, set the same data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
             if _tried_as(earlier) == _tried_as(other):
                 raise ValueError(
                     f"{earlier.name} and {other.name} have the same settings and the same seed: "
-                    "name one of them."
+                    "name only one of them."
                 )
 
 
 def shown(value: JSON) -> str:
-    """Format a value as it is typed: 3e-4, true, [1, 2]."""
+    """Format a setting's value as a user would type it: 3e-4, true, [1, 2]."""
     if isinstance(value, float):
         exact = repr(value)
         mantissa, _, exponent = f"{value:e}".partition("e")
@@ -334,7 +335,7 @@ def _tried_as(policy: TriedPolicy) -> tuple[Mapping[str, JSON], int, int]:
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """Return the keys with different values, in order."""
+    """Return the keys whose values differ between `settings`, in order."""
     keys = dict.fromkeys(key for each in settings for key in each)
     return [key for key in keys if len({_written(each.get(key)) for each in settings}) > 1]
 

@@ -30,7 +30,7 @@ SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
 NOTHING = "No episode of training was solved, so there is no curve to show."
 LEAST = 0.1
-"""Smallest range of the bars, so that one solved episode stays small."""
+"""Smallest range of success that the bars cover. A single solved episode then has a low bar."""
 PART = re.compile(r"reward_extra/(.+)/mean")
 METRICS = {
     "reward": "rollout/reward",
@@ -49,7 +49,7 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The share solved of each step's episodes, and the step's position on each axis.
+    """The solved share of each step's episodes, and the step's position on each axis.
 
     Curve((0.41, 0.52), {"steps": (1, 2), "sampled tokens": (15872, 31744),
                          "seconds": (4.1, 8.3)})
@@ -63,8 +63,10 @@ class Curve:
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
-        """Divide an axis into parts; return the mean success of the steps that ended in each part,
-        or of the next steps if none did.
+        """Divide an axis from 0 to `end` into `count` parts, and return the success in each part.
+
+        This is the mean over the steps that ended in the part. A part without such a step gets the
+        value of the next part.
         """
         # a step that took 0 belongs to the first part
         numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
@@ -75,8 +77,8 @@ class Curve:
 def curve(store: Store, run: str, last: int) -> Curve:
     """Return the curve of the steps 1 to `last` of a run, including those before a fork.
 
-    A step without a scored episode adds only tokens and seconds. The seconds of a step are the sum
-    of rollout, score and update. If steps overlap, they are the time between the ends of two
+    A step without a scored episode adds only tokens and seconds. The duration of a step is the sum
+    of its rollout, score and update times. If steps overlap, it is the time between the ends of two
     updates.
     """
     rows = []
@@ -88,7 +90,7 @@ def curve(store: Store, run: str, last: int) -> Curve:
             end = content["time_ms"] / 1000
             rows.append((content["step"], tokens, at_work, end, metrics.get(SUCCESS)))
     steps = pd.DataFrame(rows, columns=[*AXES, "end", SUCCESS]).astype(float)
-    # it is less if steps overlap; pauses, evaluations and repeated steps do not count
+    # less than the sum if steps overlap; pauses, evaluations and repeated steps do not count
     since = steps["end"].diff()
     steps["seconds"] = steps["seconds"].where(~(since > 0), steps["seconds"].clip(upper=since))
     steps[["sampled tokens", "seconds"]] = steps[["sampled tokens", "seconds"]].cumsum()
@@ -102,9 +104,9 @@ def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """Return lines with `width` bars for each group, on common scales.
+    """Return lines of text with `width` bars for each group, all on the same scale.
 
-    Bars are means over the group's runs.
+    The bars show means over the runs of a group.
     """
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
@@ -126,7 +128,7 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
 
 @dataclass(frozen=True, slots=True)
 class Unbroken:
-    """A table that is printed in its full width; the terminal wraps its lines."""
+    """A table that is printed in its full width. The terminal wraps long lines."""
 
     table: Table
 
@@ -137,13 +139,13 @@ class Unbroken:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The figures of a step. Step 0 is the start, which is only evaluated.
+    """The figures of a step. Step 0 is the policy before step 1, which is only evaluated.
 
     Step(7, {"reward": 0.61, "success": 0.58, "tokens": 31.5, "kl": 0.012, "entropy": 0.41,
              "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
 
-    `parts` are means of several rewards and their parts; `held_out` is the policy's success by
-    dataset.
+    `parts` has the means of rewards and of their parts, if there are several. `held_out` has the
+    policy's success on held-out problems by dataset.
     """
 
     step: int
@@ -159,9 +161,9 @@ class Step:
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """Read the start and the finished steps of a run, including those before a fork.
+    """Read step 0 and the finished steps of a run, including the steps before a fork.
 
-    Raises ValueError.
+    Raises ValueError for a run without a finished step.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
@@ -185,7 +187,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
         # a single part equals the reward
         steps.append(Step(step, figures, parts if len(parts) > 1 else {}, rates))
     if not steps:
-        raise ValueError(f"The run {run!r} has ended no step yet.")
+        raise ValueError(f"The run {run!r} has not finished a step yet.")
     return steps
 
 

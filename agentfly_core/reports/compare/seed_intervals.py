@@ -1,10 +1,12 @@
 """Confidence intervals of success over problems and seeds, and of the difference between two groups
 of seeds.
 
-In 600 simulations each, in which problems vary by 20 points and seeds by 3, the interval contains
-the true difference in 94.8 % of the cases with 1 and 3 seeds, in 95.3 % with 2 seeds each, 95.5 %
-with 3, and 94.8 % with 5. With 1 seed each it is 85.0 %, because one seed does not show how much
-seeds vary.
+How often the interval of a difference contains the true difference, in 600 simulations for each row
+(standard deviations: 20 points between problems, 3 points between seeds):
+
+- 1 seed in each group: 85.0 %, because one seed does not show how much seeds vary
+- 1 and 3 seeds: 94.8 %
+- 2, 3 or 5 seeds in each group: 95.3 %, 95.5 % and 94.8 %
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +37,9 @@ class Estimate:
 def success(seeds: Sequence[Solved]) -> Estimate:
     """Estimate the share solved by runs that differ only in the seed.
 
-    For one run this is the Wilson interval over problems. For k runs it is mean +- t s / sqrt(k),
-    where s is the standard deviation of their shares and t is Student's t for k - 1. It is at least
-    as wide as the Wilson interval of the mean.
+    For one run, the interval is the Wilson interval over problems. For k runs it is mean +- t s /
+    sqrt(k), where s is the standard deviation of their shares and t is Student's t for k - 1. This
+    interval is at least as wide as the Wilson interval of the mean.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
@@ -50,19 +52,19 @@ def success(seeds: Sequence[Solved]) -> Estimate:
 
 
 def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
-    """Estimate the gain of `after` over `before` on the same problems; each has one or several
-    seeds.
+    """Estimate the gain of `after` over `before` on the same problems. Both groups have one or
+    several seeds.
 
-    With one run each, the interval is mean +- t sqrt(P), paired by problem (arXiv 2411.00640,
-    section 4.2). P is the variance of the mean of n + 2 differences: those of the problems, and 1
-    and -1. The two added ones keep the interval wide if only few problems differ (Bonett and Price
-    2012, see records/intervals.py).
+    With one run in each group, the interval is mean +- t sqrt(P), paired by problem (arXiv
+    2411.00640, section 4.2). P is the variance of the mean of n + 2 differences: one for each
+    problem, and the added values 1 and -1. The added values keep the interval wide if only few
+    problems differ (Bonett and Price 2012, see records/intervals.py).
 
-    With several runs, it is mean +- t sqrt(V). V = P + S - B is the variance for problems crossed
-    with seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136). S is the variance from
-    the seeds' shares, and B that of the residuals, which P and S both contain. S and B are pooled
-    over the groups. V is never below P or S. t has Satterthwaite's degrees of freedom (1946,
-    Biometrics Bulletin 2).
+    With several runs in a group, the interval is mean +- t sqrt(V). V = P + S - B is the variance
+    for problems crossed with seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136). S
+    is the variance from the seeds' shares, and B is the variance of the residuals, which P and S
+    both contain. S and B are pooled over the groups. V is never below P or S. t has Satterthwaite's
+    degrees of freedom (1946, Biometrics Bulletin 2).
     """
     groups = [_array(before, before[0]), _array(after, before[0])]
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
@@ -87,5 +89,5 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
 
 def _array(seeds: Sequence[Solved], problems: Iterable[str]) -> NDArray[np.float64]:
-    """Return the shares solved, with a row for each seed and a column for each problem."""
+    """Return an array of solved shares, with a row for each seed and a column for each problem."""
     return np.array([[solved[problem] for problem in problems] for solved in seeds])

@@ -1,6 +1,6 @@
-"""A sweep: runs with all combinations of values and seeds.
+"""A sweep: a run for each combination of settings' values and seeds.
 
-The runs have the sweep's name as a tag.
+All runs of a sweep have its name as a tag.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ PREFIX = "sweep:"
 
 
 def alternatives(override: str) -> list[str]:
-    """Split `update.betas=[0.9, 0.95],[0.8, 0.9]` into two settings, as a YAML list.
+    """Split an override with several values, as in a YAML list, into one override per value:
+    `update.betas=[0.9, 0.95],[0.8, 0.9]` becomes two.
 
     Raises ValueError for invalid YAML.
     """
@@ -26,24 +27,27 @@ def alternatives(override: str) -> list[str]:
         listed = strict_yaml.items(f"[{value}]")
     except ValueError:
         raise ValueError(
-            f"{key}: the values are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; quote "
-            "texts with commas or brackets."
+            f"{key}: the values are not valid YAML, expected {key}=VALUE or {key}=VALUE,VALUE; "
+            "quote texts with commas or brackets."
         ) from None
     # `key=` lists no value, but is a valid setting
     return [f"{key}={item}" for item in listed] or [override]
 
 
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
-    """Return the settings of each run. The `seeds` are counted from the experiment's seed.
+    """Return the overrides of each run of a sweep.
 
-    All seeds use the problems of the first seed, unless data.seed is set. Raises ValueError for a
-    repeated key, and if both seed= and `seeds` are given.
+    `seeds` is the number of seeds, counted up from the experiment's seed. All seeds use the
+    problems of the first seed, unless data.seed is set. Raises ValueError for a repeated key, and
+    if both seed= and `seeds` are given.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:
-        raise ValueError(f"{twice[0]} is given twice: list its values, {twice[0]}=VALUE,VALUE.")
+        raise ValueError(
+            f"{twice[0]} is given twice: list its values in one override, {twice[0]}=VALUE,VALUE."
+        )
     if seeds is not None and "seed" in keys:
-        raise ValueError("Got seed= and --seeds: give one of them.")
+        raise ValueError("Got both seed= and --seeds: give only one of them.")
     combined = [list(member) for member in product(*map(alternatives, overrides))]
     base = loading.read(experiment).settings.seed
     members = [
@@ -66,7 +70,7 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Return distinct references; `sweep:NAME` is replaced by the runs that have the tag NAME.
+    """Return the references without duplicates, with the tagged runs instead of `sweep:NAME`.
 
     Raises ValueError for a tag without runs, and Damaged for a damaged run.json.
     """
@@ -78,7 +82,9 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
             continue
         tagged = [run for run in store.names("runs") if tag in tags_of(store, run)]
         if not tagged:
-            raise ValueError(f"No run in {store.uri} has the tag {tag!r}, see `agentfly list`.")
+            raise ValueError(
+                f"No run in {store.uri} has the tag {tag!r}; `agentfly list` shows all runs."
+            )
         records = filter(None, (record_of(store, run) for run in tagged))
         names += [record["name"] for record in sorted(records, key=itemgetter("created_ms"))]
     return list(dict.fromkeys(names))

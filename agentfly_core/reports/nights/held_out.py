@@ -21,7 +21,7 @@ HeldOutMeans = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """A policy's outcomes on held-out problems: means over each problem's scored episodes.
+    """A policy's outcomes by held-out problem: means over the problem's scored episodes.
 
         HeldOut("77b0...", {
             "add-41-58": {
@@ -30,29 +30,29 @@ class HeldOut:
             "add-12-30": {},
         })
 
-    `dataset` is the digest of the problems' dataset. Means exclude unscored episodes; `unscored` is
-    their share among the problem's episodes, and is left out if it is 0. A problem without a scored
-    episode has an empty outcome. In a mixture, the goal is also given by task, as `task/sums`.
+    `dataset` is the digest of the problems' dataset. An outcome's `unscored` is the share of the
+    problem's episodes without a score, and is missing if the share is 0. A problem without a scored
+    episode has an empty outcome. In a mixture, the goal also has an entry by task, `task/sums`.
     """
 
     dataset: str
     by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
-        """Return the outcomes of the problems for whose id `wanted` is true."""
+        """Return the outcomes of the problems whose id passes `wanted`."""
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
 
 
 def unscored_share(outcome: HeldOutMeans) -> float:
-    """Return the share of a problem's episodes that are unscored, from 0 to 1."""
+    """Return the unscored share of a problem's episodes, from 0 to 1."""
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
     """Read a policy's outcomes on the test problems.
 
-    Raises FileNotFoundError if they are missing.
+    Raises FileNotFoundError if the evaluation is missing.
     """
     played, scores = evaluations.episodes(policy, "test", data)
     return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))

@@ -1,6 +1,7 @@
-"""The night ledger: the events of an experiment's nights, in their order.
+"""The night ledger: the events of an experiment's nights (nightly training runs), in order.
 
-It is the only authoritative record of nights. MLflow's aliases and Prefect's events follow it.
+The ledger is the only authoritative record of nights. MLflow's aliases and Prefect's events are
+derived from it.
 """
 
 import logging
@@ -42,12 +43,12 @@ NightEvent: TypeAlias = Literal[
     "demoted",
 ]
 DECIDED: tuple[NightEvent, ...] = ("promoted", "kept", "worse", "awaits_approval", "not_approved")
-"""Events that end a night, or leave it to a person."""
+"""Events that end a night, or leave its decision to a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """A policy that a challenger has to beat: `Champion(RunPolicy("nightly-2026-11-20", 15),
+    """The policy that a new policy has to beat: `Champion(RunPolicy("nightly-2026-11-20", 15),
     Pointer("runs/nightly-2026-11-20/steps/000015/policy", "9f2c..."))`.
     """
 
@@ -63,8 +64,9 @@ class Beginning:
     """The start of a night: `Beginning(Night(number=12), "f491...84",
     {"single": 4096}, 0, ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    `dataset` is the digest of the dataset, `problems` the size of its training split by task, and
-    `seed` the seed of the order. `changes` are settings that differ from the experiment's.
+    `dataset` is the digest of the dataset, and `problems` the size of its training split by task.
+    `seed` determines the order of problems. `changes` has the overrides of the experiment's
+    settings.
     """
 
     night: Night
@@ -83,7 +85,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ScoredProblems:
-    """Numbers of problems that a night scored, by task: `ScoredProblems({"single": 960})`."""
+    """The number of problems that a night scored, by task: `ScoredProblems({"single": 960})`."""
 
     by_task: Mapping[str, int]
 
@@ -100,8 +102,8 @@ class Judgement:
 
 
 EntryDetails: TypeAlias = Beginning | ScoredProblems | Judgement | Champion | None
-"""`Beginning` of a night that began, `ScoredProblems` of one that finished or was given up,
-`Judgement` of a decision of the gate, and the `Champion` that a person promoted.
+"""Details by event: `Beginning` if a night began, `ScoredProblems` if it finished or was given up,
+`Judgement` if the promotion gate decided, and `Champion` if a person promoted a policy.
 """
 
 
@@ -120,13 +122,13 @@ class NightEntry:
 
     @property
     def cells(self) -> tuple[str, str]:
-        """Time and name of the event, as cells of a table."""
+        """Return the event's time and name, as cells of a table."""
         when = datetime.fromtimestamp(self.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         return when, self.event.replace("_", " ")
 
     @property
     def champion(self) -> Champion | None:
-        """The promoted policy of a promotion."""
+        """The policy that this entry promoted, or None."""
         match self.event, self.details:
             case "promoted", Judgement(challenger=policy) | (Champion() as policy):
                 return policy
@@ -144,29 +146,29 @@ class NightHistory:
 
     @property
     def champion(self) -> Champion | None:
-        """The champion; None before the first promotion."""
+        """The current champion; None before the first promotion."""
         line: list[Champion] = []
         for entry in self.entries:
             if entry.champion:
                 line.append(entry.champion)
-            # only the champion can be demoted: others lost the title already
+            # only the current champion can be demoted
             elif entry.event == "demoted" and line and line[-1].reference.run == entry.night:
                 line.pop()
         return line[-1] if line else None
 
     @property
     def champion_in_words(self) -> str:
-        """The champion in a sentence."""
+        """A sentence with the champion's reference."""
         champion = self.champion
         return f"The champion is {champion.reference}." if champion else "There is no champion."
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """Return the latest of these events of a night, or None."""
+        """Return a night's latest entry with one of these events, or None."""
         entries = [e for e in self.entries if e.night == night and e.event in events]
         return entries[-1] if entries else None
 
     def beginning(self, night: str) -> Beginning | None:
-        """Return the plan of a night that was begun, or None."""
+        """Return the plan that was recorded when a night began, or None."""
         plans = [e.details for e in self.entries if e.night == night]
         return next((plan for plan in plans if isinstance(plan, Beginning)), None)
 
@@ -179,8 +181,8 @@ class NightHistory:
 class NightLedger:
     """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
 
-    The entries `nights/NAME/000031.json` are a chain: each has the digest of the one before, and
-    `head.json` has the last number. A missing entry is restored from its night's copy,
+    Each entry, such as `nights/NAME/000031.json`, contains the digest of the previous entry.
+    `head.json` has the number of the last entry. A missing entry is restored from its night's copy,
     `runs/NIGHT/night.json`, or reported.
     """
 
@@ -188,14 +190,19 @@ class NightLedger:
     experiment: str
 
     def read(self) -> NightHistory:
-        """Read all entries; raises Damaged for a damaged entry, a gap and a broken chain."""
+        """Read all entries.
+
+        Raises Damaged for a damaged or missing entry, and if an entry's digest of the previous one
+        is wrong.
+        """
         return NightHistory([*map(self._parsed, self._chain())])
 
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
     ) -> NightEntry:
-        """Append an entry, and copy the night's entries to its run; two processes may do so at the
-        same time.
+        """Append an entry, and copy the night's entries to its run.
+
+        Two processes may append at the same time.
         """
         entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
         value = ENTRY.dump_python(entry, mode="json")
@@ -222,7 +229,7 @@ class NightLedger:
         except ValidationError as error:
             raise Damaged(
                 f"Entry {value['number']} of the ledger of {self.experiment} cannot be read: "
-                f"{error.errors()[0]['msg']}. Put it back from a copy of the store."
+                f"{error.errors()[0]['msg']}. Restore the entry from a copy of the store."
             ) from None
 
     def _chain(self) -> list[JsonObject]:
@@ -232,16 +239,18 @@ class NightLedger:
             if (entry["number"], entry["before"]) != (number, before):
                 where = self._where(number)
                 raise Damaged(
-                    f"{where} does not follow the entry before it. Put both back from a copy."
+                    f"{where} does not match the entry before it. Restore both entries from a copy "
+                    "of the store."
                 )
             chain.append(entry)
             before = digest(entry)
         return chain
 
     def _length(self) -> int:
-        """Restore missing entries and return the number of entries. Raises Damaged for a gap.
+        """Restore missing entries, and return the number of entries.
 
-        If the head is missing, the copies are counted too, because the whole folder may be missing.
+        If `head.json` is missing, entries in the copies count too, because the whole folder may be
+        missing. Raises Damaged for a missing entry without a copy.
         """
         # read first, because other processes may append
         head = self._recreated(f"{self._folder}/head.json")
@@ -266,7 +275,7 @@ class NightLedger:
         if lost := [n for n in missing if self.store.read_json(self._file(n)) is None]:
             raise Damaged(
                 f"The ledger of {self.experiment} lacks {len(lost)} of its {last} entries: "
-                f"{', '.join(map(self._where, lost))}. No run has a copy. Put them back from a "
+                f"{', '.join(map(self._where, lost))}. No run has a copy. Restore them from a "
                 "copy of the store, or give the experiment another name."
             )
         return last

@@ -1,4 +1,4 @@
-"""The report of a night: a page of Markdown that is computed from the store alone, at any time."""
+"""The report of a night: a Markdown page that is computed from the store alone, at any time."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ LEGEND = (
     "its last reply."
 )
 CHANGED = 3
-"""How many gains, and how many losses, a report shows."""
+"""The number of gains, and of losses, that a report shows."""
 
 
 def night_page(store: Store, night: str) -> str:
-    """Compute a night's page; its first line has the outcome.
+    """Return the Markdown page of a night. The first line has the outcome.
 
-    Raises ValueError unless the night is finished and judged, and FileNotFoundError if its dataset
-    is missing.
+    Raises ValueError unless the night is finished and judged. Raises FileNotFoundError if the
+    night's dataset is missing.
     """
     stored = _StoredNight.of(store, night)
     verdict, champion = stored.judgement.verdict, stored.judgement.champion
@@ -111,7 +111,7 @@ class _StoredNight:
         )
 
     def outcome(self) -> str:
-        """Return the last decision about the night's policy: "promoted"."""
+        """Return the last decision about the night's policy, such as "promoted"."""
         decisions = [e.event for e in self.history if e.event in (*DECIDED, "demoted")]
         return decisions[-1].replace("_", " ")
 
@@ -141,7 +141,9 @@ class _StoredNight:
         return table(("when", "event", "why"), rows)
 
     def effort(self) -> str:
-        """Sum up steps, time, tokens sampled for training, and the cost if the site has a price."""
+        """Return a table of steps, time, tokens sampled for training, and cost if the site has a
+        price.
+        """
         steps, hours = self.experiment.settings.steps, sum(self.summary["seconds"].values()) / 3600
         planned, price = (
             self.record.get("planned_steps", steps),
@@ -164,8 +166,8 @@ class _StoredNight:
 def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
     """Choose the episodes with the largest gains, then the largest losses.
 
-    Of each episode, the trajectory with the answer counts. Episodes without a reward on one side
-    are skipped.
+    Of each episode, the trajectory with the answer counts. An episode is skipped if one of its two
+    rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]
@@ -191,7 +193,7 @@ def shown(twice: Twice) -> str:
 
 
 def conversation(trajectory: Trajectory) -> list[Piece]:
-    """Return replies and observations as text, without the problem and special tokens."""
+    """Return replies and observations as text, without the problem and without special tokens."""
     pieces: list[Piece] = []
     for number, turn in enumerate(trajectory.turns):
         if number:

@@ -58,12 +58,12 @@ class NightWork(Protocol):
         """Raise NoSpace if an update does not fit on the disk."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        """Start a run of this name with these settings, or continue it, and complete it."""
+        """Start or continue the run `night` with these settings, and train to its end."""
 
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies after this many earlier confirmations."""
+        """Compare two policies. `earlier` is the number of confirmations in earlier nights."""
 
     def happened(self, entry: NightEntry) -> None:
         """Notify people and other systems of a new entry of the ledger."""
@@ -71,9 +71,9 @@ class NightWork(Protocol):
 
 @dataclass(frozen=True)
 class Nights:
-    """The nights of an experiment, each tried at most `attempts` times.
+    """The nights of an experiment. Each night is attempted at most `attempts` times.
 
-    With `approval` a person decides about a better policy.
+    With `approval`, a person decides whether a better policy is promoted.
     """
 
     experiment: Experiment
@@ -83,9 +83,9 @@ class Nights:
     approval: bool
 
     def run(self, tonight: str) -> Summary:
-        """Finish earlier nights or give them up, and play tonight's.
+        """Finish earlier nights or give them up, then train and judge tonight's.
 
-        Raises ValueError without rewards.
+        Raises ValueError for an experiment without rewards.
         """
         require_rewards(self.experiment.settings.goal)
         # done first, because tonight's plan begins where they ended
@@ -96,11 +96,11 @@ class Nights:
     def finish(self, night: str) -> None:
         """Complete an earlier night, or give it up after `attempts` attempts in total.
 
-        A trained night that cannot be judged now is left to the next night. Raises Locked while
-        another process writes the night, and NoSpace for a full disk, because another attempt would
-        not help.
+        If a night is trained but cannot be judged now, the next night tries to judge it. Raises
+        Locked while another process writes the night. Raises NoSpace for a full disk, because
+        another attempt would not help.
         """
-        why = f"It was begun {self.attempts} times and never came to its end."
+        why = f"The night was begun {self.attempts} times and never finished."
         for _ in range(self.ledger.read().attempts(night), self.attempts):
             try:
                 self.play(night)
@@ -116,7 +116,7 @@ class Nights:
         self._record(night, "given_up", why, scored)
 
     def play(self, night: str) -> Summary:
-        """Train a night to its end, and judge its policy once."""
+        """Train a night to its end, and judge its last policy once."""
         store = self.experiment.store
         summary = finished(store, night)
         # after a kill between summary and entry, the finished run only returns its summary
@@ -131,10 +131,10 @@ class Nights:
         return summary
 
     def decide(self, night: str) -> None:
-        """Compare a night's policy with the champion; the first night is compared with the policy
-        it started from.
+        """Compare a night's policy with the champion, and record the decision.
 
-        The policy is judged again if another policy has become the champion meanwhile.
+        Without a champion, the policy is compared with the night's first policy. If another policy
+        becomes the champion meanwhile, the comparison is repeated.
         """
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
@@ -151,9 +151,9 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record the attempt, and return the night's changes of settings.
+        """Record the attempt, and return the night's overrides of settings.
 
-        Raises Locked or NoSpace before that.
+        Raises Locked or NoSpace before anything is recorded.
         """
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
@@ -185,7 +185,9 @@ def last_policy(store: Store, run: str) -> Champion:
 
 
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
-    """Return nightly-<date>, with the experiment's name if another experiment has that run."""
+    """Return `nightly-<date>`, with the experiment's name added if another experiment has a run of
+    that name.
+    """
     record = record_of(store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == experiment
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{experiment}"
@@ -199,9 +201,9 @@ def date_of(night: str) -> datetime.date | None:
 
 
 def undone(history: NightHistory, tonight: str) -> list[str]:
-    """Return earlier nights without a decision, oldest first.
+    """Return the names of earlier nights without a decision, oldest first.
 
-    Nights that were given up are left out.
+    Nights that were given up are excluded.
     """
     begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
     return [night for night in sorted(begun) if not history.last(night, "given_up", *DECIDED)]
@@ -212,10 +214,12 @@ def beginning(
 ) -> Beginning:
     """Plan a new night: its position in the order of problems, and its first policy.
 
-    A night continues where the last night ended. Problems that were not scored are played again,
-    and changed data or another seed start a new epoch. The first policy is the champion, or with
-    `start` "last" (promotion.start) the policy of the night that finished last. The first night
-    starts like the experiment, but without a parent's optimizer state.
+    The problems continue where the last night ended. Unscored problems are played again. Changed
+    data or another seed start a new epoch.
+
+    The night starts from the champion. If `start` (promotion.start) is "last", it starts from the
+    policy of the night that finished last. The first night starts like the experiment, but without
+    a parent's optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)
@@ -246,18 +250,18 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return the settings in which a night that has begun differs from `today`; None if it has not
-    begun.
+    """Return the recorded settings of a night that differ from `today`'s, as overrides; None for a
+    night that has not begun.
 
-    Raises ValueError for a run of another experiment.
+    Raises ValueError if the run belongs to another experiment.
     """
     record = record_of(store, night)
     if record is None:
         return None
     if record["experiment"] != experiment:
         raise ValueError(
-            f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
-            f"{experiment!r}: another schedule took the name. Run it again."
+            f"The run {night!r} belongs to the experiment {record['experiment']!r}, expected "
+            f"{experiment!r}: another schedule took the name. Start the night again."
         )
     then = record["settings"]
     # `code` is computed, and cannot be set by an override
@@ -267,7 +271,7 @@ def recorded_changes(
 
 
 def finished(store: Store, night: str) -> Summary | None:
-    """Return the summary of a night with all its steps done."""
+    """Return the summary of a night; None unless all its steps are done."""
     with suppress(Damaged):
         if record := record_of(store, night):
             return finished_summary(store, night, record["settings"]["steps"])
@@ -275,10 +279,15 @@ def finished(store: Store, night: str) -> Summary | None:
 
 
 def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
-    """Count a night's scored problems by task; empty, with a warning, if files are damaged."""
+    """Count a night's scored problems by task.
+
+    If files are damaged, a warning is logged and the result is empty.
+    """
     counts = Counter[str]()
     try:
         counts = problems_played(store, night)
     except Damaged as damage:
-        logger.warning("%s The problems of %s count as not played and come again.", damage, night)
+        logger.warning(
+            "%s The problems of %s count as not played and are played again.", damage, night
+        )
     return ScoredProblems({name: counts[name] for name in tasks})

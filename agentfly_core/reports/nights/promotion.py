@@ -1,13 +1,13 @@
 """The promotion gate: it decides whether a night's policy, the challenger, becomes the champion.
 
-A challenger that wins is compared a second time, on problems that the first comparison did not use.
-The test problems serve hundreds of nights, so a policy may win only because it is good at these
-problems. The second comparison limits that: on other problems, an equal or worse policy passes in
-at most 5 % of the cases.
+A challenger that wins on the test problems is compared a second time (the confirmation), on
+problems that the first comparison did not use. Hundreds of nights use the same test problems, so a
+policy may win only because it is good at these problems. The confirmation limits that: on other
+problems, an equal or worse policy passes in at most 5 % of the cases.
 
-If both comparisons are unbiased, an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights, and
-with a split in 0.05 x 0.20 = 1 %. `python -m benchmarks.nights` measures how often a gain of 0.05
-in success is still detected.
+If both comparisons are unbiased, an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights. If
+part of the test problems is set aside for the confirmation (a split), it passes in 0.05 x 0.20 =
+1 %. `python -m benchmarks.nights` measures how often a gain of 0.05 in success is still detected.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ from agentfly_core.system.formats import hashing
 
 CONFIRMATION = "confirmation"
 FAILING = re.compile(f"{GOAL}$|{REWARD}|{TASK}")
-"""Outcomes that a failed episode lowers."""
+"""Names of the outcomes that a failed episode lowers: the goal, rewards, and success by task."""
 BothHeldOut = tuple[HeldOut, HeldOut]
-"""A champion's and a challenger's outcomes."""
+"""The outcomes of the champion and of the challenger."""
 OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
-"""A champion's and a challenger's outcomes, problem by problem."""
+"""Pairs of outcomes, of the champion and of the challenger, for each problem."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Levels of the one-sided test. With the few problems of a split, 5 % would refuse most true gains.
+"""Significance levels of the one-sided confirmation test. A split has few problems, so a level of
+5 % would refuse most true gains.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of challenger and champion in one number.
+    """A comparison of challenger and champion in one outcome.
 
         Comparison(
             "goal", champion=0.871, challenger=0.913, difference=0.042, bound=0.021, margin=0.0,
             level=0.05, problems=998,
         )
 
-    `difference` is positive if the challenger is better; for tokens it is relative to the
-    champion's. The true difference is below `bound` with a probability of at most `level`.
+    `difference` is positive if the challenger is better. For tokens, it is relative to the
+    champion's number. The true difference is below `bound` with a probability of at most `level`.
     """
 
     name: str
@@ -73,23 +74,24 @@ class Comparison:
 
     @property
     def held(self) -> bool:
-        """Whether even the lower bound is above -margin."""
+        """Whether the comparison passes: the lower bound is above -margin."""
         return self.bound > -self.margin
 
     def __str__(self) -> str:
         return (
             f"{self.name} {self.challenger:.4g} instead of {self.champion:.4g} on "
-            f"{self.problems:,} problems, {self.difference:+.3f}, at least {self.bound:+.3f}, "
-            f"required is above {0.0 - self.margin:g}"
+            f"{self.problems:,} problems, difference {self.difference:+.3f} with lower bound "
+            f"{self.bound:+.3f}, which must be above {0.0 - self.margin:g}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The comparisons of a night: the goal, the guards, and last the confirmation if there was one.
+    """The comparisons of a night: the goal, the guards (outcomes that must not get worse), and last
+    the confirmation, if there was one.
 
     `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` is True if the
-    challenger is worse at the goal at 95 % confidence.
+    challenger's goal is worse with 95 % confidence.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -97,19 +99,21 @@ class Verdict:
 
     @property
     def promoted(self) -> bool:
-        """Whether every comparison held."""
+        """Whether the challenger passed every comparison."""
         return all(one.held for one in self.comparisons)
 
     @property
     def why(self) -> str:
-        """The reason: "Promoted: goal 0.913 instead of 0.871, +0.042, at least +0.021 ..."."""
+        """The reason: "Promoted: goal 0.913 instead of 0.871 on 998 problems, difference +0.042
+        ...".
+        """
         if failed := [one for one in self.comparisons if not one.held]:
             return f"Not promoted: {'; '.join(map(str, failed))}."
         gains = [one for one in self.comparisons if one.name in (GOAL, CONFIRMATION)]
         return f"Promoted: {'; '.join(map(str, gains))}; no guard is violated."
 
     def confirmed(self, confirmation: Comparison) -> Verdict:
-        """Return the verdict with the comparison on other problems added."""
+        """Return the verdict with the comparison of the confirmation added."""
         return replace(self, comparisons=(*self.comparisons, confirmation))
 
 
@@ -123,16 +127,17 @@ def judge(
 
     `datasets` has the outcomes of both policies on each of `settings.datasets`. The 95 % lower
     bound of the mean difference must be above 0 for the goal and above -margin for each guard. This
-    is an intersection-union test (Berger 1982, Technometrics 24, 295-300): a wrong promotion
-    requires that a violated guard passes by chance, which more guards make rarer. So the 5 % are
+    is an intersection-union test (Berger 1982, Technometrics 24, 295-300). A wrong promotion
+    requires that a violated guard passes by chance, and more guards make this rarer. So the 5 % are
     not divided among the guards.
 
     Guards are the rewards, the parts of rewards that both policies have on all problems of their
     tasks, and the success in each task of a mixture. An unscored episode of the challenger counts
-    as failed; otherwise failures that stay unscored would help it. Problems without a scored
-    episode of the champion are skipped. `worse` compares scored episodes only. Raises ValueError if
-    the problems or datasets differ, if fewer than two problems are left, or if a margin names an
-    unknown reward.
+    as failed. Otherwise, failures that stay unscored would help the challenger. Problems without a
+    scored episode of the champion are skipped. The verdict's `worse` compares scored episodes only.
+
+    Raises ValueError if the problems or datasets differ, if fewer than two problems remain, or if a
+    margin names an unknown reward.
     """
     both = scored_pairs(champion, with_failures(challenger, champion))
     reversed_pairs = [(new, old) for old, new in scored_pairs(champion, challenger)]
@@ -156,7 +161,7 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare the goal as `judge` does. Raises the same errors."""
+    """Compare the goal as `judge` does, under the given name. Raises the same errors."""
     both = scored_pairs(champion, with_failures(challenger, champion))
     return replace(compared(both, GOAL, margin, level), name=name)
 
@@ -165,7 +170,7 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
     """Count the unscored episodes of `held` as failed.
 
     A failed episode does not reach the goal. Each of its rewards is the lowest that either policy
-    has on any problem. Its tokens and calls are left out.
+    has on any problem. Its tokens and calls are not counted.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -182,7 +187,7 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
 
 
 def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
-    """Pair the outcomes of both on the problems on which both have a scored episode."""
+    """Pair the outcomes of both policies, for the problems on which both have a scored episode."""
     old, new = champion.by_problem, challenger.by_problem
     if champion.dataset != challenger.dataset or old.keys() != new.keys():
         raise ValueError(
@@ -193,14 +198,14 @@ def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
     both = [(old[name], new[name]) for name in old if GOAL in old[name] and GOAL in new[name]]
     if len(both) < 2:
         raise ValueError(
-            f"Both policies have a scored episode on {len(both)} of {len(old)} problems, and two "
-            "are needed. Raise data.test, or see why episodes are unscored."
+            f"Both policies have a scored episode on {len(both)} of {len(old)} problems, but two "
+            "are needed. Raise data.test, or find out why episodes are unscored."
         )
     return both
 
 
 def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, float]]:
-    """Yield the outcomes that serve as guards, with their margins."""
+    """Yield the names of the outcomes that serve as guards, with their margins."""
     counted = Counter(name for old, new in both for name in old.keys() & new.keys())
     parts = [name.removeprefix(REWARD) for name in counted if name.startswith(REWARD)]
     # a part of a reward, `exact/tag`, may be missing in an episode and on a problem
@@ -222,13 +227,13 @@ def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, floa
 
 
 def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.05) -> Comparison:
-    """Compare one outcome on the problems on which both have it."""
+    """Compare one outcome on the problems on which both policies have it."""
     values = [
         (old[outcome], new[outcome]) for old, new in both if outcome in old and outcome in new
     ]
     if len(values) < 2:
         raise ValueError(
-            f"{len(values)} held-out problems have {outcome}, and two are needed. Raise data.test "
+            f"{len(values)} held-out problems have {outcome}, but two are needed. Raise data.test "
             "of the task, or set the guard to null."
         )
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
@@ -253,10 +258,7 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """Return how wins are confirmed.
-
-    For `auto` this depends on the import paths of all `datasets`.
-    """
+    """Return how wins are confirmed. `auto` is resolved with the import paths of all `datasets`."""
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
     return confirmation.use
@@ -269,7 +271,9 @@ def confirmed_verdict(
     fresh: Callable[[], BothHeldOut],
     settings: Promotion,
 ) -> Verdict:
-    """Judge on the test problems, and confirm a win on the problems set aside or on `fresh()`."""
+    """Judge on the test problems. Confirm a win on problems that were set aside, or on the fresh
+    problems of `fresh()`.
+    """
     share = settings.confirmation.share
     (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)
     verdict = judge(old, new, settings, guards)
@@ -280,10 +284,10 @@ def confirmed_verdict(
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """Split the test problems into a first part to judge and a second part to confirm.
+    """Split the outcomes into the problems to judge on and the problems to confirm on.
 
-    A split sets this share of the problems aside. They are chosen by their ids, so they are always
-    the same.
+    If `how` is "split", this `share` of the problems is set aside to confirm. They are chosen by
+    their ids, so they are the same in every night.
     """
     aside = {
         problem

@@ -12,7 +12,7 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 def episodes_json(
     stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]
 ) -> dict[str, JSON]:
-    """Return the chosen episodes, with the number of all episodes and of `matching` ones."""
+    """Return the chosen episodes, with the number of all episodes and the number `matching`."""
     shown: list[JSON] = [episode_json(pair) for each in chosen for pair in each.conversations]
     return {**_about(stored, matching), "shown": shown}
 
@@ -20,7 +20,7 @@ def episodes_json(
 def both_json(
     stored: Episodes, against: Episodes, matching: int, chosen: Sequence[Twice]
 ) -> dict[str, JSON]:
-    """Return the chosen episodes of two policies, with the change of the reward."""
+    """Return the chosen episodes of two policies, with the change of each reward."""
     shown: list[JSON] = [
         {"change": twice.change, "shown": episode_json(pair), "against": episode_json(other)}
         for twice in chosen
@@ -33,8 +33,8 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
     """Return a conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages":
     [...]}`.
 
-    `turns` has the read and sampled tokens of each reply, with log-probabilities at the sampling
-    temperature. `policy` is empty unless the speaker is frozen.
+    `turns` has for each reply the tokens that the model read and sampled, with log-probabilities at
+    the sampling temperature. `policy` is empty unless the speaker is frozen.
     """
     trajectory, scored = pair
     problem = trajectory.problem
@@ -60,7 +60,7 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 def messages(trajectory: Trajectory) -> list[JSON]:
     """Return messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
 
-    A reply has `calls`; a tool's answer has the role "tool", the tool's name and `error`.
+    A reply also has `calls`. A tool's answer has the role "tool", the tool's name and `error`.
     """
     items: list[JSON] = []
     for turn in trajectory.turns:

@@ -22,13 +22,13 @@ class StoredEpisode:
 
     @property
     def place(self) -> tuple[str, int]:
-        """The problem and the number within its group: `("add-41-58", 2)`."""
+        """The problem's id and the episode's number within the problem: `("add-41-58", 2)`."""
         trajectory = self.conversations[0][0]
         return trajectory.problem.id, trajectory.chain
 
     @property
     def reward(self) -> float | None:
-        """The mean reward of its speakers; None if a score is missing."""
+        """The mean reward of the episode's speakers; None if a score is missing."""
         scores = {trajectory.id: scored for trajectory, scored in self.conversations if scored}
         if len(scores) < len(self.conversations):
             return None
@@ -37,17 +37,17 @@ class StoredEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions on episodes, all of which must hold: `Conditions(below=0.5, tool="search")`.
+    """Conditions that select episodes; all must hold: `Conditions(below=0.5, tool="search")`.
 
     Args:
-        problem: of this problem, by its id
-        chain: of this number in their group
-        ending: that ended with max_turns, failed, ...
-        below: with a reward below this
-        above: with a reward above this
-        tool: that called this tool
-        error: in which a tool answered with an error
-        text: with these words in what was read or sampled
+        problem: the id of the problem
+        chain: the episode's number within its problem
+        ending: how the episode ended: max_turns, failed, ...
+        below: the reward is below this number
+        above: the reward is above this number
+        tool: this tool was called
+        error: a tool answered with an error
+        text: these words were read or sampled
     """
 
     problem: str | None = None
@@ -78,7 +78,7 @@ class Conditions:
 def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
     """Return the episodes with a conversation that meets the conditions.
 
-    Raises ValueError for a problem or a called tool that none of the episodes has.
+    Raises ValueError for a problem or a tool that does not occur in any episode.
     """
     trajectories = [trajectory for trajectory, _ in stored.pairs]
     existing = {
@@ -95,8 +95,8 @@ def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
 
 
 def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
-    """Return the `count` episodes with the lowest reward, unscored ones first, or with the highest
-    reward.
+    """Return the `count` episodes with the highest reward ("best"), or with the lowest reward, with
+    unscored episodes first.
     """
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:

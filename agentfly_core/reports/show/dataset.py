@@ -22,8 +22,8 @@ class Preview:
     """Figures of a dataset: `Preview(Pointer("artifacts/prepare/9f2c", "77b0..."), {"train": 4096,
     "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)]})`.
 
-    `quarantined` counts unusable rows, and `repeated` repeated problems. `leaks` lists problems
-    that are in two splits.
+    `quarantined` is the number of unusable rows, and `repeated` the number of repeated problems.
+    `leaks` has a sentence for each pair of splits that share problems.
     """
 
     data: Pointer
@@ -48,7 +48,7 @@ class Preview:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield lines for the terminal, in which long texts are cut in the middle."""
+        """Yield lines for the terminal. Long texts are shortened in the middle."""
         for name, size in self.sizes.items():
             yield f"{name:<10} {size:>8,} problem(s)"
         if self.quarantined:
@@ -71,7 +71,7 @@ def _as_json(problem: Problem) -> dict[str, JSON]:
 
 
 def preview(store: Store, data: Pointer, each: int) -> Preview:
-    """Make a preview with `each` problems of each split, evenly spread."""
+    """Make a preview with `each` problems of each split, evenly spread over the split."""
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}
     sizes = {name: len(problems) for name, problems in splits.items()}

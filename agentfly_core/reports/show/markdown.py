@@ -1,4 +1,4 @@
-"""Convert foreign text to Markdown, escaped and without secrets."""
+"""Convert text of models and users to Markdown: escaped, and without secrets."""
 
 import re
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ def plain(text: str, longest: int = 600) -> str:
 
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
-    """Format pieces as marked lines of at most COLUMNS.
+    """Format pieces of a conversation as lines of at most COLUMNS, each with the mark of its kind.
 
-    Above `longest` bytes, the middle is cut.
+    In a text of more than `longest` bytes, the middle is cut.
     """
     # done before wrapping, which could split a secret
     safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]
@@ -33,13 +33,13 @@ def marked(pieces: Sequence[Piece], longest: int) -> str:
 
 
 def fenced(text: str) -> str:
-    """Format a text as a block of code. The fence is longer than any fence in the text."""
+    """Format a text as a fenced code block. Its fence is longer than any fence in the text."""
     longest_run = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest_run + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table of Markdown cells."""
+    """Format titles and rows of Markdown cells as a table."""
     ruled = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in ruled)

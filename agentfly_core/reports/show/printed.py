@@ -1,5 +1,5 @@
-"""Print episodes of one policy, or of two policies side by side: rewards, endings, and read and
-sampled text.
+"""Print episodes of one policy, or of two policies side by side: rewards, endings, and the text
+that the model read and sampled.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,8 +61,9 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 
 
 def heading(stored: Episodes, matching: int) -> Text:
-    """Return the title, the number of episodes, their mean reward, and `matching` unless all
-    match.
+    """Return a line with the title, the number of episodes and their mean reward.
+
+    It also has the number of `matching` episodes, unless all match.
     """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
@@ -74,15 +75,16 @@ def heading(stored: Episodes, matching: int) -> Text:
 
 
 def legend() -> Text:
-    """Explain the marks of lines."""
+    """Return a line that explains the marks before printed lines."""
     return Text.assemble(
         ("| read by the model", STYLES["read"]), "   ", ("> sampled by it", STYLES["sampled"])
     )
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """Make a table of the largest lease counts of a shard by environment class, if there are
-    any.
+    """Make a table with the lease counts of each environment class, from the worst shard.
+
+    Return an empty list without environments.
     """
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     rows = [
@@ -93,7 +95,7 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
 
 
 def speakers(stored: Episodes) -> list[RenderableType]:
-    """Show the average activity of each speaker per episode; nothing for a single speaker."""
+    """Show the average activity of each speaker per episode. Show nothing for a single speaker."""
     averages = activity([trajectory for trajectory, _ in stored.pairs])
     rows = [[name, *(f"{n:.1f}" for n in of.values())] for name, of in averages.items()]
     titles = ("replies", "sampled tokens", "tool calls")
@@ -101,7 +103,7 @@ def speakers(stored: Episodes) -> list[RenderableType]:
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:
-    """Show the problem, speaker, reward and ending of a conversation, and its error, if any."""
+    """Show the problem, speaker, reward, ending and error of a conversation."""
     trajectory, scored = pair
     several = len({trajectory.agent for trajectory, _ in stored.pairs}) > 1
     if scored is None:
@@ -127,8 +129,9 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
-    """Return the lines with which all of several conversations begin, if they include a system
-    prompt.
+    """Return the first lines that all chosen conversations share, if they contain a system prompt.
+
+    For a single conversation, return an empty text.
     """
     begun = [trajectory for trajectory, _ in chosen if trajectory.turns]
     opening = [item for trajectory in begun for item in trajectory.turns[0].read[:1]]
@@ -153,7 +156,7 @@ def _table(first: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """An episode and the episode of the same problem and number that it is compared with."""
+    """Two episodes with the same problem and number, by two policies."""
 
     shown: StoredEpisode
     against: StoredEpisode
@@ -166,7 +169,7 @@ class Twice:
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """Pair the conversations by speaker. Empty ones are left out if another has text."""
+        """Pair the conversations by speaker. Pairs without text are skipped if another has text."""
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [
             (pair, against[pair[0].agent])
@@ -177,20 +180,22 @@ class Twice:
 
 
 def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> list[Twice]:
-    """Match episodes by problem and number; raises ValueError if nothing matches."""
+    """Pair the episodes of two policies by problem and number. Raises ValueError if none match."""
     there = {episode.place: episode for episode in by_episode(against.pairs)}
     matched = [Twice(one, there[one.place]) for one in shown if one.place in there]
     if shown and not matched:
         raise ValueError(
             f"{of} and {against.title} share no problem: each training step plays other problems. "
-            "Compare evaluations: --evaluation validation, or test."
+            "Compare evaluations instead: --evaluation validation, or --evaluation test."
         )
     return matched
 
 
 def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
-    """Return the `count` episodes with the largest fall or rise of the reward, unscored ones
-    last.
+    """Return the `count` episodes with the largest fall of the reward, or with the largest rise
+    ("best").
+
+    Unscored episodes come last.
     """
     sign = 1.0 if order == "worst" else -1.0
     ranked = sorted(played, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))

@@ -1,4 +1,4 @@
-"""Compare a run's own rewards with other rewards, by step and by episode."""
+"""Compare the rewards of a run with other rewards for the same episodes, by step and by episode."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """The episodes of a run, scored by its own rewards and by others.
+    """The episodes of a run with old scores (by the run's rewards) and new scores (by others).
 
-    `episodes` has COLUMNS. `artifacts` maps steps to the new scores, or to None if some are
-    missing. `unscored` maps steps to the causes of missing scores.
+    `episodes` is a table with COLUMNS. `artifacts` maps steps to the artifact with the new scores,
+    or to None if some are missing. `unscored` maps steps to the causes of missing scores.
     """
 
     episodes: pd.DataFrame
@@ -40,12 +40,11 @@ class TwiceScored:
 
     @classmethod
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
-        """Pair the rewards of episodes.
+        """Pair the old and the new reward of each episode.
 
-        Baseline episodes and episodes without an own reward are left out.
-
-        If no episode of a step has an own reward, for example after an import, the old rewards are
-        nan. Of several speakers, the one with the answer counts.
+        Baseline episodes and episodes without an old reward are skipped. If no episode of a step
+        has an old reward, for example after an import, the old rewards are nan. Of several
+        speakers, the speaker with the answer counts.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:
@@ -72,8 +71,9 @@ class TwiceScored:
 
     @property
     def furthest(self) -> list[dict[str, JSON]]:
-        """Return the episodes with the largest difference in rank; ranks are used because scales of
-        rewards may differ.
+        """Return the episodes with the largest difference between the ranks of old and new reward.
+
+        Ranks are compared, because rewards may have different scales.
         """
         pairs = self.episodes.dropna()
         ranks = pairs[["old", "new"]].rank()
@@ -86,11 +86,11 @@ class TwiceScored:
 
 
 def tau(episodes: pd.DataFrame) -> float | None:
-    """Compute Kendall's tau-b (Biometrika 33, 239-251) over pairs within groups; None if a reward
-    is constant.
+    """Compute Kendall's tau-b (Biometrika 33, 239-251) between old and new reward over pairs of
+    episodes; None if one of the rewards is constant.
 
-    Advantages compare the episodes of a group, so pairs from two groups are skipped. If all groups
-    have one episode, they count as a single group.
+    Only pairs within a group (episodes of one problem) count, because advantages compare episodes
+    within a group. If all groups have one episode, they count as a single group.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]
@@ -112,7 +112,9 @@ def tau(episodes: pd.DataFrame) -> float | None:
 def view(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> RenderableType:
-    """Show a table with a row for each step, and the episodes on which the rewards differ most."""
+    """Show a table with a row for each step, and the episodes whose old and new rewards differ
+    most.
+    """
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)
@@ -134,7 +136,7 @@ def view(
 def as_json(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> dict[str, JSON]:
-    """Return the same as JSON; an undefined tau is null."""
+    """Return the content of `view` as JSON. An undefined tau is null."""
     steps: list[JSON] = [
         {
             "step": step,
@@ -154,7 +156,7 @@ def as_json(
 
 
 def _command(episode: Mapping[str, JSON], run: str, store: Store) -> str:
-    """Return the command that shows an episode."""
+    """Return the command line that shows an episode."""
     words = ("--problem", str(episode["problem"]), "--chain", str(episode["chain"]))
     where = run if run.startswith("play:") else f"{run}@{episode['step']}"
     return in_store(store, "agentfly", "show", where, *words)

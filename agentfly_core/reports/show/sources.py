@@ -44,23 +44,29 @@ class PlayReference:
 
 
 EpisodeSource = RunPolicy | LastPolicy | PlayReference
-"""LastPolicy is a run whose step is not named."""
+"""A step of a run, a run without a named step (LastPolicy), or played episodes."""
 
 
 def reference(text: str) -> EpisodeSource:
-    """Parse RUN, RUN@STEP, both with or without `run:`, or play:NAME; raises ValueError."""
+    """Parse RUN or RUN@STEP, both with or without `run:`, or play:NAME.
+
+    Raises ValueError for other texts.
+    """
     if play := OF_PLAY.fullmatch(text):
         return PlayReference(play[1])
     if run := policy_of_run(text):
         return run
     raise ValueError(
-        f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
+        f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7; 0 is the start) or play:NAME; "
         "`agentfly list` shows the runs."
     )
 
 
 def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
-    """Parse --against: a step of the same run, RUN@STEP or play:NAME; raises ValueError."""
+    """Parse --against: a step of the run in `shown`, RUN@STEP or play:NAME.
+
+    Raises ValueError for other texts.
+    """
     if text.isdecimal() and not isinstance(shown, PlayReference):
         return RunPolicy(shown.run, int(text))
     return reference(run_named(store, text))
@@ -81,8 +87,8 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
         return read_evaluation(store, named.run, named.step, evaluation)
     if named.step == 0:
         raise ValueError(
-            f"Step 0 of {named.run} is its start, without rollouts: use --evaluation test or "
-            "--demonstrations."
+            f"Step 0 of {named.run} is the start of training, without rollouts: use --evaluation "
+            "test or --demonstrations."
         )
     run = named.run if named.step is None else done_by(store, named.run, named.step)
     return read_step(store, run, named.step)
@@ -102,9 +108,11 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """Return the settings, dataset and split for `test`, `validation` or one of evaluate.datasets.
+    """Return settings, dataset and split of held-out problems by name: `test`, `validation` or one
+    of evaluate.datasets.
 
-    The dataset is empty until the run has read it. Raises ValueError for any other name.
+    The pointer to the dataset is empty until the run has read the dataset. Raises ValueError for
+    any other name.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
@@ -119,9 +127,10 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """Read the evaluation of a step (0: the start) on held-out problems, by default the last one.
+    """Read the evaluation of a step on held-out problems. Step 0 is the policy before step 1.
 
-    Raises ValueError, which lists the evaluated steps, if this step is not evaluated.
+    If `step` is None, read the run's last evaluation. Raises ValueError for a step that was not
+    evaluated; the message lists the evaluated steps.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
@@ -134,7 +143,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
         evaluated = spans([step for step in begun if where(step)]) or "none"
         hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
         raise ValueError(
-            f"{run!r} lacks such an evaluation on {split!r} in {store.uri}. Evaluated steps: "
+            f"{run!r} lacks the requested evaluation on {split!r} in {store.uri}. Evaluated steps: "
             f"{evaluated}.{hint}"
         )
     number, scored = latest
@@ -150,8 +159,9 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """Return a function that maps a step (0: the start) to the uri of its held-out scores, or
-    None.
+    """Return a function from a step to the uri of its held-out scores, or None if not evaluated.
+
+    Step 0 is the policy before step 1.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
@@ -176,7 +186,7 @@ def evaluations(
 
 
 def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
-    """Return the share solved of each problem's episodes: `{"add-41-58": 1.0}`."""
+    """Return the solved share of each problem's episodes: `{"add-41-58": 1.0}`."""
     pairs = _evaluated(store, scored)
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
@@ -190,7 +200,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     """Read the demonstrations of a run's warm start. Raises ValueError if it has none."""
     known_run(store, run)
     if not (made := stages_before(store, run).get("warm_start")):
-        raise ValueError(f"{run!r} lacks demonstrations, which a warm start makes.")
+        raise ValueError(f"{run!r} lacks demonstrations: only a warm start makes them.")
     uri = made[0].uri
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))

@@ -187,7 +187,7 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
 @pytest.mark.parametrize(
     ("listed", "message"),
     [
-        ("data.test=8,4", "they are tried on other problems"),
+        ("data.test=8,4", "they were evaluated on other problems"),
         (
             "rewards={agentfly_core.rewards.exact:exact: 1},"
             "{agentfly_core.rewards.format:tool_format: 1}",
@@ -230,7 +230,7 @@ def test_a_tag_without_runs_is_refused(
     train({})
     assert main(COMMAND) == 0
     assert main(["compare", "sweep:rate"]) == 2
-    assert "has the tag 'rate', see `agentfly list`" in capsys.readouterr().err
+    assert "has the tag 'rate'; `agentfly list`" in capsys.readouterr().err
 
 
 def test_each_run_is_its_own_process_at_the_same_prefect(

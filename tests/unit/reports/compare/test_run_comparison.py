@@ -81,8 +81,8 @@ def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "two", "1111", "data.test=4")
     message = (
-        r"one@2 and two@2 cannot be compared: they are tried on other problems \(data\.test\)\. "
-        r"Use the same data, and one data\.seed .*as `agentfly sweep`"
+        r"one@2 and two@2 cannot be compared: they were evaluated on other problems "
+        r"\(data\.test differs\)\. Use the same data\. .*data\.seed, as `agentfly sweep`"
     )
     with pytest.raises(ValueError, match=message):
         comparison(store, "one", "two")
@@ -132,7 +132,7 @@ def test_an_unfinished_run_is_refused_with_its_command(
 ) -> None:
     with opened(experiment_with(store, "seed=3"), "begun"):
         pass
-    message = r"'begun' is not finished.*This finishes it: agentfly train tiny seed=3 --run begun$"
+    message = r"'begun' is not finished.*To finish it: agentfly train tiny seed=3 --run begun$"
     with pytest.raises(ValueError, match=message):
         tried(store, "begun", "test")
 
@@ -142,7 +142,7 @@ def test_an_unevaluated_step_is_refused_with_its_command(
 ) -> None:
     finished(store, "one", "11110000", "update.epochs=2")
     message = (
-        r"one@1 was not evaluated on the test problems\. This does it: agentfly evaluate tiny "
+        r"one@1 was not evaluated on the test problems\. To evaluate it: agentfly evaluate tiny "
         r"update\.epochs=2 --policy run:one@1"
     )
     with pytest.raises(ValueError, match=message):

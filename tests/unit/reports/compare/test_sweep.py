@@ -87,7 +87,7 @@ def test_an_own_data_seed_is_kept() -> None:
 
 
 def test_seed_and_seeds_together_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Got seed= and --seeds"):
+    with pytest.raises(ValueError, match="Got both seed= and --seeds"):
         grid("tiny", ["seed=5"], 3)
 
 

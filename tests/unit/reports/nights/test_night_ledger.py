@@ -118,7 +118,7 @@ def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
     file = f"{FOLDER}/000002.json"
     other = {**ledger.store.read_json(file), "night": "nightly-9"}
     ledger.store.write_json(file, other)
-    with pytest.raises(Damaged, match=r"000003\.json does not follow"):
+    with pytest.raises(Damaged, match=r"000003\.json does not match"):
         ledger.read()
 
 

@@ -328,7 +328,7 @@ def test_a_night_with_the_name_of_another_experiment_is_refused(work: Scripted) 
     other = replace(work.experiment, name="shop")
     with opened(other, "nightly-2026-11-20"):
         pass
-    with pytest.raises(ValueError, match="experiment 'shop', expected one of 'tiny'"):
+    with pytest.raises(ValueError, match="experiment 'shop', expected 'tiny'"):
         nights(work).play("nightly-2026-11-20")
     assert work.reported == []
 

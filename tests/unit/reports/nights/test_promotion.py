@@ -51,8 +51,8 @@ def test_a_better_policy_that_passes_the_guards_is_promoted() -> None:
         "unscored",
     ]
     assert verdict.why == (
-        "Promoted: goal 0.9 instead of 0.85 on 1,000 problems, +0.050, at least +0.037, "
-        "required is above 0; no guard is violated."
+        "Promoted: goal 0.9 instead of 0.85 on 1,000 problems, difference +0.050 with lower "
+        "bound +0.037, which must be above 0; no guard is violated."
     )
 
 
@@ -98,7 +98,8 @@ def test_a_policy_is_not_better_than_itself() -> None:
     verdict = judge(held(850), held(850), DEFAULT)
     assert failed(verdict) == ["goal"]
     assert verdict.why.startswith(
-        "Not promoted: goal 0.85 instead of 0.85 on 1,000 problems, +0.000, at least -0.004"
+        "Not promoted: goal 0.85 instead of 0.85 on 1,000 problems, difference +0.000 with "
+        "lower bound -0.004"
     )
 
 
