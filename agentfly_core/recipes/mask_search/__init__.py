@@ -1,1 +1,1 @@
-"""Mask prediction with a search tool, and questions after it, after MaskSearch (2505.20285)."""
+"""Masked texts to fill by search, then questions, after MaskSearch (arXiv 2505.20285)."""

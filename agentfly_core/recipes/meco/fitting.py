@@ -68,7 +68,7 @@ def fit_gate(
 
 
 def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[PredictorRow]:
-    """The rows of probes, of the first token and of P(yes) on held-out problems."""
+    """Return a row for each probe, for the first token's probability, and for P(yes)."""
     scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
     scores |= {"first_token": test.first_token, "p_yes": test.p_yes}
     share, rows = float(test.correct.mean()), list[PredictorRow]()

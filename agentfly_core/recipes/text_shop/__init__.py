@@ -1,1 +1,1 @@
-"""One product among a thousand."""
+"""Purchases of one product among a thousand."""
