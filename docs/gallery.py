@@ -28,21 +28,25 @@ most of them in minutes. Each README has the parts, settings, all seeds and cont
 
 ## How is success measured?
 
-Success is the share of solved test problems before and after reinforcement learning with seed 1, at
-temperature 1. The interval is the paired 95 % interval of the difference in points, by problem.
-*Before* is after the warm start on demonstrations, 40 % of them wrong (`textworld`: 30 %). READMEs
-have three seeds, and seed 1 once more with permuted rewards: `python -m benchmarks.tasks`, and
-`python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`, `planner-executor`,
-`last-digit` and `debate`. They ran with other programs, on one core (agents: two), with
-`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`, 24 to 29 November 2026. Settings of
-`react-calculator` and `code-block` were chosen on another seed.
+Success is the share of solved test problems at temperature 1. The table has the success with seed 1
+before → after reinforcement learning, and the paired 95 % interval of the difference in points, by
+problem. *Before* is after the warm start on demonstrations, of which 40 % are wrong (`textworld`
+and `hub`: 30 %). The READMEs have three seeds, and a control: seed 1 with permuted rewards.
+
+The command was `python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`,
+`planner-executor`, `last-digit` and `debate`, and `python -m benchmarks.tasks` for experiments with
+a README that names no other command. These runs are from 24 to 29 November 2026, with
+`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. Other programs ran at the same time, on the same
+core (`benchmarks.agents`: two cores). Settings of `react-calculator` and `code-block` were chosen
+on another seed.
 
 ## How hard are the tasks?
 
 All problems are generated. Under any seed, splits share nothing that identifies an answer, such as
-persons, file names or worlds. The oracle acts only on text that it reads. Tests check that it
-solves fresh problems, and that policies without reading do not. `meco` is an exception: it is about
-memorised answers, so its test asks for them. Solved of 100 held-out problems:
+persons, file names or worlds. The oracle is the demonstration policy without mistakes. It acts only
+on text that it reads. Tests check that the oracle solves new problems, and that policies without
+reading do not. `meco` is an exception: it is about memorised answers, so its test asks for them.
+Number of solved problems, of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|
@@ -54,9 +58,10 @@ memorised answers, so its test asks for them. Solved of 100 held-out problems:
 
 ## How do I read the episodes?
 
-This page is made from the READMEs: `python docs/gallery.py`. The oracle plays the episodes below
+`python docs/gallery.py` makes this page from the READMEs. The oracle plays the episodes below
 (`smollm2-kinds`: a random policy). `|` marks text that the model read, `>` sampled text, `.` events
-after the last reply.
+after the last reply. The header has the problem, the number of the episode in its group (`chain`),
+the reward with its parts, and how the episode ended. A `script` is a demonstration policy.
 """
 _FIGURE = re.compile(r"^\|.*?([\d.]+ → [\d.]+ %[^|]*?) \|", re.MULTILINE)
 _EPISODE = re.compile(r"^```\nproblem .*?^```$", re.MULTILINE | re.DOTALL)
