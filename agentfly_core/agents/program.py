@@ -1,4 +1,4 @@
-"""Programs that use OpenAI's API as agents: each episode runs one, with the policy as its model."""
+"""Programs that use OpenAI's API as agents. Each episode runs a program, which asks the policy."""
 
 import json
 import math

@@ -17,8 +17,9 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 class Overlong(Section):
     """A soft penalty on length, equation 13 of the paper.
 
-    It is 0 up to `longest - buffer` tokens, falls linearly, and is `-factor` from `longest` tokens
-    on. With longest 100, buffer 20 and factor 1, a trajectory of 90 tokens loses 0.5.
+    The penalty is 0 up to `longest - buffer` tokens, falls linearly, and is `-factor` from
+    `longest` tokens on. With longest 100, buffer 20 and factor 1, a trajectory of 90 tokens loses
+    0.5.
     """
 
     longest: Positive

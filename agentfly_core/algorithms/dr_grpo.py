@@ -14,8 +14,8 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class DrGRPO(PolicyGradient):
     """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25.
 
-    The constant `horizon` scales the learning rate. Set it to about the number of sampled tokens of
-    the longest trajectory.
+    The constant `horizon` scales the learning rate. Set `horizon` to about the number of sampled
+    tokens in the longest trajectory.
     """
 
     aggregation: Aggregation = SeqSumNorm(horizon=1024)

@@ -32,7 +32,7 @@ class GiGPO(PolicyGradient):
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Add the share of turns whose state recurs. If it is 0, every A_turn is 0."""
+        """Add the share of turns whose state recurs. If this share is 0, every A_turn is 0."""
         alike = [len(turns) for turns in _alike(outcomes)]
         # nan is left out of the metrics: without turns the share is unknown
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan

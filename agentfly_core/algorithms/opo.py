@@ -17,8 +17,8 @@ class OPO(PolicyGradient):
     rewards.
 
     Example: two trajectories with 30 and 10 tokens and rewards 1 and 0 have A = 0.25 and -0.75. In
-    the first optimizer step, the clipped ratio has the gradient of the paper's -A log p. It is used
-    instead of -A log p because it allows several steps.
+    the first optimizer step, the clipped ratio has the gradient of the paper's -A log p. Unlike -A
+    log p, the clipped ratio allows several steps.
     """
 
     policy_loss: PolicyLoss = Clip()

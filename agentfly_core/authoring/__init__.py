@@ -1,1 +1,1 @@
-"""Interfaces for authors of parts: tools, rewards, environments, chat templates."""
+"""Interfaces for authors of tools, rewards, environments and chat templates."""

@@ -31,8 +31,8 @@ class Overdue(Exception):
 class AuthorCall:
     """A running call: `AuthorCall("The tool 'search'", 30.0)`.
 
-    Its clock pauses while other calls block the event loop. The call ends when its thread ends, or
-    when its task and all tasks started by it have ended.
+    The call's clock pauses while other calls block the event loop. The call ends when its thread
+    ends, or when its task and all tasks that it started have ended.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
@@ -224,7 +224,7 @@ def _of_its_call(
     work: Coroutine[Any, Any, R] | Generator[Any, None, R],
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[R]:
-    """A task factory that counts the tasks a call starts as parts of this call."""
+    """A task factory. Tasks that a call starts count as belonging to this call."""
     call = context.get(_call) if context else _call.get()
     if call is None or not isinstance(work, Coroutine):
         return asyncio.Task(work, loop=loop, context=context)

@@ -154,7 +154,7 @@ table = CallTable(mmap.mmap(-1, SIZE))
 def renew(memory: mmap.mmap | None = None) -> None:
     """Use a new table for later calls.
 
-    Calls that have already begun still write into the old one.
+    Calls that have already begun still write into the old table.
     """
     # a module variable, because each call looks up the table when it begins
     global table

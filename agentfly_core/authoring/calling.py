@@ -92,7 +92,7 @@ class AuthorPart(ABC):
 
     @property
     def what(self) -> str:
-        """Its name in error messages: "The tool 'search'"."""
+        """The name of the tool or reward in error messages: "The tool 'search'"."""
         return f"The {self.kind} {self.name!r}"
 
     @functools.cached_property
@@ -124,7 +124,7 @@ class AuthorPart(ABC):
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """Call `function` in this process, with the part's time limit and name.
+        """Call `function` in this process, with the time limit and name of this tool or reward.
 
         Raises the same errors as `call`.
         """
@@ -137,7 +137,7 @@ class AuthorPart(ABC):
 
     @property
     def _path(self) -> str:
-        """Its import path for another process: "my_quiz:look_up"."""
+        """The import path by which another process finds the function: "my_quiz:look_up"."""
         return f"{self.made_of.__module__}:{getattr(self.made_of, '__qualname__', '')}"
 
 

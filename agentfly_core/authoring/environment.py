@@ -8,9 +8,9 @@ from agentfly_core.records.trajectory import Problem
 
 
 class ServiceFailure(RuntimeError):
-    """A service of a tool, reward or environment failed after its retries.
+    """A service that a tool, reward or environment uses still failed after all retries.
 
-    The episode ends FAILED and unscored.
+    The episode ends as FAILED and gets no score.
     """
 
 

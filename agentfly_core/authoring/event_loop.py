@@ -18,7 +18,7 @@ from agentfly_core.system import background_loop
 R = TypeVar("R")
 TICK = 0.25
 LONGEST = 60.0
-"""Seconds for which code without a limit of its own may hold the loop."""
+"""Seconds for which code without its own time limit may hold the loop."""
 END_SECONDS = 30.0
 ADVICE = (
     "`await` slow work, with an async client or `asyncio.to_thread`; or use a plain `def` for a "
@@ -49,7 +49,7 @@ class Interrupted(BaseException):
 
 
 class _Loop:
-    """An event loop in its own thread, and the time of its last answer."""
+    """An event loop in its own thread. `answered` is the time of its last sign of life."""
 
     def __init__(self) -> None:
         self.loop, _ = background_loop.started("authors")
@@ -79,7 +79,7 @@ def interrupt() -> None:
 
 
 def forget_interrupt() -> None:
-    """Clear an interrupt that came after its work had ended, so that it cancels no later work."""
+    """Clear a late interrupt: the work that it was meant for has ended, and later work must run."""
     _interrupted.clear()
 
 
@@ -104,8 +104,8 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
     """Call `work`, and call it again after an author's function has held the event loop of `run`.
 
-    `work` gets the calls that it must skip. Raises LoopHeld if the code was not in such a call, or
-    if `work` did not skip it.
+    `work` gets the calls that it must skip. Raises LoopHeld if other code held the loop, or if
+    `work` did not skip a call.
     """
     held = dict[tuple[str, str], str]()
     while True:

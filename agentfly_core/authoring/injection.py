@@ -1,4 +1,4 @@
-"""Dependency injection by annotation: which parameters are filled in, and which are passed."""
+"""Dependency injection by annotation: separate injected parameters from passed arguments."""
 
 import functools
 import inspect
@@ -24,8 +24,8 @@ Its types are not known here, so its parameters are read with `inspect`, and its
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function: `lent` ones are filled in, `arguments` are passed by the
-    caller.
+    """The parameters of a function. Those in `lent` are injected by their type, and the caller
+    passes the `arguments`.
 
     `async def lookup(key: str, *, shop: Shop)` has
     `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
@@ -36,12 +36,12 @@ class Signature:
 
     @property
     def environments(self) -> dict[str, type[Environment]]:
-        """The environment classes among the lent parameters, by parameter name."""
+        """The environment classes among the injected parameters, by parameter name."""
         return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
 
 
 class Asking(Protocol):
-    """The interface of tools and rewards: their parameters ask for environments."""
+    """The interface of tools and rewards, which have environments as parameters."""
 
     @property
     def signature(self) -> Signature:
@@ -49,7 +49,7 @@ class Asking(Protocol):
 
 
 def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
-    """Return the environment classes that tools and rewards ask for, in the order of leasing."""
+    """Return the environment classes that tools and rewards need, in the order of leasing."""
     return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 

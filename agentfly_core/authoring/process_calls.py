@@ -37,7 +37,7 @@ def adapter(kind: type[R]) -> TypeAdapter[R]:
 
 
 class Caller(Protocol):
-    """An author's function with its arguments bound. `lent` are the environments among them."""
+    """Calls an author's function with bound arguments. `lent` are the environments among these."""
 
     async def __call__(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
@@ -69,9 +69,9 @@ class Named:
 
 
 async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
-    """Call a tool or reward in another process. The time limit `seconds` starts after its import.
+    """Call a tool or reward in another process, with a limit of `seconds` after its import.
 
-    At most one process per core works at a time. After `seconds` the process and its descendants
+    At most one process per core works at a time. At the time limit, the process and its descendants
     are killed, and Overdue is raised. Also raises Died and ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)

@@ -42,7 +42,8 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 class Reward(calling.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `calling.AuthorPart`.
 
-    The first retry waits `backoff` seconds, and each further one twice as long, up to LONGEST_WAIT.
+    The first retry waits `backoff` seconds, and each further retry twice as long, up to
+    LONGEST_WAIT.
     At most `concurrency` calls run at once; None means no limit. The function `examples` returns
     Examples of a problem, which `agentfly prepare` scores. It raises ValueError for a problem
     without a solution.
@@ -61,7 +62,7 @@ class Reward(calling.AuthorPart):
 
     @functools.cached_property
     def compares(self) -> bool:
-        """Whether it scores the episodes of a problem together."""
+        """Whether the reward scores all episodes of a problem together."""
         return Group in self.signature.lent.values()
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:

@@ -203,7 +203,7 @@ class Tool(calling.AuthorPart):
     def _written(self, value: Any) -> Any:
         """Convert a value of an author's class to JSON.
 
-        Raises ServiceFailure for one without a text form.
+        Raises ServiceFailure for a value without a text form.
         """
         if hasattr(value, "tolist"):
             return value.tolist()

@@ -17,7 +17,7 @@ class Curriculum(Section):
 
     A step draws its problems from `window` times as many candidates, with weights p (1 - p) + 0.01.
     Here p is a problem's pass rate in earlier steps, with one solved and one unsolved episode
-    added. With `by`, all problems with the same value of this fact share one p.
+    added. With `by`, all problems with the same value of this fact share p.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -38,7 +38,8 @@ class Branching(Section):
     - `never` plays `total` fresh episodes.
 
     P = alpha + beta (H - H_first) / log(vocabulary), limited to the range 0 to 1. H is the mean
-    entropy of the reply's first `k` tokens, and H_first that of the speaker's first reply.
+    entropy of the reply's first `k` tokens, and H_first is the same mean for the speaker's first
+    reply.
     """
 
     total: Annotated[int, Field(ge=2)] = 16

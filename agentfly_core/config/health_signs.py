@@ -57,4 +57,4 @@ SIGNS: dict[str, Sign | None] = {
     "kl": Sign(metric="train/kl", above=0.5),
     "reward_fall": Sign(metric="rollout/reward_fall", above=0.3),
 }
-"""The default signs. An experiment file removes one by setting it to `null`."""
+"""The default signs. An experiment file can set a sign to `null` to remove it."""

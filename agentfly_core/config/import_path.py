@@ -169,7 +169,7 @@ def nullable(kind: Any) -> Any:
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:
-    """Convert a setting to its annotated type. Raises ValueError with its key `where`."""
+    """Convert a setting to its annotated type. Raises ValueError with the setting's key `where`."""
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:

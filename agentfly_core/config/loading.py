@@ -33,8 +33,8 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""Sections that are completed with defaults, and the arguments that their class or function gets in
-addition to its settings.
+"""Sections that are completed with defaults. Values are the arguments that a section's class or
+function gets in addition to its settings.
 """
 TASKS = "tasks"
 """Origin of values that a mixture copies from its tasks."""
@@ -248,7 +248,9 @@ def override(text: str) -> tuple[str, JSON]:
 
 
 def _keys(key: str) -> list[str]:
-    """Split a dotted key; in rewards.my.rewards:cites.weight the import path is one part."""
+    """Split a dotted key. An import path is not split: `rewards.my.rewards:cites.weight` gives
+    `["rewards", "my.rewards:cites", "weight"]`.
+    """
     before, _, name = key.partition(":")
     outer = 3 if key.startswith("tasks.") else 1  # tasks.NAME.rewards
     *sections, module = before.split(".", outer)

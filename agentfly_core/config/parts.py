@@ -296,8 +296,8 @@ class OwnSettings:
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Yield the own settings of the parts in `tools`, `rewards` and `environments`; `keys` is the
-    path to them.
+    """Yield the settings of each class or function in `tools`, `rewards` and `environments`. `keys`
+    are the keys of the section that contains these.
     """
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)
@@ -335,7 +335,7 @@ class WarmStart(Section):
     `rounds`.
 
     `demonstrations` has three forms. An import path names a policy (an `async def` of one
-    Conversation), or a function of (problems, seed, its own settings) that returns one.
+    Conversation), or a function of (problems, seed, its own settings) that returns a policy.
     `run:NAME@STEP` selects episodes of that run's steps 1 to STEP by RejectionSampling. `file:PATH`
     imitates all chats of a file, with the settings of ChatFile. The learning rate decreases from
     round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.

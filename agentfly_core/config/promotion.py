@@ -23,7 +23,7 @@ class HeldOutDataset(Data):
 
     @property
     def data(self) -> Data:
-        """Convert it to a section `data`."""
+        """Return these settings as a section `data`."""
         further = type(self).model_fields.keys() - HeldOutDataset.model_fields.keys()
         return Data.model_validate(self.model_dump(mode="json", exclude={*further}))
 
@@ -33,7 +33,8 @@ class GuardDataset(HeldOutDataset):
     "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
 
     A margin below 2.5 standard errors of the difference would reject equal policies. With one
-    episode per problem, that is 0.04 to 0.05 for 1,000 problems and 0.08 to 0.10 for 250.
+    episode per problem, 2.5 standard errors are 0.04 to 0.05 for 1,000 problems, and 0.08 to 0.10
+    for 250.
     """
 
     margin: Margin = 0.05

@@ -1,4 +1,4 @@
-"""The tasks of a mixture, and the settings of the whole experiment that follow from them."""
+"""The tasks of a mixture, and the experiment's settings that are derived from these tasks."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -23,8 +23,8 @@ GOAL = "goal"
 TASK = "task"
 """Label of evaluations by task, in addition to the fact `evaluate.by`."""
 SINGLE = "single"
-"""The task of an experiment without `tasks`. Datasets and episodes contain it, and experiments with
-equal settings share them, so it is not the experiment's name.
+"""The task name in experiments without `tasks`. Datasets and episodes contain this name. It is not
+the experiment's name, because experiments with equal settings share datasets and episodes.
 """
 
 

@@ -79,7 +79,7 @@ class ChatFile:
                 yield BadRow(path.name, number, str(error))
 
     def require_chats(self, path: Path) -> None:
-        """Raise ValueError for a missing file, and for one without chats in its first rows."""
+        """Raise ValueError for a missing file, and for a file without chats in its first rows."""
         # the first rows are enough to find a wrong file or column name
         first = [*islice(self.read(path), FIRST)]
         if not any(isinstance(row, ChatRow) for row in first):

@@ -33,9 +33,9 @@ MAX_BYTES = 2**31
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A reply in a file: all messages up to and including it, and whether it is trained.
+    """A reply in a file, as the last of `messages`, after all messages before it.
 
-    `call` has the tokens that a model read and sampled; it is None for a file without token ids.
+    `call` has the tokens that a model read and sampled, and is None for a file without token ids.
     """
 
     messages: Messages
@@ -50,7 +50,7 @@ class RecordedReply:
         return message
 
     def continues(self, other: RecordedReply) -> bool:
-        """Whether its prompt begins with another reply's prompt followed by that reply.
+        """Whether this reply's prompt begins with the prompt of `other`, followed by `other`.
 
         Messages are compared, and token ids too if both replies have them.
         """
@@ -92,7 +92,7 @@ class RecordedChat:
 
     @property
     def question(self) -> str:
-        """The text of the last user message; raises ValueError without one."""
+        """The text of the last user message; raises ValueError without a user message."""
         questions = [
             m.content for m in self.messages if isinstance(m, Message) and m.role == "user"
         ]
@@ -121,7 +121,7 @@ class RecordedChat:
 
 
 def text_chat(role: Speaks, text: str) -> RecordedChat:
-    """Make a chat of one message; it is trained if it is a reply."""
+    """Make a chat of one message. The message is trained if its role is `assistant`."""
     return RecordedChat((Message(role, text),), (role == "assistant",))
 
 
@@ -281,9 +281,7 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
 
 
 def _fault(error: ValidationError) -> str:
-    """Describe the first fault that pydantic found: its position, its value and what was
-    expected.
-    """
+    """Describe the first fault that pydantic found: position, wrong value and expectation."""
     first = error.errors()[0]
     value, steps = shown(first["input"]), first["loc"]
     if not steps:

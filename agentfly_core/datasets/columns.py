@@ -123,7 +123,7 @@ def _given(row: DataRow, fields: Sequence[str]) -> list[str]:
 
 
 def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
-    """Read the chat in a field: a text, or messages. Raises ValueError for others."""
+    """Read the chat in a field: a text, or messages. Raises ValueError for other values."""
     value = row[field]
     if isinstance(value, list) or (isinstance(value, str) and WRITTEN.match(value)):
         try:

@@ -67,9 +67,11 @@ def harbor(
             "category": "files",
         })
 
-    The reward is `rewards.folder:hidden_check`. No container is started. So a task becomes a BadRow
-    with file and line if its Dockerfile does more than copy text into /app of a bare image, or if
-    its check calls a program that needs a network, a package or the workspace's git.
+    The reward is `rewards.folder:hidden_check`. No container is started, so a task becomes a BadRow
+    with file and line in two cases:
+
+    - The Dockerfile does more than copy text into /app of a bare image.
+    - The check calls a program that needs a network, a package or the workspace's git.
     """
     if not folder.is_dir():
         raise ValueError(

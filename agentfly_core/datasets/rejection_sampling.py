@@ -1,4 +1,4 @@
-"""Rejection sampling (RFT, arXiv 2308.01825): it selects the episodes of a run that become
+"""Rejection sampling (RFT, arXiv 2308.01825): select the episodes of a run that become
 demonstrations.
 """
 
@@ -28,8 +28,8 @@ class RejectionSampling:
     best: Annotated[int, Field(ge=1)] = 4
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
-        """Select at most `most` episodes as demonstrations: first one of each problem, then a
-        second one of each.
+        """Select at most `most` episodes as demonstrations: first one episode of each problem, then
+        a second episode of each, and so on.
         """
         good = [
             (trajectory, score)

@@ -30,7 +30,7 @@ def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
 
 
 def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:
-    """Sample `size` items. Raises ValueError if there are fewer."""
+    """Sample `size` problems. Raises ValueError if `problems` has fewer."""
     if size > len(problems):
         raise ValueError(
             f"data.{split} is {size}, but only {len(problems)} problems are left for it. Lower "

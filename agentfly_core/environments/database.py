@@ -116,14 +116,14 @@ class Database(Environment):
         return result.files["snapshot"]
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore a snapshot; its open transaction counts as committed."""
+        """Restore a snapshot. A transaction that was open in the snapshot counts as committed."""
         content = base64.b64encode(snapshot).decode()
         await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 
     def state_key(self) -> str:
         """Return a digest of the database's bytes.
 
-        Adding a row and deleting it again changes the digest.
+        Adding a row and then deleting it changes the digest.
         """
         return self._state
 

@@ -1,3 +1,1 @@
-"""An experiment: its settings, tasks and parts, its checks, the keys of its stages, and the code
-that it names.
-"""
+"""An experiment: settings and tasks, checks, the keys of its stages, and the author's code."""

@@ -50,7 +50,7 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
 def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     """Raise ValueError, which lists the keys, if the run has other settings or model files.
 
-    Resumable settings may differ, but `steps` may not if the learning rate depends on it.
+    Resumable settings may differ, but not `steps` if the learning rate depends on `steps`.
     """
     name, before = record["name"], record.get("model_digest")
     now = StageKeys(settings).model_digest()

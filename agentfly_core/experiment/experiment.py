@@ -131,7 +131,7 @@ class Experiment:
 
     @property
     def dataset(self) -> Artifact:
-        """The stored dataset; raises FileNotFoundError before it is prepared."""
+        """The stored dataset. Raises FileNotFoundError if the dataset is not prepared."""
         return self.store.artifact(StageKeys(self.settings).prepare().uri)
 
     @property
@@ -180,8 +180,8 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """Return the memory with which a policy plays; None if it has none or `agent.remembers` is
-        not set.
+        """Return the memory with which a policy plays, or None. None is also returned if
+        `agent.remembers` is not set.
         """
         return memory_of(self.store, policy) if self.settings.agent.remembers else None
 
@@ -246,7 +246,7 @@ class Experiment:
     def divided_site(self) -> Site:
         """The site for learner and sampler.
 
-        On CPUs each of them gets half of the threads if they run at the same time.
+        On CPUs, learner and sampler get half of the threads each if they run at the same time.
 
         If both used all threads, a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of
         9.9 to 10.6 s.

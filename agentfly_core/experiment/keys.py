@@ -215,7 +215,7 @@ class StageKeys:
         return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
     def memory(self, run: str, before: Pointer | None, scored: Pointer, step: int) -> ArtifactKey:
-        """Return the key of the memory that step 1, 2, ... makes from the memory before it."""
+        """Return the key of the memory that step 1, 2, ... makes from the memory `before` it."""
         inputs = {"scored": scored.digest, **_remembered(before)}
         reads = ("agent.remembers", "seed", "night", "code.memory")
         key = self._key("score", reads, inputs, MEMORY, step)

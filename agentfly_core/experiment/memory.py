@@ -14,7 +14,7 @@ FILES = "files"
 
 
 def memory_of(store: Store, policy: Pointer) -> Pointer | None:
-    """Return the memory of a policy; None for a policy without one, such as a base model."""
+    """Return the memory of a policy; None for a policy without memory, such as a base model."""
     digest = store.resolve(policy).manifest["inputs"].get(MEMORY)
     return Pointer(f"{policy.uri.rpartition('/')[0]}/{MEMORY}", digest) if digest else None
 

@@ -1,4 +1,4 @@
-"""Find the files, functions and classes of an author's own modules and of their imports."""
+"""Find the files, functions and classes of an author's modules and of their imports."""
 
 import ast
 import hashlib

@@ -132,7 +132,7 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 
 
 def run_records(store: Store) -> Iterator[RunRecord]:
-    """Read the run.json of each run; damaged ones are skipped."""
+    """Yield the run.json of each run; damaged files are skipped."""
     for name in store.names("runs"):
         # a damaged run must not hide the others
         with suppress(Damaged):
@@ -201,7 +201,7 @@ def begun_shards(store: Store, folder: str) -> list[str]:
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """Return the rollouts of the episodes in `scored`, in order; they are in the same folder."""
+    """Return the rollouts of the episodes in `scored`, in order, from the folder of `scored`."""
     folder = scored.uri.rpartition("/")[0]
     shards = sorted(scored.manifest["inputs"].items())
     return [Pointer(f"{folder}/{name}", digest) for name, digest in shards]

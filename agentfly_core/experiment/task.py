@@ -1,4 +1,4 @@
-"""A task of an experiment: its settings, and the imported and checked parts that they name."""
+"""A task of an experiment: its settings, and its imported agent, tools, rewards, environments."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,8 @@ trajectories of a step with their scores, and a seed.
 
 @dataclass(frozen=True)
 class Task:
-    """A task with its parts: `Task(settings, agent, (calculator,), {exact: 1.0}, "exact", {})`.
+    """A task with its imported code: `Task(settings, agent, (calculator,), {exact: 1.0}, "exact",
+    {})`.
 
     `settings` describe an experiment with only this task. `rewards` maps rewards to weights. `goal`
     names the reward that decides success ("" without rewards). `limits` maps environment classes to
@@ -102,7 +103,7 @@ def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
 
 
 def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
-    """Merge the rewards of all tasks; raises ValueError if two tasks set one differently."""
+    """Merge the rewards of all tasks; raises ValueError if two tasks set a reward differently."""
     by_name: dict[str, tuple[str, RewardPart, Reward]] = {}
     for name, task in tasks.items():
         for reward, part in zip(task.rewards, task.settings.rewards.values(), strict=True):

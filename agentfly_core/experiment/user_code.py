@@ -156,9 +156,9 @@ def _data_files(record: RunRecord) -> list[str]:
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """Return the code of a run, or of its fork, that continues under `code`.
+    """Return the code digests of a run, or of its fork, that continues with the digests `code`.
 
-    The code of its dataset and demonstrations stays as recorded.
+    The digests for the dataset and demonstrations stay as recorded.
     """
     before = CODE.validate_python(record["settings"]["code"])
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}

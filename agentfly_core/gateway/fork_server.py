@@ -85,7 +85,7 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
 
 
 def _end(code: Any) -> NoReturn:
-    """End as an interpreter does, without the 30 ms in which it takes its modules apart."""
+    """End as an interpreter does, but without the 30 ms for its teardown of modules."""
     if not isinstance(code, int | None):
         print(code, file=sys.stderr)
         code = 1

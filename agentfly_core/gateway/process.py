@@ -35,7 +35,7 @@ class ProgramEnd:
 
     @property
     def answer(self) -> str | None:
-        """The last line of the output, or its "answer" if the line is a JSON object with one.
+        """The last line of the output, or the value of "answer" if the line is such a JSON object.
 
         Secrets of this process are replaced.
         """
@@ -134,10 +134,10 @@ class RunningProgram:
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program and its arguments, with names of further variables that it inherits.
+    """A program and its arguments. `inherited` names further environment variables that it gets.
 
-    With `preload` it is forked from an interpreter that has imported these modules. Otherwise it
-    inherits the open files `descriptors`.
+    With `preload`, the program is forked from an interpreter that has imported these modules.
+    Otherwise it inherits the open files `descriptors`.
     """
 
     words: tuple[str, ...]

@@ -47,7 +47,7 @@ class _Conversation:
         return REPLY_BYTES * self.replies + TOKEN_BYTES * self.tokens
 
     def count(self, exchange: Exchange) -> None:
-        """Add the replies of an exchange, unless this is a repetition of its request."""
+        """Add the replies of an exchange, unless they are already counted."""
         if exchange not in self.counted:
             self.counted.add(exchange)
             replies = exchange.replies.result()

@@ -189,7 +189,7 @@ class GatewaySession:
         raise RequestRefused('Expected {"value": NUMBER} after the first reply.')
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer. It counts as that of the last reply's speaker."""
+        """Set the episode's answer, as the answer of the speaker of the last reply."""
         speaker = self.last[0] if self.last else self.episode
         speaker.answer(text)
 
@@ -264,8 +264,9 @@ def _parsed(text: str) -> JSON:
 
 
 def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:
-    """Return the earlier exchange that a request repeats, or None. It is an exchange that lost its
-    client, or the last exchange if the client marks a retry.
+    """Return the earlier exchange that a request repeats, or None.
+
+    This is the first exchange that lost its client, or else, for a marked retry, the last exchange.
     """
     lost = [one for one in same if one.lost]
     return lost[0] if lost else same[-1] if is_retry and same else None

@@ -34,7 +34,7 @@ class EndpointSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[_Session]:
-        """Connect to the service. Raises ValueError if its key is missing."""
+        """Connect to the service. Raises ValueError if the API key is missing."""
         async with self.service.open() as chat:
             yield _Session(replace(self), chat)
 

@@ -36,7 +36,7 @@ MOST_LIKELY = 20
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler of a vLLM service. It has no state in this process.
+    """The sampler of a vLLM service. All its state is in the server.
 
     With `takes_turns` the server sleeps while the learner works.
     """
@@ -138,7 +138,7 @@ class VLLM:
 class _Shard(SamplerSession):
     """The session of a shard.
 
-    It uses aiohttp, because httpx needs 15 times the CPU at 64 connections.
+    The session uses aiohttp, because httpx needs 15 times the CPU time at 64 connections.
     """
 
     service: Service

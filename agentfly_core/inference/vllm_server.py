@@ -42,7 +42,7 @@ def served(
 ) -> Iterator[Service]:
     """Run a server during the block, see `launch` and `supervised`.
 
-    At the start of the block it may not be ready.
+    The server may not be ready yet when the block starts.
     """
     address = new_address(KIND)
     command, environment = launch(address, model, dtype, agent, site, adapter_rank)
@@ -59,8 +59,8 @@ def launch(
 
     The server loads a tokenizer only if there are stop strings. Log-probabilities include the
     temperature. Chunked prefill is off on CPUs, because vLLM 0.32 crashes there when it rewinds a
-    request's generator. On GPUs the model is sharded over all GPUs of the sampler, and it can sleep
-    if the learner shares one of them.
+    request's generator. On GPUs the model is sharded over all GPUs of the sampler, and the server
+    can sleep if the learner shares a GPU with it.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,

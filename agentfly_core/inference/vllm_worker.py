@@ -15,8 +15,8 @@ class Swap:
     def swap(self, path: str) -> None:
         """Load the weights of a policy directory in place.
 
-        On CPU the output projection is a packed copy, which vLLM 0.32 does not update if it is
-        tied.
+        On CPU the output projection is a packed copy. vLLM 0.32 does not update this copy if the
+        projection is tied to the embedding.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():
