@@ -1,1 +1,1 @@
-"""Benchmarks: programs, started with `python -m benchmarks.NAME`, that print what they measure."""
+"""Benchmarks: programs that print measurements. Start one with `python -m benchmarks.NAME`."""

@@ -1,5 +1,5 @@
-"""Agents and templates without a part that a policy should need: agents.py evaluates policies
-of the whole agent with them.
+"""Agents and templates that lack one part, to test whether a policy needs it. agents.py
+evaluates with them the policies that were trained with the complete agent.
 """
 
 import random
@@ -25,7 +25,7 @@ class ForeignSummary(Folding):
     """
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """Sample the own summary as the whole agent does, and return the other ledger's."""
+        """Sample a summary like the complete agent, but return the other ledger's summary."""
         await super().summary(context, *read)
         question, *_ = context.messages[0].content.splitlines()
         draw = random.Random(question)
@@ -33,24 +33,24 @@ class ForeignSummary(Folding):
 
 
 class BlankSteps(PlannerExecutor):
-    """Its executor reads an empty message where the planner names a step."""
+    """An agent that gives its executor an empty message instead of the planner's step."""
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
-        """The executor's reply to an empty message."""
+        """Return the executor's reply to an empty message."""
         return await super().carried_out(executor, "")
 
 
 class BlankResults(PlannerExecutor):
-    """Its planner reads an empty message in place of each result."""
+    """An agent that gives its planner an empty message instead of each result."""
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
-        """Nothing, after the step was carried out."""
+        """Carry out the step, and return an empty result."""
         await super().carried_out(executor, step)
         return ""
 
 
 class OwnThought(ModelTemplate):
-    """Ends the prompts of `last-digit` with the right reasoning; only the answer is sampled."""
+    """A template that ends prompts of `last-digit` with the right reasoning, before the answer."""
 
     def __init__(self, tokenizer: Any, **settings: Any) -> None:
         self._encode = None  # the template is checked without the reasoning
@@ -60,7 +60,7 @@ class OwnThought(ModelTemplate):
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """The prompt with the reasoning about its calculation."""
+        """Return the prompt, followed by the reasoning about its calculation."""
         prompt = super().open(messages, tools)
         if self._encode is None:
             return prompt
@@ -69,14 +69,14 @@ class OwnThought(ModelTemplate):
         return (*prompt, *self._encode(reasoning))
 
     def calculation(self, question: str) -> str:
-        """The calculation that the reasoning works out."""
+        """Return the calculation that the reasoning is about."""
         return calculation_of(question)
 
 
 class ForeignThought(OwnThought):
-    """The reasoning is about another calculation, which depends on the question alone."""
+    """A template with reasoning about another calculation, which depends only on the question."""
 
     def calculation(self, question: str) -> str:
-        """Another calculation of as many steps."""
+        """Return another calculation with the same number of steps."""
         steps = len(digits(calculation_of(question)))
         return drawn(random.Random(question), steps)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.agents [--experiment folding planner-executor] [--seeds 1 2 3]
 
-For each experiment the table of learning.py; for some then the first seed's policy on the same test
-problems with an agent or a template that lacks something (ablations.py). All are ordinary runs and
-evaluations: the same command continues after an interruption.
+Prints the table of learning.py for each experiment. For some experiments, the first seed's policy
+is then evaluated on the same test problems with an agent or a template that lacks one part
+(ablations.py). The same command continues interrupted runs and evaluations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def rows(whole: Evaluation, ablated: Mapping[str, Evaluation]) -> Iterator[list[str]]:
-    """The policy with the whole agent and with another one, and the paired difference."""
+    """Success with the complete agent and with another agent, and the paired difference."""
     for name, without in ablated.items():
         gain = difference([whole.solved], [without.solved])
         low, high = gain.interval

@@ -1,13 +1,12 @@
-"""Does every algorithm learn? Each of them on the quickstart's problem, with three seeds.
+"""Does every algorithm learn? Trains the quickstart with each algorithm and three seeds.
 
     python -m benchmarks.algorithms [--algorithms grpo ppo ...] [--seeds 1 2 3] [--steps 10]
     [--problems 32]
 
-Each run is an ordinary one (`runs/algorithm-...`) with the algorithm's own defaults and the
-experiment's other settings: the same command continues it after an interruption, and only reads
-runs that are finished. All algorithms share a seed's warm start. Success is measured on the
-experiment's test problems; the interval of after - before is paired by problem, over all seeds
-together.
+The runs (`runs/algorithm-...`) have the algorithm's default settings, and otherwise those of the
+experiment. The same command continues interrupted runs and reads finished runs. All algorithms
+share a seed's warm start. Success is measured on the experiment's test problems. The interval of
+after - before is paired by problem, over all seeds together.
 """
 
 import pkgutil
@@ -51,7 +50,7 @@ def main() -> None:
 
 
 def rows(results: Mapping[str, Sequence[Evaluated]]) -> Iterator[list[str]]:
-    """One row an algorithm: before and after by seed, and the difference over all of them."""
+    """One row per algorithm: success before and after by seed, and the difference over seeds."""
     for name, seeds in results.items():
         before: dict[str, float] = {}
         after: dict[str, float] = {}

@@ -1,16 +1,15 @@
-"""Executed tool calls until vaults open: forks by entropy, at random, and none.
+"""Number of executed tool calls until vaults open, with forks by entropy, at random, or none.
 
     python -m benchmarks.arpo [--seeds 1 2 3] [--steps 12] [--development 100]
         [--arms entropy random never paper]
 
-All arms play 16 episodes of a problem and start from one warm start by seed. `random` forks at the
-mean rate of `entropy` on the development seed; `paper` is `entropy` with the settings of the paper.
-The same command continues interrupted runs (`runs/arpo-...`), seed by seed, and prints each run
-when it has ended. The number of calls is interpolated between the evaluations on the validation
-problems around a success of 0.8. Ratios are paired by seed, with a t-interval of their logarithms,
-and beside it the interval over DRAWS random draws of the validation problems.
-At the end the recorded entropies are permuted: their forks must be distributed like those of
-`random`.
+All arms play 16 episodes per problem, and share one warm start per seed. `random` forks at the mean
+rate of `entropy` on the development seed. `paper` is `entropy` with the settings of the paper. The
+same command continues interrupted runs (`runs/arpo-...`), seed by seed, and prints each finished
+run. The number of calls until a success of 0.8 is interpolated between evaluations on the
+validation problems. Ratios are paired by seed. They have a t-interval of their logarithms, and an
+interval over DRAWS random draws of the validation problems. As a control, forks are drawn again
+with permuted entropies; these forks must be distributed like those of `random`.
 """
 
 import math
@@ -52,8 +51,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Training:
-    """By step the solved share of each validation problem and the executed calls; all decisions and
-    forks.
+    """A run's solved share of each validation problem and executed calls, by step, and its number
+    of decisions and forks.
     """
 
     solved: Mapping[int, Mapping[str, float]]
@@ -68,17 +67,17 @@ class Training:
 
     @property
     def until_goal(self) -> float:
-        """Executed calls until GOAL."""
+        """Number of executed calls until the success GOAL."""
         return self.until(self.problems)
 
     def until(self, problems: Iterable[str]) -> float:
-        """Executed calls until a mean success of GOAL on these problems.
+        """Number of executed calls until the mean success on these problems is GOAL.
 
         Interpolated between evaluations; infinite if not reached.
         """
         drawn, steps = [*problems], sorted(self.solved)
         spent = {step: sum(self.calls[one] for one in range(1, step + 1)) for step in steps}
-        # a failed episode has no score
+        # failed episodes are unscored
         success = {
             step: fmean(own[one] for one in drawn if one in own)
             for step, own in self.solved.items()
@@ -112,7 +111,7 @@ def main() -> None:
 
 
 def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
-    """The settings of each arm; `random` forks at this rate."""
+    """Settings by arm; `random` forks at this rate."""
     branching = "rollout.branching"
     paper = (f"{branching}.alpha=0.5", f"{branching}.beta=0.2")
     return {
@@ -124,7 +123,7 @@ def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
 
 
 def trained(arm: str, settings: Sequence[str], seed: int, steps: int) -> Training:
-    """Train a run if it is missing, and print its calls until the goal."""
+    """Train a run if it is missing, and print its number of calls until GOAL."""
     run = f"arpo-{arm}-{seed}"
     changes = [*settings, f"seed={seed}", f"steps={steps}", "data.test=8"]
     command = [sys.executable, "-m", "flows", "train", "arpo", *changes, "--run", run]
@@ -156,7 +155,7 @@ def read(store: Store, run: str, steps: int) -> Training:
 
 
 def row(arm: str, trainings: Mapping[str, Sequence[Training]]) -> list[str]:
-    """A row of the table."""
+    """Return the table row of an arm."""
     mine = trainings[arm]
     decisions = sum(one.decisions for one in mine)
     forks = sum(one.forks for one in mine) / decisions if decisions else 0.0
@@ -166,7 +165,7 @@ def row(arm: str, trainings: Mapping[str, Sequence[Training]]) -> list[str]:
 
 
 def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, str, str]:
-    """The mean ratio of calls, paired by seed, its t-interval, and the interval over problems."""
+    """Mean ratio of calls, paired by seed, with its t-interval and the interval over problems."""
     pairs = [*zip(some, others, strict=True)]
     logs = [log_ratio(a.until_goal, b.until_goal) for a, b in pairs]
     if not all(map(math.isfinite, logs)):
@@ -180,7 +179,7 @@ def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, st
 
 
 def by_problem(pairs: Sequence[tuple[Training, Training]]) -> tuple[float, float]:
-    """The bootstrap interval of the mean ratio, in which each seed's problems are drawn again."""
+    """Bootstrap interval of the mean ratio; the problems of each seed are resampled."""
     draw, ratios = random.Random(1), list[float]()
     for _ in range(DRAWS):
         logs = []
@@ -214,7 +213,7 @@ def control(runs: Sequence[str]) -> None:
 
 
 def entropy_rises(store: Store, run: str, k: int) -> Iterator[list[float]]:
-    """For each episode without a parent, H - H_first of the replies after answers of tools."""
+    """H - H_first of each reply to tool answers, by episode, for episodes that are not forks."""
     for step in RunLayout(run).steps(store):
         scored = store.artifact(step_layout(store, run, step).scored)
         for shard in rollouts(scored):
@@ -225,7 +224,7 @@ def entropy_rises(store: Store, run: str, k: int) -> Iterator[list[float]]:
 
 
 def p_value(rule: ForkRule, rises: Sequence[Sequence[float]], draw: random.Random) -> float:
-    """The chi-square p-value of the turns of first forks against forks at the mean rate."""
+    """Chi-square p-value: turns of the first forks, compared with forks at the mean rate."""
     chances = [[rule.probability([0.0], [rise]) for rise in chain] for chain in rises]
     rate = fmean(chance for chain in chances for chance in chain)
     turns, expected = Counter[int](), defaultdict[int, float](float)

@@ -1,10 +1,11 @@
-"""Complete buildings with and without a memory, by a simulated model.
+"""Share of complete buildings with and without a memory, by a simulated model.
 
     python -m benchmarks.blueprint [--seeds 1 2 3] [--problems 200]
 
-The model draws a building right if it reads an example of the same family, else in a share GUESS of
-its replies. A share ERRORS of all replies has a mistake. A memory is made of orders of three
-families; then orders of the same families, or of the two others, are built with it and without.
+The model draws a building right if it reads an example of the same family, otherwise in a share
+GUESS of its replies. A share ERRORS of all replies has a mistake. A memory is made from orders of
+three families. Orders of these families, or of the two other families, are then built with and
+without the memory.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def expected(orders: str, memory: str) -> float:
-    """The closed form of a share of complete buildings."""
+    """Expected share of complete buildings, in closed form."""
     tries = REFLECTIONS + 1
     guessed = 1 - (1 - (1 - ERRORS) * GUESS) ** tries
     if (orders, memory) != ("repeated", "own"):
@@ -59,7 +60,7 @@ def expected(orders: str, memory: str) -> float:
 
 
 async def measured(seed: int, problems: int) -> Mapping[tuple[str, str], float]:
-    """The share of complete buildings by orders and memory: `{("repeated", "own"): 0.97, ...}`."""
+    """Share of complete buildings by orders and memory: `{("repeated", "own"): 0.97, ...}`."""
     with tempfile.TemporaryDirectory() as folder:
         empty, own = Path(folder) / "0", await remembered(seed, Path(folder))
         return {
@@ -70,7 +71,7 @@ async def measured(seed: int, problems: int) -> Mapping[tuple[str, str], float]:
 
 
 async def remembered(seed: int, folder: Path) -> Path:
-    """The memory after STEPS steps of orders of the families REPEATED."""
+    """Return the memory after STEPS steps with orders of the families REPEATED."""
     drawn = orders(seed, REPEATED, STEPS * ORDERS)
     memories = [folder / str(step) for step in range(STEPS + 1)]
     for memory in memories:
@@ -82,7 +83,7 @@ async def remembered(seed: int, folder: Path) -> Path:
 
 
 def orders(seed: int, families: Sequence[str], size: int) -> list[Problem]:
-    """Orders of some families in turn."""
+    """Draw orders that alternate between these families."""
     use = "agentfly_core.recipes.blueprint.dataset:orders"
     made = problems_of(use, seed=seed, train=size, validation=1, test=1, families=families)
     return made["train"]
@@ -123,7 +124,7 @@ async def played(
 
 
 def drawing(seed: int, visible: Visible) -> str:
-    """Interpret an order, or draw it: right after an example of its family, else at times."""
+    """Interpret an order, or draw it: right after an example of its family, else at random."""
     if visible.speaker == INTERPRETER:
         return interpreted(visible.texts[-1])
     *shown, order = re.findall(r"Build the .*", visible.texts[1])

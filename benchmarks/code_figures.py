@@ -2,11 +2,11 @@
 
     python -m benchmarks.code_figures [FOLDER ...] [--room]
 
-Counted over agentfly_core, flows and tasks of the repository in each FOLDER (by default the current
-one), a column each; with `--room` a table a repository, and in it a row a package. A helper is a
-private or a nested function; the functions with one caller that are in no door are counted too.
-One caller means that a function is named in one place: most are called there, and could stand
-there; the others are handed on, as callbacks, decorators and entries of tables are.
+Counts over agentfly_core, flows and tasks of the repository in each FOLDER (default: the current
+folder), one column per repository. With `--room` each repository has a table with one row per
+package. A helper is a private or nested function. Also counted are functions with one caller that
+no package's `__init__` exports. One caller means that a function is named in one place. Most of
+them are called there, and could be inlined; the rest are callbacks, decorators or table entries.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Scope = ast.Module | ast.ClassDef | Function
 
 
 def main() -> None:
-    """Print a table of all repositories, or a table by room for each."""
+    """Print one table of all repositories, or with `--room` a table per repository."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="*", type=Path, default=[Path.cwd()])
-    parser.add_argument("--room", action="store_true", help="a row a package")
+    parser.add_argument("--room", action="store_true", help="one row per package")
     options = parser.parse_args()
     repositories = [Repository.read(folder.resolve()) for folder in options.folders]
     console = Console(width=160 if options.room else None)
@@ -72,7 +72,7 @@ class Module:
 
     @property
     def room(self) -> str:
-        """The package of the core, or the whole of flows or tasks."""
+        """The module's package in agentfly_core, or `flows` or `tasks`."""
         parts = self.path.parts
         return parts[1] if parts[0] == PACKAGES[0] and len(parts) > 2 else parts[0]
 
@@ -111,13 +111,13 @@ class Repository:
 
     @cached_property
     def doors(self) -> set[str]:
-        """The qualified names that packages hand out in their `__init__`."""
+        """Qualified names that packages export in their `__init__`."""
         doors = [one for one in self.modules if one.path.name == "__init__.py"]
         return {name for door in doors for name in door.imported.values()}
 
     @cached_property
     def one_caller(self) -> dict[int, Definition]:
-        """The functions that are mentioned once and are in no door, by the id of their node."""
+        """Functions that are named once and not exported, by the id of their AST node."""
         mentions = Counter(key for key, _ in self._mentions())
         methods = Counter(one.key for one in self._definitions() if one.is_method)
         single = {}
@@ -166,12 +166,12 @@ class Definition:
 
     @property
     def is_helper(self) -> bool:
-        """Whether it is private or nested."""
+        """Whether the function is private or nested."""
         return self.is_nested or self.node.name.startswith("_")
 
     @property
     def key(self) -> str:
-        """What a mention of it looks like: a method is known by its name alone."""
+        """The text that mentions the function; for a method only its name."""
         return f".{self.node.name}" if self.is_method else f"{self.module}.{self.node.name}"
 
 
@@ -193,7 +193,7 @@ def _children(scope: ast.AST) -> Iterator[ast.ClassDef | Function]:
 
 
 def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]:
-    """Each count over some modules of a repository, by what it counts."""
+    """Return the counts over some modules of a repository, by the counted thing."""
     lines = [line for module in modules for line in module.text.splitlines()]
     nodes = [node for module in modules for node in ast.walk(module.tree)]
     functions = [node for module in modules for node in module.functions]
@@ -231,7 +231,7 @@ def share(count: int, of: int) -> str:
 
 
 def by_room(repository: Repository) -> Table:
-    """A row for each package of the core, for flows and for tasks, and one for all of them."""
+    """Return a row for each package of agentfly_core, for flows, for tasks, and for the total."""
     rooms: defaultdict[str, list[Module]] = defaultdict(list)
     for module in repository.modules:
         rooms[module.room].append(module)
@@ -251,7 +251,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def loose_types(module: Module) -> int:
-    """How often Any, object, cast, a bare Callable or a bare dict stand for a type."""
+    """Count the uses of Any, object, cast, bare Callable and bare dict as types."""
     nodes = list(ast.walk(module.tree))
     subscripted = {id(node.value) for node in nodes if isinstance(node, ast.Subscript)}
     names = [node for node in nodes if isinstance(node, ast.Name)]
@@ -264,7 +264,7 @@ def loose_types(module: Module) -> int:
 
 
 def import_figures(repository: Repository) -> dict[str, str]:
-    """The modules on the longest chain of imports, and the number of circles."""
+    """Count the modules on the longest chain of imports, and the import cycles."""
     names = {module.name for module in repository.modules}
     edges = {one.name: set(_imports(one, names)) - {one.name} for one in repository.modules}
     reach = {name: _reachable(name, edges) for name in names}
@@ -288,7 +288,7 @@ def import_figures(repository: Repository) -> dict[str, str]:
 
 
 def package_figures(repository: Repository) -> dict[str, str]:
-    """Packages, and pairs of packages of which one imports the other."""
+    """Count packages, and pairs of packages in which one imports the other."""
     rooms = {module.name: module.room for module in repository.modules}
     arrows = {
         (module.room, rooms[imported])
@@ -303,7 +303,7 @@ def package_figures(repository: Repository) -> dict[str, str]:
 
 
 def names(repository: Repository) -> dict[str, str]:
-    """Functions that take a whole experiment, types that share a name, and vague variables."""
+    """Count functions that take a whole experiment, types with equal names, and vague variables."""
     functions = [one for module in repository.modules for one in module.functions]
     types, vague = definitions(repository), vague_names(repository)
     return {

@@ -1,4 +1,6 @@
-"""Success and replies of three speakers, of one, and of fewer means, with a simulated model.
+"""Success and number of replies with three speakers, one speaker, and agents that lack a part.
+
+A simulated model plays them.
 
     python -m benchmarks.coop_tools [--problems 200] [--seed 1211]
 

@@ -1,10 +1,11 @@
-"""A nano observer that imitates the exported chats of a team's observer.
+"""Train a nano model as observer on the exported chats of a team's observer.
 
     python -m benchmarks.coop_tools_observer [--seeds 1 2 3] [--questions 512] [--data-seed 0]
 
 The simulated model plays the team on training questions. `agentfly export RUN FOLDER --episodes
---speaker observer` writes its observer's chats. A nano model imitates them, and reads answers to
-other questions, right if the value is. In the control, chats have the replies of other chats.
+--speaker observer` writes the observer's chats. A nano model imitates these chats and then reads
+answers to other questions; it is right if its value is. In the control, each chat has the reply of
+another chat.
 """
 
 import json
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def exported(questions: int, data: str) -> Path:
-    """The observer's chats in episodes on training questions."""
+    """Return the observer's chats of episodes on training questions."""
     folder = FOLDER / f"{data}-{questions}"
     if not folder.exists():
         # without a warm start nano learns its tokens from prompts alone, which is faster
@@ -65,7 +66,7 @@ def exported(questions: int, data: str) -> Path:
 
 
 def permuted(chats: Path) -> Path:
-    """The same chats; each has the replies of the next chat of its kind."""
+    """Return the chats, each with the replies of the next chat of its kind."""
     kinds = defaultdict[tuple[int, str], list[Any]](list)
     for line in chats.read_text().splitlines():
         chat = json.loads(line)["messages"]
@@ -82,13 +83,13 @@ def permuted(chats: Path) -> Path:
 
 
 def imitates(chats: Path) -> str:
-    """The override of a warm start with these chats: about 400 batches."""
+    """Return the override for a warm start on these chats, of about 400 batches."""
     start = f"demonstrations: 'file:{chats}', rounds: 6, batch: 16, learning_rate: 1.0e-3"
     return f"warm_start={{{start}}}"
 
 
 def trained(overrides: Sequence[str], name: str) -> Evaluated:
-    """The success of the untrained model and of a run, which is trained if it is missing."""
+    """Return the success of the untrained model and of a run. A missing run is trained."""
     run = learning.run_of("coop-tools-observer", name)
     after = harness.trained(EXPERIMENT, overrides, run).after
     loaded = load_experiment(EXPERIMENT, overrides, "local", "")
@@ -100,7 +101,7 @@ def trained(overrides: Sequence[str], name: str) -> Evaluated:
 
 
 def command(*words: str) -> str:
-    """The output of a command of `agentfly`."""
+    """Run an `agentfly` command and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "flows", *words], check=True, stdout=subprocess.PIPE, text=True
     )

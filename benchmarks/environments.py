@@ -1,12 +1,12 @@
-"""How fast the environments of experiments are: episodes a second and the latency of a turn.
+"""Speed of experiments' environments: episodes per second and the latency of a turn.
 
     python -m benchmarks.environments [--experiment shop office] [--at-once 1 8 32]
         [--policy oracle] [--episodes 64] [--repeats 3]
 
-Each experiment is played as `agentfly play` plays it, with any policy that it takes, so many
-episodes at the same time; they are stored and scored. The latency is the time from a reply to the
-next prompt of its episode: the tools, the environment, the template, and the wait for the other
-episodes on the event loop. The experiments take turns; medians of all runs.
+Each experiment is played like with `agentfly play`, by any of its policies, with `--at-once`
+concurrent episodes. The episodes are stored and scored. The latency is the time from a reply to the
+next prompt of its episode. It consists of the tools, the environment, the template, and the wait
+for other episodes on the event loop. The experiments take turns; the table has medians of all runs.
 """
 
 import tempfile
@@ -46,19 +46,19 @@ class Measured(NamedTuple):
 
 @dataclass
 class Timed(Mode):
-    """The usual way of playing, which notes how long after a reply its episode asks again."""
+    """The usual mode of play, which also records the time from a reply to the next request."""
 
     replied: dict[Episode, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """The sampler, listened to."""
+        """Wrap the sampler to time its requests."""
         return WrappedSampler(sampler, partial(_Session, mode=self))
 
 
 @dataclass
 class _Session(WrappedSession):
-    """Times replies and requests."""
+    """Records the times of replies and requests."""
 
     mode: Timed
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def measured(experiment: Experiment, policy: str, episodes: int, at_once: int) -> Measured:
-    """Play the first problems of the training split."""
+    """Play the first problems of the training split, and return the measurements."""
     request = PlayRequest(policy, "train", episodes, "", "python -m benchmarks.environments")
     mode = Timed()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as logs:

@@ -18,7 +18,10 @@ DATASET = "agentfly_core.recipes.evolve.dataset:word_questions"
 SKILLS = ["reversal"]
 SYSTEM = "You are the first agent. Your skills: reversal."
 CALLS = {1: 22, 3: 44}
-"""Replies of three generations by the number of children; there is one proposal more."""
+"""Number of replies in three generations, by the number of children.
+
+An agent has one proposal more than children.
+"""
 COLUMNS = ("agent", "replies at most", "success")
 
 
@@ -34,7 +37,7 @@ def main() -> None:
 
 
 def agents() -> dict[str, Evolve]:
-    """The agents by their names in the table."""
+    """Return the agents by their names in the table."""
     compared = dict[str, Evolve]()
     for children, calls in CALLS.items():
         name = f"Evolve ({children},3)"

@@ -3,8 +3,8 @@
     python -m benchmarks.footprint agentfly train quickstart --new
     python -m benchmarks.footprint --repeats 5 agentfly list
 
-CPU time is user and system time. Memory is the sum of the processes' proportional set sizes (shared
-pages counted once), sampled every half second. With `--repeats` it prints medians.
+CPU time is user plus system time. Memory is the sum of the processes' proportional set sizes
+(shared pages count once), sampled every half second. With `--repeats` the command prints medians.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GIB = 2**30
 
 
 def pss(root: psutil.Process) -> dict[str, float]:
-    """Proportional set sizes (GiB) of a process and its descendants, by program."""
+    """Return proportional set sizes (GiB) of a process and its descendants, by program."""
     sizes: defaultdict[str, float] = defaultdict(float)
     for process in [root, *root.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -58,7 +58,7 @@ class Footprint:
 
 
 def footprint(words: Sequence[str]) -> Footprint:
-    """Run a command to its end."""
+    """Run a command to its end, and return its footprint."""
     before, start = cpu_of_children(), time.monotonic()
     child = subprocess.Popen(words)
     root, peak = psutil.Process(child.pid), dict[str, float]()
@@ -71,13 +71,13 @@ def footprint(words: Sequence[str]) -> Footprint:
                 peak = max(peak, pss(root), key=lambda sizes: sum(sizes.values()))
     seconds = time.monotonic() - start
     with suppress(ChildProcessError):
-        while True:  # orphans come to this process, a subreaper
+        while True:  # this process is a subreaper, so it adopts orphans
             os.wait()
     return Footprint(status, seconds, cpu_of_children() - before, peak)
 
 
 def cpu_of_children() -> float:
-    """CPU seconds of all descendants that have ended."""
+    """Return the CPU seconds of all ended descendants."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

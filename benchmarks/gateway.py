@@ -1,10 +1,11 @@
-"""What a call of the gateway costs: CPU milliseconds by the number of turns before it.
+"""Cost of a call in the gateway: CPU milliseconds by the number of earlier turns.
 
     python -m benchmarks.gateway [--turns 1 50 200] [--episodes 5]
 
-A client in this process continues one conversation by echoes of all earlier replies; the replies
-are scripted. Measured is the process's CPU from the request to its answer, so the client's own
-share (aiohttp, with the body encoded before) and the record are in it. Medians over the episodes.
+A client in this process continues one conversation and sends back all earlier replies, which are
+scripted. The benchmark measures the CPU time of the process from a request to its answer. This
+includes the client's share (aiohttp; the body is encoded before) and the episode's record. The
+table has medians over the episodes.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ def main() -> None:
 
 @contextmanager
 def templates() -> Iterator[Mapping[str, tuple[ChatTemplate, PreTrainedTokenizerBase]]]:
-    """The templates by name, each with its tokenizer."""
+    """Yield the templates by name, each with its tokenizer."""
     with harness.nano_tokenizer() as tokenizer:
         hermes = Hermes(tokenizer)
         tokenizer.chat_template = CHATML
@@ -63,7 +64,7 @@ def templates() -> Iterator[Mapping[str, tuple[ChatTemplate, PreTrainedTokenizer
 def costs(
     template: ChatTemplate, tokenizer: PreTrainedTokenizerBase, turns: int, episodes: int
 ) -> dict[int, float]:
-    """The median CPU milliseconds of each turn's call, from 1."""
+    """Return the median CPU milliseconds of a call by turn; turns count from 1."""
     spent: dict[int, list[float]] = {turn: [] for turn in range(1, turns + 1)}
     encode = partial(tokenizer.encode, add_special_tokens=False)
     (stop,) = encode("<|im_end|>")
@@ -91,7 +92,7 @@ def costs(
 
 
 async def _talk(url: str, spent: Mapping[int, list[float]]) -> None:
-    """Talk for as many turns, and add the milliseconds of each call."""
+    """Play a turn for each key of `spent`, and append the milliseconds of its call."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
     async with aiohttp.ClientSession(raise_for_status=True) as client:
         for turn in spent:

@@ -1,4 +1,4 @@
-"""What benchmarks share: options, medians, tables, a served model, a learner, stored episodes."""
+"""Shared parts of benchmarks: options, medians, tables, a served model, a learner, episodes."""
 
 import argparse
 import os
@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 
 def parser(text: str | None, **defaults: Default) -> argparse.ArgumentParser:
-    """A parser whose help is a module's docstring, with an option for each name and its default.
+    """Return a parser with a module's docstring as help and an option for each name and default.
 
     parser(__doc__, at_once=32, sizes=[32, 64])   # --at-once 16 --sizes 8 16
     """
@@ -71,9 +71,9 @@ def parser(text: str | None, **defaults: Default) -> argparse.ArgumentParser:
 
 
 def in_turns(ways: Mapping[Way, Callable[[], Result]], repeats: int) -> dict[Way, list[Result]]:
-    """What each way returned, `repeats` times after one call that is not counted.
+    """Call each way `repeats` times, after one call that is not counted; return its results.
 
-    The ways take turns, so that a machine that slows down for a while slows all of them.
+    The ways take turns, so that a temporary slowdown of the machine affects all of them.
     """
     taken: dict[Way, list[Result]] = {name: [] for name in ways}
     for _ in range(repeats + 1):
@@ -123,7 +123,10 @@ def tool_loop_spec(
     max_turns: int,
     limits: Mapping[type[Environment], Limit],
 ) -> RolloutSpec:
-    """Rules for scripted episodes that call tools until their last word; `replace` changes them."""
+    """Return rules for scripted episodes that call tools until a final reply without calls.
+
+    Change them with `replace`.
+    """
     return RolloutSpec(
         template=template,
         tools=tuple(tools),
@@ -143,7 +146,7 @@ def tool_loop_spec(
 def vllm_sampler(
     settings: Settings, site: Site, model: Path, in_flight: int, logs: Path
 ) -> Iterator[VLLM]:
-    """A vLLM server for a model directory, starting, as the sampler that speaks to it."""
+    """Start a vLLM server for a model directory, and return a sampler that uses it."""
     with vllm_server.served(
         model, settings.dtype, settings.agent, site, logs, "benchmark"
     ) as service:
@@ -154,7 +157,7 @@ def vllm_sampler(
 def served_model(
     reference: str, in_flight: int, max_model_len: int
 ) -> Iterator[tuple[VLLM, PreTrainedTokenizerBase]]:
-    """A vLLM server with a model loaded, for at most `max_model_len` tokens, and its tokenizer."""
+    """Yield the sampler of a vLLM server with a loaded model, and the model's tokenizer."""
     values = {
         "model": reference,
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
@@ -175,7 +178,7 @@ def served_model(
 
 @contextmanager
 def learner(site: Site, logs: Path) -> Iterator[DeepSpeedLearner]:
-    """A DeepSpeed learner, starting."""
+    """Start a DeepSpeed learner."""
     address = new_address("learner")
     command, environment = client.launch(str(address), site)
     log = logs / "learner.log"
@@ -184,14 +187,14 @@ def learner(site: Site, logs: Path) -> Iterator[DeepSpeedLearner]:
 
 
 def reply(tokens: Sequence[int], logprob: float) -> Sampled:
-    """A reply of these tokens, each sampled with this log-probability by policy 0."""
+    """Return a reply of these tokens; policy 0 sampled each with this log-probability."""
     return Sampled(tuple(tokens), (logprob,) * len(tokens), 0, "stop")
 
 
 def trajectory(
     chain: int, group: str, turns: Sequence[tuple[Sequence[int], Sampled]]
 ) -> Trajectory:
-    """A made-up episode: in each turn the tokens that are read, and the reply to them."""
+    """Return a synthetic episode; each turn has read tokens and a reply."""
     made = [
         Turn((), Given(tuple(read)), Message("assistant", ""), (sampled,))
         for read, sampled in turns
@@ -201,7 +204,7 @@ def trajectory(
 
 
 def stored(folder: Path, played: Sequence[Trajectory], rewarded_every: int) -> tuple[Path, Path]:
-    """Write episodes and scores: 1 for the first of each `rewarded_every`, 0 for the others."""
+    """Write episodes with rewards: 1 for every `rewarded_every`-th episode, otherwise 0."""
     trajectories, scores = folder / "trajectories.parquet", folder / "scores.parquet"
     write_trajectories(trajectories, played)
     scored = [
@@ -215,7 +218,7 @@ def stored(folder: Path, played: Sequence[Trajectory], rewarded_every: int) -> t
 def grpo_update(
     number: int, policy: Path, stored: tuple[Path, Path], update: Update, dtype: str = "float32"
 ) -> UpdateJob:
-    """Update 0, 1, ... with stored episodes; all but the first start from the learner's memory."""
+    """Make update 0, 1, ... with stored episodes; later updates use the state in memory."""
     trajectories, scores = stored
     return UpdateJob(
         start=f"step/{number}" if number else "fresh:model",
@@ -236,15 +239,16 @@ def grpo_update(
 
 
 class Evaluated(NamedTuple):
-    """What a run's policy solved of the test problems before its first step and after its last."""
+    """Solved test problems of a run's policy, before its first step and after its last step."""
 
     before: Evaluation
     after: Evaluation
 
 
 def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
-    """Train a run, or read it where it is finished, and return its two evaluations, each with those
-    of evaluate.datasets.
+    """Train a run, or read a finished run; return the evaluations before and after it.
+
+    Both include evaluate.datasets.
     """
     loaded = load_experiment(experiment, overrides, "local", "")
     command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
@@ -260,10 +264,10 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
 
 
 def cpu_minutes(store: Store, run: str) -> str:
-    """The CPU minutes of `trained` for a run; "-" if another command trained it.
+    """Return the CPU minutes that `trained` took for a run; "-" if another command trained it.
 
-    They include earlier attempts, the learner, sandboxes, evaluations and the run's own Prefect
-    server, but not programs with `preload`, which no process waits for.
+    The minutes include earlier attempts, the learner, sandboxes, evaluations and the run's own
+    Prefect server. Programs with `preload` are not counted, because no process waits for them.
     """
     spent = store.read_json(_cpu_file(run))
     return f"{spent['seconds'] / 60:.1f}" if spent else "-"
@@ -287,8 +291,9 @@ def _cpu_file(run: str) -> str:
 
 
 def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation:
-    """Play the last policy of a run on the test problems with other settings, or read what came of
-    it where that was done before.
+    """Play a run's last policy on the test problems with other settings.
+
+    A stored result is reused.
     """
     command = [sys.executable, "-m", "flows", "evaluate", experiment, *overrides]
     subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)

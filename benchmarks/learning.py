@@ -1,11 +1,10 @@
-"""Does the quickstart learn, and from its rewards? Three seeds, and one with permuted rewards.
+"""Does the quickstart learn from its rewards? Three seeds, and one with permuted rewards.
 
     python -m benchmarks.learning [--experiment quickstart] [--seeds 1 2 3]
 
-Each run is an ordinary one (`runs/learning-...`): the same command continues it after an
-interruption, and only reads runs that are finished. Success is measured on the experiment's test
-problems at its temperature; the interval of after - before is paired by problem. Seeds are pooled
-by the mean of each problem over those that were asked it.
+The same command continues interrupted runs (`runs/learning-...`) and reads finished runs. Success
+is measured on the experiment's test problems at its temperature. The interval of after - before is
+paired by problem. To pool seeds, each problem gets its mean over the seeds that played it.
 """
 
 from collections import defaultdict
@@ -31,8 +30,9 @@ def main() -> None:
 
 
 def learned(experiment: str, seeds: Sequence[int]) -> dict[str, Evaluated]:
-    """What each seed's run learned, and what the first seed's did from permuted rewards, by name;
-    the runs that are missing are trained.
+    """Return the evaluations of each seed's run, and of the first seed with permuted rewards.
+
+    The result is by name. Missing runs are trained.
     """
     settings = {f"seed {seed}": [f"seed={seed}"] for seed in seeds}
     settings[f"permuted rewards, seed {seeds[0]}"] = [f"seed={seeds[0]}", CONTROL]
@@ -43,18 +43,18 @@ def learned(experiment: str, seeds: Sequence[int]) -> dict[str, Evaluated]:
 
 
 def run_of(experiment: str, name: str) -> str:
-    """The run of a row of the table: `learning-quickstart-seed-1`."""
+    """Return the name of a row's run: `learning-quickstart-seed-1`."""
     return f"learning-{experiment}-{name.replace(' ', '-').replace(',', '')}"
 
 
 def rows(results: Mapping[str, Evaluated]) -> Iterator[list[str]]:
-    """Before, after and the paired difference, one row a run."""
+    """Success before and after, and the paired difference, one row per run."""
     for name, (before, after) in results.items():
         yield row(name, before.solved, after.solved)
 
 
 def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
-    """The same of the share of episodes of each problem that were solved."""
+    """Return a row from the solved share of each problem's episodes."""
     gain = difference([before], [after])
     low, high = gain.interval
     shares = f"{fmean(before.values()):.3f}", f"{fmean(after.values()):.3f}", f"{gain.value:+.3f}"
@@ -62,7 +62,7 @@ def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> l
 
 
 def pooled(evaluations: Sequence[Evaluation]) -> dict[str, float]:
-    """The share of each problem over all evaluations that have it."""
+    """Return each problem's solved share, over all evaluations with this problem."""
     shares: dict[str, list[float]] = defaultdict(list)
     for evaluation in evaluations:
         for problem, share in evaluation.solved.items():

@@ -1,4 +1,4 @@
-"""Picture of a run's success: in training by step, and on held-out problems where it was evaluated.
+"""Plot of a run's success: in training by step, and on held-out problems at evaluations.
 
 agentfly train quickstart evaluate.every=3
 python -m benchmarks.learning_curve RUN docs/images/quickstart.png
@@ -16,7 +16,7 @@ from flows.store import store_at
 
 
 def main() -> None:
-    """Write the picture of a run in the working directory's store."""
+    """Write the plot of a run from the store in the working directory."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

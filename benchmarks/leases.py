@@ -1,12 +1,13 @@
-"""Environments that crash, hang and are held too long: how the resource manager copes with them.
+"""Test the resource manager with environments that crash, hang or exceed a deadline.
 
     python -m benchmarks.leases
 
-64 episodes of 6 turns ask at once for 16 environments, each a process of its own that speaks lines
-of JSON. They are played twice: undisturbed, and with 20 % of the processes crashing, 10 % of the
-calls hanging past their timeout and 5 % of the episodes cancelled at their deadline. Exits with an
-error unless every episode has an ending, exactly those failed that were hit, all others earned what
-they earn undisturbed, and no process or folder is left.
+64 concurrent episodes of 6 turns need 16 environments. Each environment is a process that exchanges
+lines of JSON. The episodes are played twice: undisturbed, and with faults. With faults, 20 % of the
+processes crash, 10 % of the calls hang past their timeout, and 5 % of the episodes are cancelled at
+their deadline. The benchmark exits with an error unless every episode has an ending, exactly the
+episodes with faults failed, all other episodes have their undisturbed reward, and no process or
+folder is left.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ for line in sys.stdin:
 
 @dataclass
 class Plan:
-    """The faults to cause, and the problems they hit: `Plan(True, {"problem-19": "cancel"})`."""
+    """The faults to cause, and faults by problem so far: `Plan(True, {"problem-19": "cancel"})`."""
 
     faults: bool
     hit: dict[str, Fault] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Plan:
     calls: int = 0
 
     def fault(self, problem: str, turn: int) -> Fault | None:
-        """The fault of a problem in a turn, in whichever environment it is played."""
+        """Return the fault of a problem's turn; it does not depend on the environment."""
         if not self.faults:
             return None
         if int(problem.removeprefix("problem-")) % CANCELLED == CANCELLED - 1:
@@ -82,7 +83,7 @@ class Plan:
 
 
 class Book(Environment):
-    """Adds up numbers in a process of its own."""
+    """An environment that adds up numbers in its own process."""
 
     plan: ClassVar[Plan]
 
@@ -101,7 +102,7 @@ class Book(Environment):
         await self.process.ask("reset", ASK_SECONDS)
 
     async def add(self, number: int) -> int:
-        """The new total, or the fault that the plan has for this turn."""
+        """Return the new total, or cause the planned fault of this turn."""
         fault = self.plan.fault(self.problem, self.turn)
         if self.crash < TURNS and (fault or self.turn == self.crash):
             fault = "crash"
@@ -126,13 +127,13 @@ async def add(number: int, *, book: Book) -> int:
 
 @reward
 async def total(book: Book) -> float:
-    """What the process has added up."""
+    """Return the total of the process."""
     total: int = await book.process.ask(0, ASK_SECONDS)
     return float(total)
 
 
 class Numbers:
-    """A template whose tokens are letters, and whose every reply but the last is a call: "17"."""
+    """A template with letters as tokens. Each reply is a call such as "17", except the last."""
 
     stop_tokens = (STOP,)
 
@@ -162,7 +163,7 @@ class Numbers:
 
 
 class Stalling(Scripted):
-    """Never replies to an episode that the plan cancels."""
+    """A sampler that never replies to an episode whose plan is to be cancelled."""
 
     async def sample(self, request: Request) -> Sampled:
         problem, _, turn = request.conversation.order
@@ -184,7 +185,7 @@ class Played:
 
     @property
     def earned(self) -> dict[str, float]:
-        """What each episode earned that did not fail."""
+        """Return the reward of each episode that did not fail."""
         scores = {name: t.observed.get("total") for name, t in self.episodes.items()}
         return {name: score.value for name, score in scores.items() if isinstance(score, Score)}
 
@@ -222,7 +223,7 @@ async def played(faults: bool) -> Played:
 
 
 def mistakes(calm: Played, stormy: Played) -> list[str]:
-    """What does not hold, in words."""
+    """Return the violated expectations as texts."""
     hit = stormy.plan.hit
     failed = {name for name, t in stormy.episodes.items() if t.ending is Ending.FAILED}
     strange = {name: stormy.episodes[name].error for name in failed - set(hit)}
@@ -246,7 +247,7 @@ def mistakes(calm: Played, stormy: Played) -> list[str]:
 
 
 def rows(runs: Mapping[str, Played]) -> list[list[str]]:
-    """What happened, one column a run."""
+    """Return the results, with one column per run."""
     trajectories = {name: list(run.episodes.values()) for name, run in runs.items()}
     endings = {one.ending.value for played in trajectories.values() for one in played}
     made = []
@@ -280,7 +281,7 @@ def _count(run: Played, name: str) -> float:
 
 
 def main() -> None:
-    """Play both, print the table and what does not hold."""
+    """Play both runs, and print the table and violated expectations."""
     harness.parser(__doc__).parse_args()
     calm, stormy = asyncio.run(played(faults=False)), asyncio.run(played(faults=True))
     title = f"{EPISODES} episodes x {TURNS} turns over {ENVIRONMENTS} environments"
@@ -289,7 +290,8 @@ def main() -> None:
     if wrong := mistakes(calm, stormy):
         sys.exit("\n".join(wrong))
     print(
-        f"All ended; the {len(stormy.earned)} that were not hit earned the same; nothing is left."
+        f"All episodes ended. The {len(stormy.earned)} without faults have the same rewards. "
+        "No process or folder is left."
     )
 
 

@@ -2,9 +2,10 @@
 
     python -m benchmarks.mask_search --seeds 1 2 3
 
-From one warm start of each seed: masks, then questions; as many steps on questions alone; and the
-first again where pages state other facts during the masks. All are ordinary runs: the same command
-continues them. Held-out questions are paired by problem, seeds by their warm start.
+Three arms start from one warm start per seed. The first trains on masks, then on questions. The
+second trains for as many steps on questions alone. The third is the first, but with pages of other
+facts during the masks. The same command continues interrupted runs. Held-out questions are paired
+by problem, seeds by their warm start.
 """
 
 import hashlib
@@ -49,9 +50,9 @@ def main() -> None:
 
 
 def compared(seed: int, pretrain: int, steps: int) -> list[Evaluated]:
-    """The evaluations of the three arms of a seed on questions, before and after all their steps.
+    """Return a seed's three arms: their success on questions before and after all steps.
 
-    A step has as many episodes in each arm.
+    All arms have the same number of episodes per step.
     """
     start = f"mask-search-start-{seed}"
     harness.trained(EXPERIMENT, [f"seed={seed}", "steps=0"], start)
@@ -69,7 +70,7 @@ def compared(seed: int, pretrain: int, steps: int) -> list[Evaluated]:
 
 
 def settings(seed: int, model: str, steps: int, others: Sequence[str]) -> list[str]:
-    """Overrides of a run from another run's policy."""
+    """Return the overrides of a run that starts from the policy of the run `model`."""
     return [f"seed={seed}", f"model=run:{model}", "warm_start=null", f"steps={steps}", *others]
 
 
@@ -86,7 +87,7 @@ def other_facts(seed: int) -> str:
 
 
 def gain(alone: Sequence[Evaluation], after: Sequence[Evaluation]) -> str:
-    """The mean gain with its t-interval over seeds, and with an interval over problems."""
+    """Format the mean gain, with a t-interval over seeds and an interval over problems."""
     seeds = [two.success - one.success for one, two in zip(alone, after, strict=True)]
     low, high = difference([learning.pooled(alone)], [learning.pooled(after)]).interval
     return f"{score_learning.by_seed(seeds)}, {low:+.3f} to {high:+.3f} by problem"

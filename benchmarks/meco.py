@@ -1,11 +1,11 @@
-"""How many tool calls does a probe of hidden states save, at which cost?
+"""How many tool calls does a probe of hidden states save, at what cost?
 
     AGENTFLY_SAMPLER=transformers python -m benchmarks.meco [--seeds 1] [--smollm2 1]
 
-The first table compares gates on one policy by seed, which is trained if it is missing
-(`runs/meco-SEED`): the answers and calls of each arm on the test problems. The second one compares
-predictors of correct answers without tools. `--smollm2 1` prints only the
-second one, for SmolLM2 and with shuffled labels.
+The first table compares gates for one policy per seed: the success and calls of each arm on the
+test problems. A missing policy is trained (`runs/meco-SEED`). The second table compares predictors
+of correct answers without tools. `--smollm2 1` prints only the second table, for SmolLM2 and with
+shuffled labels.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ PASSES = 200
 
 @dataclass(frozen=True)
 class Arm:
-    """The share solved and the number of calls of each test problem, and its kind."""
+    """Solved share, number of calls and kind of each test problem."""
 
     solved: Mapping[str, float]
     calls: Mapping[str, int]
@@ -64,7 +64,7 @@ class Arm:
         return fmean(self.solved.values())
 
     def calls_of(self, *kinds: str) -> float:
-        """Calls by problem of these kinds."""
+        """Mean number of calls per problem of these kinds."""
         return fmean(many for name, many in self.calls.items() if self.kinds[name] in kinds)
 
     @property
@@ -107,7 +107,7 @@ def measure(experiment: Experiment, run: str) -> None:
 
 
 def gates(experiment: Experiment, policy: str, probe: str) -> dict[str, Arm]:
-    """The arms by name; the random gate calls as often as the forced one."""
+    """Return the arms by name. The random gate calls as often as the gate with mode `force`."""
     at_random = partial(experiment.with_agent, use=f"{AGENTS}:AtRandom", calls=0.0)
     gated = partial(experiment.with_agent, use=f"{AGENTS}:Gated", probe=probe)
     forced = arm(gated(mode="force"), policy)
@@ -132,9 +132,9 @@ def arm(experiment: Experiment, policy: str) -> Arm:
 
 
 def predictors(experiment: Experiment) -> list[PredictorRow]:
-    """Predictors of a base model's correct answers, and a probe of shuffled labels.
+    """Compare predictors of a base model's correct answers, one of them fitted to shuffled labels.
 
-    The questions ask for an answer at once, so no message follows them.
+    The questions require an immediate answer, so no message follows them.
     """
     fit, test = (readings(experiment, "base", split, "") for split in ("validation", "test"))
     mixed = replace(fit, correct=np.random.default_rng(0).permutation(fit.correct))
@@ -159,7 +159,7 @@ def table(rows: Sequence[PredictorRow], title: str) -> None:
 
 
 async def cost(policy: Path, probe: MetaCogProbe) -> tuple[float, float]:
-    """CPU seconds of a pass with hidden states, and of a decision from them."""
+    """CPU seconds of a forward pass with hidden states, and of a decision from these states."""
     sampler = TransformersSampler()
     sampler.load(policy, 0)
     prompt = list(range(40))

@@ -1,10 +1,11 @@
-"""Held-out success of one policy with its memory, with an empty one and with one of other problems.
+"""Held-out success of a policy with its memory, an empty memory and a memory of other problems.
 
     python -m benchmarks.memory --seeds 3
 
-Each key has a secret digit, which only rewards tell. A school teaches `nano` to copy a note, or to
-guess. Runs with `update: none` then guess, and remember the digits of rewarded guesses. Held-out
-problems ask for the same keys in other words. Three seeds on two CPU cores, 200 problems each:
+Each key has a secret digit, which can only be learned from rewards. A warm start (`school`) teaches
+`nano` to copy a note, or to guess without a note. Runs with `update: none` then guess, and remember
+the digits of rewarded guesses. Held-out problems ask for the same keys in other words. Results of
+three seeds on two CPU cores, with 200 problems each:
 
     seed  empty  own memory  memory of other keys
     0     8.0 %      91.5 %                 8.0 %
@@ -43,7 +44,7 @@ LIMITS = {"max_turns": 1, "max_tokens": 4, "max_model_len": 64}
 def codes(
     seed: int, train: int, validation: int, test: int, book: str = "a", hints: bool = False
 ) -> dict[str, list[Problem]]:
-    """Questions for the digits of a book's KEYS keys; with `hints` half of them have the answer."""
+    """Make questions for the digits of a book's KEYS keys; with `hints` half have the answer."""
     rng = random.Random(f"{seed} {book}")
     digits = {f"{book}{key}": str(rng.randrange(10)) for key in range(KEYS)}
 
@@ -61,13 +62,13 @@ def codes(
 
 
 async def copies_or_guesses(conversation: Conversation) -> str:
-    """Demonstrate: the digit of a note, or a random one."""
+    """Demonstrate a reply: the digit of the note, or a random digit without a note."""
     note = conversation.problem.facts["hint"]
     return str(note or conversation.seed % 10)
 
 
 async def reader(episode: Episode) -> Ending:
-    """Give the model the note on the problem's key, if there is one."""
+    """Show the model the note on the problem's key, or `no note`."""
     file, facts = episode.memory / "notes.json", episode.problem.facts
     notes = json.loads(file.read_text()) if file.exists() else {}
     note = facts["hint"] or notes.get(facts["key"])
@@ -93,7 +94,7 @@ def remember(
 
 @dataclass(frozen=True)
 class Gains:
-    """Held-out success of a policy: `Gains(0.11, 0.95, 0.11)`."""
+    """Held-out success with each memory, as in the table: `Gains(0.11, 0.95, 0.11)`."""
 
     empty: float
     own: float
@@ -112,7 +113,7 @@ def experiment(folder: Path, name: str, **settings: object) -> str:
 
 
 def remembering(folder: Path, seed: int, book: str) -> str:
-    """An experiment that remembers the digits of a book and changes no weights."""
+    """Return an experiment that remembers the digits of a book, without changing weights."""
     data = {"use": f"{HERE}:codes", "train": KEYS, "validation": 0, "test": TEST, "book": book}
     rollout = {"problems": KEYS, "group_size": 16, "shard": 64}
     return experiment(
@@ -128,7 +129,7 @@ def remembering(folder: Path, seed: int, book: str) -> str:
 
 
 def school(folder: Path, seed: int) -> str:
-    """A warm start alone, which teaches to copy and to guess."""
+    """Return an experiment with only a warm start, which teaches copying and guessing."""
     data = {"use": f"{HERE}:codes", "train": 400, "validation": 0, "test": 8, "hints": True}
     shown = {"demonstrations": f"{HERE}:copies_or_guesses", "episodes": 800, "batch": 16}
     return experiment(
@@ -143,7 +144,7 @@ def school(folder: Path, seed: int) -> str:
 
 
 def measured(folder: Path, seed: int) -> Gains:
-    """Teach a policy, let it remember two books, and evaluate it on the first."""
+    """Train a policy, let it remember two books, and evaluate it on the first book."""
     store = str(folder / "store")
     train(load_experiment(school(folder, seed), store=store), f"school-{seed}")
     own, other = (

@@ -1,12 +1,12 @@
-"""Cost of an MLflow server that is away for a whole run, and the points that arrive later.
+"""Cost of an MLflow server that is down for a whole run, and whether all points arrive later.
 
     AGENTFLY_SAMPLER=transformers python -m benchmarks.mlflow_outage --overrides steps=3
 
 The experiment is trained once with each store: a database without a server, an address that refuses
-connections, and a server that accepts them and never answers. The runs share no output. Training
-never waits for MLflow, so the cost of an outage is the wait at the end of a run, as a share of the
-run. Afterwards each run is synced with a database. Exits with an error when a wait is above 5 % or
-a point is missing or doubled.
+connections, and a server that accepts connections and never answers. The runs share no output.
+Training never waits for MLflow, so the cost of an outage is the wait at the end of a run, as a
+share of the run's time. Each run is then synced with a database. The benchmark exits with an error
+if a wait is above 5 %, or if a point is missing or doubled.
 """
 
 import math
@@ -38,7 +38,7 @@ LIMIT = 0.05
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds of training, seconds of the wait for MLflow at the end, and each point's number."""
+    """Seconds of training, seconds of the final wait for MLflow, and the count of each point."""
 
     trained: float
     waited: float
@@ -47,7 +47,7 @@ class Result:
 
 @contextmanager
 def address(way: Way, folder: Path) -> Iterator[str]:
-    """The tracking URI of a store of this kind."""
+    """Yield the tracking URI of a store of this kind."""
     if way == "database":
         yield f"sqlite:///{folder}/first.db"
         return

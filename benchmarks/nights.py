@@ -1,16 +1,20 @@
-"""Two hundred simulated nights with known true success: does the gate promote the right policies?
+"""Does promotion choose the right policies? 200 simulated nights with a known true success.
 
     python -m benchmarks.nights [SEEDS [key=value ...]]
 
-A problem has a difficulty; a policy solves it with a probability that its skill, the difficulty and
-a habit of its own say. Each night a challenger meets the champion on the 1,000 test problems of the
-quickstart, always the same ones, and after a win on as many fresh problems as the quickstart has,
-by the code that judges real nights. It prints, for SEEDS seeds (5), how many equal policies were
-promoted, how many of equal policies with 30 % of their failures unscored, how far the champion's
-true success fell below its best where most nights make a policy worse, and how many true gains of
-0.05 were promoted; `promotion.confirmation=split data.test=2000` changes the quickstart. It ends
-with 1 where over all seeds more than 5 % of equal policies or less than 80 % of the gains were
-promoted, or where the champion fell by more than 0.05.
+A policy solves a problem with a probability that depends on its skill, the problem's difficulty and
+a random bias of policy and problem. Each night a challenger meets the champion on the same 1,000
+test problems of the quickstart. After a win, both play as many fresh problems as the quickstart
+has. The code of real nights judges them. For each of SEEDS seeds (5) the benchmark prints:
+
+- the share of promoted policies that are equal to the champion,
+- the same with 30 % of a challenger's failures unscored,
+- the largest fall of the champion's true success below its best, if most nights make it worse,
+- the share of promoted true gains of 0.05.
+
+`promotion.confirmation=split data.test=2000` changes the quickstart. The command ends with 1 if,
+over all seeds, more than 5 % of equal policies or less than 80 % of the gains were promoted, or if
+the champion fell by more than 0.05.
 """
 
 from __future__ import annotations
@@ -40,9 +44,9 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy with a known true success: `Policy(0.87, name=12)`; two names, two habits.
+    """A policy with a known true success: `Policy(0.87, name=12)`.
 
-    `silent` is the share of its failed episodes that are unscored.
+    Its name selects its biases. `silent` is the share of its failed episodes that are unscored.
     """
 
     success: float
@@ -50,13 +54,13 @@ class Policy:
     silent: float = 0.0
 
     def solves(self, difficulty: Numbers, problems: str) -> Numbers:
-        """The probability that it solves each of these problems."""
+        """Return the policy's probability to solve each of these problems."""
         habit = draw("habit", self.name, problems).normal(0.0, HABIT, len(difficulty))
         return logistic(skill(self.success) - difficulty + habit)
 
 
 def draw(*parts: int | str) -> np.random.Generator:
-    """A source of chance of this name."""
+    """Return the random generator with this name."""
     return np.random.default_rng(hashing.seed(*parts))
 
 
@@ -66,7 +70,7 @@ def logistic(x: Numbers) -> Numbers:
 
 @cache
 def skill(success: float) -> float:
-    """The skill whose mean success over all problems there could be is this."""
+    """Return the skill with this mean success over the distribution of problems."""
     quantiles = np.sort(draw("population").normal(0.0, np.hypot(SPREAD, HABIT), 20_000))
     low, high = -12.0, 12.0
     for _ in range(50):
@@ -79,7 +83,7 @@ def skill(success: float) -> float:
 
 @lru_cache(maxsize=16)
 def played(policy: Policy, problems: str, count: int) -> HeldOut:
-    """One episode of each problem; the same policy on the same problems always does the same."""
+    """Play one episode per problem; a policy's results on the same problems never change."""
     difficulty = draw("difficulty", problems).normal(0.0, SPREAD, count)
     chance = draw("episodes", policy.name, problems)
     solved = (chance.random(count) < policy.solves(difficulty, problems)).astype(float)
@@ -106,9 +110,9 @@ def played(policy: Policy, problems: str, count: int) -> HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The gate of an experiment, its problems drawn by a seed: `Gate(settings, 3, 1560)`.
+    """Promotion in an experiment, with problems from a seed: `Gate(settings, 3, 1560)`.
 
-    `fresh` is the number of fresh problems that are left when known ones are taken out.
+    `fresh` is the number of fresh problems that the experiment does not have already.
     """
 
     settings: Settings
@@ -116,7 +120,7 @@ class Gate:
     fresh: int
 
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
-        """What a night of theirs ends with, after this many earlier confirmations."""
+        """Judge a night of these two policies, after this many earlier confirmations."""
         settings = self.settings.promotion
         how = way(settings.confirmation, [self.settings.data.use])
 
@@ -135,7 +139,7 @@ class Gate:
 def champions(
     gate: Gate, begin: float, mean: float, spread: float, nights: int = NIGHTS
 ) -> Iterator[Policy]:
-    """The champion after each night, where a night changes true success by a normal step."""
+    """Yield the champion after each night; a night changes true success by a normal step."""
     champion, earlier = Policy(begin, name=0), 0
     steps = draw("steps", gate.seed).normal(mean, spread, nights)
     for night, step in enumerate(steps, 1):
@@ -148,12 +152,12 @@ def champions(
 
 
 def promotions(policies: list[Policy]) -> int:
-    """How many challengers became the champion."""
+    """Return the number of challengers that became champion."""
     return len({policy.name for policy in policies} - {0})
 
 
 def greatest_fall(policies: list[Policy]) -> float:
-    """How far the champion's true success was below its best so far at most."""
+    """Return the largest fall of the champion's true success below its best so far."""
     true = np.array([policy.success for policy in policies])
     return float((np.maximum.accumulate(true) - true).max())
 
@@ -161,8 +165,10 @@ def greatest_fall(policies: list[Policy]) -> float:
 def gains(
     gate: Gate, success: float, gain: float = GAIN, nights: int = NIGHTS, silent: float = 0.0
 ) -> int:
-    """Count the nights that promote a challenger with this gain; each has a champion and test
-    problems of its own. A share `silent` of the challenger's failures is unscored.
+    """Count the nights that promote a challenger with this gain.
+
+    Each night has its own champion and test problems. A share `silent` of the challenger's failures
+    is unscored.
     """
     promoted = 0
     for night in range(nights):
@@ -173,7 +179,7 @@ def gains(
 
 
 def fresh_problems(settings: Settings) -> int:
-    """How many fresh problems of the quickstart's arithmetic are not among its own."""
+    """Return the number of fresh arithmetic problems that the quickstart does not have already."""
     own, other = settings.data, settings.with_fresh_problems(0).data
     own_problems = arithmetic(settings.seed, own.train, own.validation, own.test)
     fresh = arithmetic(other.seed or 0, other.train, other.validation, other.test)["test"]
@@ -184,9 +190,10 @@ def fresh_problems(settings: Settings) -> int:
 class Found:
     """Results of the nights of one seed: `Found(0.005, 0.0, {0.6: 0.82, 0.9: 1.0}, ...)`.
 
-    The share of equal policies promoted, the champion's largest fall below its best, the share of
-    gains promoted by the success they start from, and the share of equal policies promoted with
-    unscored failures and without the guard of the unscored share.
+    `equal` is the share of promoted equal policies, and `fall` the champion's largest fall below
+    its best. `power` is the share of promoted gains by the success before the gain. `said` is the
+    summary to print. `silent` is the share of promoted equal policies with unscored failures, if
+    the guard of the unscored share is removed.
     """
 
     equal: float
@@ -197,7 +204,7 @@ class Found:
 
     @classmethod
     def by(cls, gate: Gate, nights: int = NIGHTS) -> Found:
-        """Let the gate judge this many nights of each kind."""
+        """Judge this many nights of each kind, and return the results."""
         equal = promotions([*champions(gate, 0.85, 0.0, 0.0, nights)]) / nights
         changing = [*champions(gate, 0.6, -0.01, 0.02, nights)]
         power = {success: gains(gate, success, nights=nights) / nights for success in STARTS}
@@ -216,26 +223,26 @@ class Found:
 
 
 def faults(gates: Sequence[Found]) -> list[str]:
-    """What the gate promises and did not do in the nights of these seeds."""
+    """Return the goals that the nights of these seeds missed, as texts."""
     equal, fall = fmean(one.equal for one in gates), max(one.fall for one in gates)
     power = {success: fmean(one.power[success] for one in gates) for success in STARTS}
-    wrong = [f"{equal:.1%} of equal policies promoted, allowed are {EQUAL:.0%}"] * (equal > EQUAL)
+    wrong = [f"{equal:.1%} of equal policies promoted, at most {EQUAL:.0%} allowed"] * (
+        equal > EQUAL
+    )
     silent = fmean(one.silent for one in gates)
-    wrong += [f"{silent:.1%} with unscored failures promoted, allowed are {EQUAL:.0%}"] * (
+    wrong += [f"{silent:.1%} with unscored failures promoted, at most {EQUAL:.0%} allowed"] * (
         silent > EQUAL
     )
-    wrong += [f"the champion fell by {fall:.3f}, allowed is {FALL}"] * (fall > FALL)
+    wrong += [f"the champion fell by {fall:.3f}, at most {FALL} allowed"] * (fall > FALL)
     return wrong + [
-        f"{share:.0%} of gains from {success} promoted, expected are {POWER:.0%}"
+        f"{share:.0%} of gains from {success} promoted, at least {POWER:.0%} expected"
         for success, share in power.items()
         if share < POWER
     ]
 
 
 def main() -> None:
-    """Print what the gate did, a line a seed, and whether that is as promised; ends with 1 where it
-    is not.
-    """
+    """Print the results, one line per seed, and missed goals; end with 1 if a goal is missed."""
     parser = harness.parser(__doc__)
     parser.add_argument("seeds", nargs="?", type=int, default=5, help="default: 5")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings of quickstart")
@@ -248,7 +255,7 @@ def main() -> None:
         gates.append(Found.by(Gate(settings, seed, fresh)))
         print(f"seed {seed}: {gates[-1].said}", flush=True)
     wrong = faults(gates)
-    print(f"Not as promised: {'; '.join(wrong)}" if wrong else "As promised.")
+    print(f"Missed goals: {'; '.join(wrong)}" if wrong else "All goals are met.")
     sys.exit(bool(wrong))
 
 

@@ -1,4 +1,4 @@
-"""The skills of a simulated policy that plans the questions of the recipe tptu."""
+"""Skills of a simulated policy for the questions of the recipe tptu."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from agentfly_core.recipes.tptu.agents import FINISH, NEXT
 from agentfly_core.testing import Visible
 
 TABLES = "Tables: people(name, company), companies(name, city), orders(number, person, amount)."
-"""Notes for the agents of the recipe."""
+"""Text about the tables, for the agents of the recipe."""
 _SQL = {
     r"amount of order (\d+)": "SELECT amount FROM orders WHERE number = {}",
     r"number of orders of (.+)": "SELECT count(*) FROM orders WHERE person = '{}'",
@@ -25,9 +25,9 @@ _BRANCH = re.compile(
 
 
 def plans(visible: Visible) -> str | None:
-    """Plan a question: all of it, or the next sub-task where the planner asks for it.
+    """Plan a whole question, or only the next sub-task if the planner asks for it.
 
-    The branch of a question with two is drawn as long as the result that decides it is not visible.
+    In a question with two branches, the branch is random until the deciding result is visible.
     """
     if visible.speaker == "worker" or FINISH in visible.texts[-1]:
         return None
@@ -90,12 +90,12 @@ def _lookup(visible: Visible, subtask: str, *depends_on: int) -> dict[str, Any]:
 
 
 def _tool(visible: Visible, word: str) -> str:
-    """The visible tool whose description has a word."""
+    """Return the first visible tool with this word in its description, else "none"."""
     tools = re.findall(r"^- (\w+): (.*)$", visible.texts[0], re.MULTILINE)
     return next((name for name, description in tools if word in description), "none")
 
 
 def _subtask(visible: Visible, word: str) -> str | None:
-    """The sub-task that a worker reads, if it is for a tool whose description has this word."""
+    """Return a worker's sub-task, if the description of the sub-task's tool has this word."""
     match = re.match(r"Tool: (.*)\nSub-task: (.*)", visible.texts[-1])
     return match[2] if match and word in match[1] else None

@@ -1,13 +1,13 @@
-"""What orchestration costs a step: its wall time less the time spent on playing and learning.
+"""Cost of orchestration in a step: its wall time minus the time of playing and learning.
 
     agentfly train quickstart --run overhead --store /tmp/overhead
     python -m benchmarks.overhead overhead --store /tmp/overhead
 
-Read from the files of a finished run that was not interrupted. At work is the union of the
-intervals in which an episode generated, used a tool or was rewarded, and the learner's forward,
-backward and optimizer seconds. The weight swap and the checkpoint are listed apart, and so is
-start-up: what passed until the first step beside the stages themselves. Rewards that need only the
-record are scored in a stage of their own and count as orchestration here.
+The times are read from the files of a finished run that was not interrupted. Playing is the union
+of the intervals in which any episode generated, used a tool or was rewarded. Learning is the sum of
+the learner's forward, backward and optimizer seconds. The weight swap, the checkpoint and start-up
+have separate columns. Start-up is the time until the first step, without the stages in it. Rewards
+that need only the record are scored in a separate stage, which counts as orchestration here.
 """
 
 import statistics
@@ -41,12 +41,12 @@ class Step:
 
     @property
     def orchestration(self) -> float:
-        """What is left outside swap and checkpoint."""
+        """The remaining seconds, without playing, learning, swap and checkpoint."""
         return self.wall - self.played - self.learnt - self.swap - self.checkpoint
 
 
 def step(store: Store, run: str, number: int) -> Step:
-    """Step 2, 3, ...: its wall time lasts from the end of the last update to the end of its own."""
+    """Return the seconds of step 2, 3, ..., from the end of the previous update to its own end."""
     here, before = RunLayout(run).step(number), RunLayout(run).step(number - 1)
     shards = rollouts(store.artifact(here.scored))
     update = measured(store, store.artifact(here.policy))
@@ -67,9 +67,9 @@ def step(store: Store, run: str, number: int) -> Step:
 
 
 def startup(store: Store, run: str) -> float:
-    """Seconds until a run's first evaluation ended, less those of the stages until then.
+    """Seconds until the end of a run's first evaluation, without the stages in this time.
 
-    Means something only for a run that made all of these itself.
+    The value is meaningful only if the run made these stages itself.
     """
     record = store.read_json(RunLayout(run).record)
     settings = Settings.model_validate(record["settings"])
@@ -84,11 +84,11 @@ def startup(store: Store, run: str) -> float:
 
 
 def main() -> None:
-    """Print each step and the medians."""
+    """Print the seconds of each step, and the medians."""
     parser = harness.parser(__doc__)
     parser.add_argument("run")
     parser.add_argument(
-        "--store", default="", help="where the run lies (default: .); a new folder has no caches"
+        "--store", default="", help="the run's store (default: .); a new folder has no caches"
     )
     options = parser.parse_args()
     run, store = options.run, store_at(options.store)

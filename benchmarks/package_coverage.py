@@ -7,8 +7,8 @@
 `results/coverage-027efce2-quick-flows-faults.json` has the coverage of test-quick, test-flows and
 test-faults at revision 027efce2; compare it with the same three groups.
 
-With `--compare` the command ends with 1 if the coverage of a package falls by more than a point.
-Packages that exchanged modules count as one, see MERGED.
+With `--compare` the command ends with 1 if the coverage of a package falls by more than one
+percentage point. Packages that exchanged modules count as one package, see MERGED.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def by_package(report: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]]]) -> Lines:
-    """Statements by package of a report of coverage."""
+    """Return the covered and all statements by package, from a coverage report."""
     covered, statements = Counter[str](), Counter[str]()
     for path, file in report["files"].items():
         parts = Path(path).parts
@@ -72,7 +72,7 @@ def shares(lines: Lines) -> dict[str, float]:
 
 
 def compare(before: Mapping[str, float], after: Mapping[str, float]) -> int:
-    """Print both and return 1 if a package falls by more than a point, else 0."""
+    """Print both coverages; return 1 if a package falls by more than a point, else 0."""
     table = Table("package", "before", "now", "")
     fallen = {name for name in after if before.get(name, 0.0) - after[name] > ALLOWED}
     for name in sorted(after):

@@ -1,4 +1,4 @@
-"""GRPO with permuted rewards: a control that shows that learning comes from the rewards."""
+"""GRPO with permuted rewards: a control, in which a policy must not learn."""
 
 from dataclasses import dataclass, replace
 
@@ -12,10 +12,10 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedGRPO(GRPO):
-    """GRPO over the same rewards in a random order, drawn for each batch."""
+    """GRPO with the batch's rewards in a random order."""
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The advantages of rewards that belong to other trajectories."""
+        """Compute advantages from the rewards of other trajectories."""
         generator = torch.Generator().manual_seed(int(batch.tokens.sum()) % 2**31)
         problems_of = outcomes.rewards[torch.randperm(len(outcomes.rewards), generator=generator)]
         return super().advantages(replace(outcomes, rewards=problems_of), batch)

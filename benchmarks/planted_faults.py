@@ -1,11 +1,11 @@
-"""Do the tests notice a fault? Each is planted in a copy of the repository, whose tests then have
-to fail.
+"""Do the tests notice faults? Each fault is planted in a copy of the repository, where a test must
+fail.
 
     python -m benchmarks.planted_faults [NAME ...]
 
-A fault replaces one place of a module's text; the tests that are run are those of its room. It
-prints the first test that fails, and its first line of error. With names only those faults are
-planted. Ends with 1 if a fault is not noticed.
+A fault replaces one text in a module. Then the tests of the module's package run. The command
+prints the first failing test and the first line of its error. With names, only these faults are
+planted. The command ends with 1 if a fault is not noticed.
 """
 
 import os
@@ -250,13 +250,13 @@ FAULTS = (
 
 
 def main() -> int:
-    """Plant the faults that are asked for, or all; 1 where one is not noticed."""
+    """Plant the named faults, or all; return 1 if a fault is not noticed."""
     parser = harness.parser(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="by default all faults")
     names = parser.parse_args().names
     if unknown := set(names) - {fault.name for fault in FAULTS}:
         raise SystemExit(
-            f"There is no fault {unknown.pop()!r}; there are:\n"
+            f"There is no fault {unknown.pop()!r}. Known faults:\n"
             + "\n".join(one.name for one in FAULTS)
         )
     faults = [fault for fault in FAULTS if not names or fault.name in names]
@@ -282,7 +282,7 @@ def copied(copy: Path) -> None:
 
 
 def planted(copy: Path, fault: Fault) -> str:
-    """What notices a fault: a test and its error; empty where all tests pass."""
+    """Plant a fault; return the failing test and its error, or "" if all tests pass."""
     path = copy / CORE / fault.module
     sound = path.read_text()
     if sound.count(fault.before) != 1:
@@ -297,7 +297,7 @@ def planted(copy: Path, fault: Fault) -> str:
 
 
 def failure(copy: Path, tests: str) -> str:
-    """The first test that fails, and its first line of error; empty where all pass."""
+    """Run tests; return the first failing test and the first line of its error, or ""."""
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"tests/{tests}"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)

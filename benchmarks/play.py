@@ -1,10 +1,10 @@
-"""How many scripted episodes `agentfly play` plays in a second on one core.
+"""Number of scripted episodes that `agentfly play` plays per second on one core.
 
     python -m benchmarks.play [--episodes 1000] [--repeats 5] [--core 0]
 
-Each run is a process of its own, pinned to one core: two turns an episode in the quickstart, with a
-tool call each, the template, the record, parquet files that are read back and verified, and scores.
-The rate is the one that the command prints; imports and the dataset are not in it.
+Each run is a separate process, pinned to one core. It plays the quickstart, whose episodes have two
+turns with a tool call each, writes and verifies parquet files, and scores the episodes. The rate is
+the number that the command prints, without imports and the dataset.
 """
 
 import json
@@ -18,7 +18,7 @@ from benchmarks import harness
 
 
 def rate(experiment: str, episodes: int, store: str) -> float:
-    """The episodes/s of one run of the command."""
+    """Run the command once, and return its episodes/s."""
     words = ["play", experiment, "--policy", "oracle", "-n", str(episodes), "--store", store]
     command = [sys.executable, "-m", "flows", *words, "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -1,13 +1,13 @@
-"""How much of vLLM's speed a multi-turn rollout keeps: its tokens/s over the bare server's.
+"""Speed of a multi-turn rollout: its tokens/s, divided by those of the bare vLLM server.
 
     python -m benchmarks.rollout_efficiency [--model nano:calculator] [--cap 16] [--repeats 3]
 
-Episodes of four turns, each a reply of up to 48 tokens and a tool that takes its time, are played
-by the product's own rollout against its own vLLM server: at most `--cap` requests in flight, four
-times as many episodes open, four times as many again to play. Then the bare server answers the very
-same requests, as many in flight. Both ways take turns, with an empty prefix cache each time. A
-steady state lasts until the last episode, or request, has begun; what comes after, the drain, is
-reported apart. Goal: 0.9 with tools of 0 to 200 ms.
+The rollout plays episodes of four turns. Each turn has a reply of up to 48 tokens and a tool call
+with a latency. At most `--cap` requests are in flight, four times as many episodes are open, and 16
+times as many are played. Then the bare server answers the same requests, with the same number in
+flight. Both ways take turns, and start with an empty prefix cache. The rates are those of the
+steady state, which ends when the last episode, or request, begins. The rest, the drain, is reported
+separately. Goal: a ratio of 0.9 with tools of 0 to 200 ms.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ TURNS, REPLY, OPEN, ROUNDS, LONGEST = 4, 48, 4, 4, 1024
 
 
 class Seat(Environment):
-    """A place to play at; there are four times as many as requests may be in flight."""
+    """An environment that limits the open episodes to four times the requests in flight."""
 
     async def reset(self, problem: Problem) -> None:
-        """Nothing stays from one episode to the next."""
+        """Do nothing: the environment has no state."""
 
 
 @tool
@@ -54,7 +54,7 @@ async def look_up(*, seat: Seat) -> str:
 
 @dataclass
 class Recorded:
-    """A sampler that records each request, and when its answer came."""
+    """A sampler that records each request, and the time of its answer."""
 
     sampler: VLLM
     asked: list[tuple[Request, float]] = field(default_factory=list)
@@ -98,14 +98,17 @@ class _Noting(SamplerSession):
 
 @dataclass(frozen=True)
 class Rate:
-    """Tokens/s in the steady state, and the drain's share of the time: `Rate(912.0, 0.1)`."""
+    """Tokens/s in the steady state, and the drain's share of all time: `Rate(912.0, 0.1)`."""
 
     steady: float
     drain: float
 
 
 def rate(begun: float, last_begun: float, answered: Sequence[tuple[float, int]]) -> Rate:
-    """From when it began, when the last episode or request did, and when how many tokens came."""
+    """Compute the rate. `begun` and `last_begun` are the times of the first and the last start.
+
+    `answered` has the time and the number of tokens of each answer.
+    """
     over = max(moment for moment, _ in answered)
     steady = sum(tokens for moment, tokens in answered if moment <= last_begun) / (
         last_begun - begun
@@ -114,7 +117,7 @@ def rate(begun: float, last_begun: float, answered: Sequence[tuple[float, int]])
 
 
 def played(sampler: VLLM, spec: RolloutSpec, cap: int) -> tuple[Rate, list[Request]]:
-    """The rollout's rate, and what it asked for."""
+    """Play a rollout; return its rate and its requests."""
     notes, begun = Recorded(sampler), time.perf_counter()
     chains = range(cap * OPEN * ROUNDS)
     episode_specs = [
@@ -131,7 +134,7 @@ def played(sampler: VLLM, spec: RolloutSpec, cap: int) -> tuple[Rate, list[Reque
 
 
 def bare(sampler: VLLM, requests: Sequence[Request], cap: int) -> Rate:
-    """The server's rate for the same requests, as many of them in flight."""
+    """Return the bare server's rate for the same requests, with `cap` requests in flight."""
     notes, begun, waiting = Recorded(sampler), time.perf_counter(), iter(requests)
 
     async def ask(session: SamplerSession) -> None:
@@ -148,7 +151,7 @@ def bare(sampler: VLLM, requests: Sequence[Request], cap: int) -> Rate:
 
 
 def rules(tokenizer: PreTrainedTokenizerBase, latency: float, cap: int) -> RolloutSpec:
-    """Episodes of four turns with tools that take `latency` seconds."""
+    """Return rules for episodes of four turns with tools that take `latency` seconds."""
 
     async def talk(episode: Episode) -> Ending:
         read: tuple[Message | Observation, ...] = episode.opening
@@ -171,7 +174,7 @@ def rules(tokenizer: PreTrainedTokenizerBase, latency: float, cap: int) -> Rollo
 
 
 def emptied(sampler: VLLM) -> None:
-    """Let the server forget its prefixes."""
+    """Empty the server's prefix cache."""
     transport = httpx.HTTPTransport(uds=sampler.service.address)
     with httpx.Client(transport=transport, base_url="http://vllm") as server:
         server.post("/reset_prefix_cache").raise_for_status()
@@ -180,7 +183,7 @@ def emptied(sampler: VLLM) -> None:
 def compared(
     sampler: VLLM, tokenizer: PreTrainedTokenizerBase, latency: float, cap: int
 ) -> tuple[Rate, Rate]:
-    """The rollout's rate with a tool latency, and the bare server's for the same requests."""
+    """Return the rates of the rollout and of the bare server, for one tool latency."""
     emptied(sampler)
     ours, requests = played(sampler, rules(tokenizer, latency, cap), cap)
     emptied(sampler)
@@ -193,7 +196,7 @@ def compared(
 
 
 def row(latency: float, pairs: Sequence[tuple[Rate, Rate]]) -> list[str]:
-    """Medians of what was measured with one latency."""
+    """Return the table row of a latency, with medians over the repeats."""
     ours = statistics.median(rollout.steady for rollout, _ in pairs)
     server = statistics.median(bare.steady for _, bare in pairs)
     ratio = statistics.median(rollout.steady / bare.steady for rollout, bare in pairs)

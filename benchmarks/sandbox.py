@@ -1,4 +1,4 @@
-"""Cost of an execution in the sandbox and in a plain subprocess; leftovers of a thousand.
+"""Time of an execution in the sandbox and in a plain subprocess; leftovers of 1,000 executions.
 
     python -m benchmarks.sandbox [--repeats 50] [--executions 1000] [--at-once 32]
 
@@ -28,14 +28,14 @@ GOALS_MS = {"print(1)": 15, "with numpy": 25}
 
 
 async def plain(code: str) -> None:
-    """A new interpreter, nothing around it."""
+    """Run code in a new interpreter without a sandbox."""
     await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL
     )
 
 
 def sandboxes() -> dict[str, Sandbox]:
-    """The sandboxes that this machine may have."""
+    """Return the sandboxes that can run on this machine, by name."""
     boxes = {"fork-server": Sandbox(ForkServer(), Cgroups.detect())}
     return boxes | (
         {"bubblewrap": Sandbox(Bubblewrap(), Cgroups.detect())} if shutil.which("bwrap") else {}
@@ -43,13 +43,13 @@ def sandboxes() -> dict[str, Sandbox]:
 
 
 async def boxed(sandbox: Sandbox, code: str) -> None:
-    """An execution in a sandbox."""
+    """Run code in a sandbox."""
     result = await sandbox.execute(ExecRequest(code.encode()))
     assert result.status is Status.OK, result
 
 
 async def milliseconds(run: Callable[[str], Awaitable[None]], code: str) -> float:
-    """How long one execution takes."""
+    """Return the milliseconds of one execution."""
     start = time.perf_counter()
     await run(code)
     return 1000 * (time.perf_counter() - start)
@@ -77,7 +77,7 @@ def times(repeats: int) -> None:
 
 
 def left() -> dict[str, int]:
-    """What there is of what executions use."""
+    """Count the present processes, mounts, folders, control groups and file descriptors."""
     groups = [folder for parent in Cgroups.detect().parents for folder in parent.glob(f"{PREFIX}*")]
     folders = [
         path for path in Path(tempfile.gettempdir()).iterdir() if path.name.startswith(PREFIX)
@@ -92,7 +92,7 @@ def left() -> dict[str, int]:
 
 
 async def sustained(executions: int, at_once: int) -> None:
-    """Print what there is before and after many executions, `at_once` of them at a time."""
+    """Print these counts before and after many executions, of which `at_once` run concurrently."""
     sandbox, room = Sandbox(ForkServer(), Cgroups.detect()), asyncio.Semaphore(at_once)
 
     async def one(number: int) -> bool:

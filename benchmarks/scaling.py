@@ -1,12 +1,12 @@
-"""How an update's time and memory grow with the number of episodes, turns and tokens read.
+"""Growth of an update's time and memory with the number of episodes, turns and read tokens.
 
     python -m benchmarks.scaling [--model nano:calculator] [--repeats 3]
 
-Made-up episodes of replies of 16 tokens go through the real DeepSpeed worker. One of the three
-grows at a time, the others stay (8 episodes a problem; 64 episodes, 2 turns, 32 tokens read a
-turn). Medians of the updates after the first; memory is the worker's peak during them. At most
-linear: time a token must not grow. Flat: memory must not either, up to one row of tokens, which is
-the least that a micro-batch holds.
+The real DeepSpeed worker trains synthetic episodes with replies of 16 tokens. One of the three
+numbers grows at a time; the defaults are 64 episodes, 2 turns and 32 read tokens per turn, with 8
+episodes per problem. The table has the median time of the updates after the first, and the worker's
+peak memory during these updates. Time must grow at most linearly with the tokens. Memory must not
+grow, except that a micro-batch always holds at least one row of tokens.
 """
 
 import random
@@ -34,7 +34,7 @@ REPLY, GROUP, VOCABULARY = 16, 8, 128
 
 @dataclass(frozen=True)
 class Size:
-    """The number of episodes, their turns, and the tokens read in each turn: `Size(64, 2, 32)`."""
+    """Number of episodes, turns per episode and read tokens per turn: `Size(64, 2, 32)`."""
 
     episodes: int = 64
     turns: int = 2
@@ -49,7 +49,7 @@ SIZES = {
 
 
 def episodes(size: Size, seed: int) -> list[Trajectory]:
-    """Made-up episodes; those of a problem share the tokens they read first."""
+    """Make synthetic episodes; the episodes of a problem share their first read tokens."""
     dice = random.Random(seed)
     prompts = [_tokens(dice, size.read) for _ in range(size.episodes // GROUP)]
     return [
@@ -68,14 +68,14 @@ def _tokens(dice: random.Random, count: int) -> list[int]:
 
 
 def job(folder: Path, policy: Path, number: int, size: Size) -> UpdateJob:
-    """An update with made-up episodes, every third of which is a success."""
+    """Make an update with synthetic episodes, a third of them successes."""
     stored = harness.stored(folder, episodes(size, number), rewarded_every=3)
     return harness.grpo_update(number, policy, stored, Update())
 
 
 @contextmanager
 def worker(scratch: Path) -> Iterator[tuple[DeepSpeedLearner, psutil.Process]]:
-    """A learner of one rank, and its process."""
+    """Start a learner of one rank; yield it with its process."""
     with harness.learner(Site(), scratch) as learner:
         learner.label()
         yield (
@@ -85,7 +85,7 @@ def worker(scratch: Path) -> Iterator[tuple[DeepSpeedLearner, psutil.Process]]:
 
 
 def peak(process: psutil.Process) -> float:
-    """The MiB that were resident at most since the last call."""
+    """Return the peak resident memory since the last call, in MiB, and reset the peak."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     Path(f"/proc/{process.pid}/clear_refs").write_text("5")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
@@ -94,7 +94,7 @@ def peak(process: psutil.Process) -> float:
 def measured(
     learner: DeepSpeedLearner, process: psutil.Process, jobs: Sequence[UpdateJob]
 ) -> tuple[float, float]:
-    """The median seconds of the updates after the first, and their peak memory in MiB."""
+    """Return the median seconds of the updates after the first, and their peak memory in MiB."""
     seconds = []
     for number, one in enumerate(jobs):
         if number == 1:
@@ -108,7 +108,7 @@ def measured(
 def grow(
     what: str, sizes: Sequence[Size], measure: Callable[[Size], tuple[float, float]]
 ) -> Iterator[list[str]]:
-    """One row a size."""
+    """Yield one row per size."""
     for size in sizes:
         seconds, mib = measure(size)
         tokens = size.episodes * size.turns * (size.read + REPLY)
@@ -123,7 +123,7 @@ def grow(
 
 
 def main() -> None:
-    """Measure and print one table for each of the three."""
+    """Measure, and print a table for episodes, for turns and for tokens."""
     options = harness.parser(__doc__, model="nano:calculator", repeats=3).parse_args()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as folder:
         scratch, policy, numbers = Path(folder), Path(folder) / "policy", count()

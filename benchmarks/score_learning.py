@@ -1,4 +1,4 @@
-"""A score of test problems before and after training with several seeds and permuted rewards."""
+"""Table of a score on test problems before and after training, with a permuted control."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
@@ -15,11 +15,11 @@ from benchmarks.learning import COLUMNS, CONTROL, row, run_of
 from flows.experiments import load_experiment
 
 ByProblem = Mapping[str, float]
-"""A score by problem."""
+"""A score for each problem id."""
 
 
 class Learned(NamedTuple):
-    """The score before and after a run, and the CPU minutes of its training."""
+    """Scores before and after a run, and the CPU minutes of its training."""
 
     before: ByProblem
     after: ByProblem
@@ -43,7 +43,7 @@ def show(experiment: str, score: str, seeds: Sequence[int]) -> None:
 
 
 def learned(experiment: str, score: str, changes: Sequence[str], seed: int) -> Learned:
-    """The scores of a run, which is trained if it is missing."""
+    """Return the scores of a run. A missing run is trained."""
     name = f"permuted rewards, seed {seed}" if changes else f"seed {seed}"
     run, overrides = run_of(experiment, name), [f"seed={seed}", *changes]
     harness.trained(experiment, overrides, run)
@@ -53,7 +53,7 @@ def learned(experiment: str, score: str, changes: Sequence[str], seed: int) -> L
 
 
 def scores_of(experiment: Experiment, run: str, score: str) -> tuple[ByProblem, ByProblem]:
-    """The score of a finished run before its first step and after its last one."""
+    """Return the scores of a finished run before its first step and after its last step."""
     start = experiment.store.read_json(RunLayout(run).start)
     policies = experiment.store.artifact(start["uri"]), final_policy(experiment.store, run)
     stored = Evaluations(experiment)
@@ -62,7 +62,7 @@ def scores_of(experiment: Experiment, run: str, score: str) -> tuple[ByProblem, 
 
 
 def by_seed(gains: Sequence[float]) -> str:
-    """The mean of the seeds with its t-interval, which one seed does not have."""
+    """Format the mean over seeds, with a t-interval if there are several."""
     mean = fmean(gains)
     if len(gains) == 1:
         return f"{mean:+.3f} (one seed)"
@@ -71,7 +71,7 @@ def by_seed(gains: Sequence[float]) -> str:
 
 
 def united(seeds: Sequence[ByProblem]) -> ByProblem:
-    """The scores of all seeds; each seed has its own problems."""
+    """Join the scores of all seeds; each seed has its own problems."""
     return {f"{n} {name}": value for n, own in enumerate(seeds) for name, value in own.items()}
 
 

@@ -1,4 +1,4 @@
-"""Success and replies of agents that a simulated model plays."""
+"""Success and number of replies of agents, played by a simulated model."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from agentfly_core.testing import Simulated, Visible, problems_of, scores_of_pol
 
 
 class Simulation(NamedTuple):
-    """The share of solved problems, and the mean and the largest number of replies."""
+    """Share of solved problems, and mean and largest number of replies per episode."""
 
     success: float
     replies: float
@@ -22,12 +22,12 @@ class Simulation(NamedTuple):
 
 @reward
 def replies(trajectory: Trajectory, team: Team) -> float:
-    """The replies of all speakers."""
+    """Count the replies of all speakers."""
     return float(sum(len(one.turns) for one in team.trajectories))
 
 
 def drawn(dataset: str, size: int, seed: int) -> Sequence[Problem]:
-    """Problems of a dataset with this seed."""
+    """Draw problems of a dataset with this seed."""
     return problems_of(dataset, seed=seed, train=size, validation=1, test=1)["train"]
 
 
@@ -36,7 +36,7 @@ async def simulation(
     problems: Sequence[Problem],
     model: Callable[[Sequence[str], random.Random], str],
 ) -> Simulation:
-    """Play all problems; `model` replies to the texts of a conversation."""
+    """Play all problems; `model` computes a reply from the visible texts of a conversation."""
 
     def reply(visible: Visible) -> str:
         return model(visible.texts, visible.draw)

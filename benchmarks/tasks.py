@@ -1,11 +1,10 @@
-"""Are the ready-made tasks learned from their rewards, and what of each?
+"""Do policies learn the ready-made tasks from rewards, and how well each part of them?
 
     python -m benchmarks.tasks [--experiment office mixture] [--seeds 1 2 3]
 
-For each experiment the table of learning.py. For a mixture then the same for the problems of each
-of its tasks, and for an experiment with evaluate.datasets for those; for search the first seed's
-policy where each page has the text of another. All are ordinary runs and evaluations: the same
-command continues after an interruption.
+Prints the table of learning.py for each experiment, and also for each task of a mixture and for
+each dataset of evaluate.datasets. For search, the first seed's policy is also evaluated on pages
+with exchanged texts. The same command continues interrupted runs and evaluations.
 """
 
 import hashlib
@@ -38,7 +37,7 @@ SHUFFLED = Path(".agentfly/encyclopaedia-shuffled.jsonl")
 
 
 def main() -> None:
-    """Train and evaluate what is missing and print the tables."""
+    """Run the missing trainings and evaluations, and print the tables."""
     options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
     for experiment in options.experiment:
         results = learning.learned(experiment, options.seeds)
@@ -56,8 +55,9 @@ def main() -> None:
 
 
 def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
-    """What a run learned of each task of a mixture and of each dataset of evaluate.datasets, by
-    its name; empty for a run with neither.
+    """Return a run's evaluations on each task of a mixture and each of evaluate.datasets, by name.
+
+    The result is empty for a run without both.
     """
     tasks = {
         name: Evaluated(*(of_task(evaluation, name) for evaluation in whole))
@@ -71,14 +71,14 @@ def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
 
 
 def of_task(evaluation: Evaluation, name: str) -> Evaluation:
-    """An evaluation on the problems of one task alone."""
+    """Restrict an evaluation to the problems of one task."""
     of_name = [item for item in evaluation.solved.items() if item[0].startswith(f"{name}/")]
     solved = dict(of_name)
     return replace(evaluation, success=fmean(solved.values()), solved=solved)
 
 
 def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:
-    """Print what a seed's policy solves where no page has its own text."""
+    """Print the success of a seed's policy on pages with exchanged texts."""
     name = f"seed {seed}"
     pages = "".join(f"{json.dumps(row)}\n" for row in shuffled(rows(CORPUS)))
     SHUFFLED.write_text(pages)
@@ -92,7 +92,7 @@ def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:
 
 
 def shuffled(pages: list[Row]) -> Iterator[Row]:
-    """The pages with the texts of others of their kind: of persons, companies and books."""
+    """Exchange the texts of pages of the same kind (persons, companies, books)."""
     draw = random.Random(0)
     for kind in ("A company,", "A book,", r"A \w+, born"):
         of_kind = [page for page in pages if re.match(kind, page["text"])]

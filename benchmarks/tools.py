@@ -1,10 +1,10 @@
-"""What a slow tool costs: a rollout of 32 concurrent episodes with tools of 0, 0.1 and 0.5 s.
+"""Cost of a slow tool: a rollout of 32 concurrent episodes with tools of 0, 0.1 and 0.5 s.
 
     python -m benchmarks.tools [--episodes 32] [--turns 4] [--repeats 5]
 
-The scripted sampler calls one tool a turn, so that what is measured is the rollout itself; the
-latencies take turns, and the medians of all repeats are compared. `blocking` tools are ordinary
-functions that sleep in a thread.
+A scripted sampler calls one tool per turn, so only the rollout itself is measured. The latencies
+take turns, and the table has medians of all repeats. `blocking` tools are ordinary functions that
+sleep in a thread.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def blocking(seconds: float) -> str:
 
 
 def replies(latency: float, turns: int) -> list[str]:
-    """Replies of the model: a call in each turn, and a last word."""
+    """Return the model's replies: a call in each turn, and a final reply without a call."""
     call = json.dumps({"name": "waiting", "arguments": {"seconds": latency}})
     return [f"<tool_call>\n{call}\n</tool_call>"] * turns + ["done"]
 
@@ -60,7 +60,7 @@ def replies(latency: float, turns: int) -> list[str]:
 def wall(
     tokenizer: PreTrainedTokenizerBase, kind: Tool, latency: float, episodes: int, turns: int
 ) -> float:
-    """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
+    """Play `episodes` with `turns` calls and a final reply each; return the seconds."""
     scripted = replies(latency, turns)
     spec = harness.tool_loop_spec(Hermes(tokenizer), [kind], turns + 1, limits={})
     sampler = Scripted(

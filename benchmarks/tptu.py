@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def scores_of(agent: str, changes: tuple[str, ...], store: str) -> Mapping[str, str | float]:
-    """The row of `evaluate_plans` for an agent with these settings."""
+    """Return the row of `evaluate_plans` for an agent with these settings."""
     use = f"agent={{use: '{RECIPE}.agents:{agent}', notes: '{TABLES}', {LIMITS}}}"
     experiment = load_experiment("tptu", *SETTINGS, *changes, use, store=store)
     (scores,) = evaluate_plans(experiment, ["base"], experiment.settings.data.test)

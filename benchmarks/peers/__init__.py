@@ -1,1 +1,1 @@
-"""Comparisons with other projects, each of which runs in a virtual environment of its own."""
+"""Comparisons with other projects. Each project has its own virtual environment."""

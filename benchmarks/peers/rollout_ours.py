@@ -1,6 +1,6 @@
-"""Rollouts of this project, with a line on stdout where one begins and ends.
+"""Rollouts of this project; prints a line when a rollout begins and when it ends.
 
-`rollout_vs_verifiers.py` runs it.
+`rollout_vs_verifiers.py` runs this script.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: in
 
 
 def main() -> None:
-    """Play a small shard that does not count, then those that do."""
+    """Play a small shard that is not measured, then the measured shards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "settings", help="JSON: model, socket, tool, gateway, question, answer, calls, sizes"

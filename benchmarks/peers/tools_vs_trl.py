@@ -1,17 +1,17 @@
-"""The tool loop beside TRL's: seconds a turn with a tool of 0.5 s, for 8 and 32 episodes at once.
+"""Our tool loop and TRL's: seconds per turn with a tool of 0.5 s, for 8 and 32 episodes.
 
     python -m benchmarks.peers.tools_vs_trl [--episodes 8 32] [--turns 2] [--repeats 3]
 
-Both sides play whole rollouts of the same conversation, from the prompts to the recorded tokens,
-with one tokenizer and ChatML: in each turn the model calls an asynchronous tool, which sleeps, and
-after the last turn it says a word. What it says is scripted on both sides, so that the loop is
-timed and not the model: ours through the sampler `scripted`, in TRL's GRPOTrainer by putting the
-replies' tokens in the place of `_generate_single_turn`; all else there is its own, timed around
-`_generate` in the steps of `train()`. TRL lives in an environment of its own, made on the first
-call. Medians of `--repeats` rollouts after one that is not counted. Goal: a turn of ours takes at
-most 1.3 times as long as one tool. TRL waits for the calls of one message together, but for one
-episode after another. Its experimental AsyncGRPOTrainer plays episodes concurrently against a vLLM
-server that takes weights over NCCL; it is not compared.
+Both sides play complete rollouts of the same conversation, from the prompts to the recorded tokens,
+with one tokenizer and ChatML. In each turn the model calls an asynchronous tool, which sleeps. Its
+last reply has no call. The replies are scripted on both sides, so the loop is timed and not the
+model. Ours uses the sampler `scripted`. In TRL's GRPOTrainer the scripted tokens replace
+`_generate_single_turn`; the rest is TRL's code, timed around `_generate` in the steps of `train()`.
+TRL has its own virtual environment, made on the first call. The table has medians of `--repeats`
+rollouts, after one that is not counted. Goal: our turn takes at most 1.3 times as long as one tool.
+TRL runs the calls of one message concurrently, but the episodes one after the other. Its
+experimental AsyncGRPOTrainer is not compared. This trainer plays episodes concurrently against a
+vLLM server that takes weights over NCCL.
 """
 
 import json
@@ -33,7 +33,7 @@ LATENCIES = (0.0, 0.5)
 
 
 def theirs(model: Path, latency: float, episodes: int, turns: int, rollouts: int) -> list[float]:
-    """The seconds of TRL's rollouts."""
+    """Return the seconds of TRL's rollouts."""
     with tempfile.TemporaryDirectory() as scratch:
         settings = {
             "model": str(model),
@@ -54,14 +54,14 @@ def theirs(model: Path, latency: float, episodes: int, turns: int, rollouts: int
 def ours(
     tokenizer: PreTrainedTokenizerBase, latency: float, episodes: int, turns: int, rollouts: int
 ) -> list[float]:
-    """The seconds of our rollouts."""
+    """Return the seconds of our rollouts."""
     return [wall(tokenizer, waiting, latency, episodes, turns) for _ in range(rollouts)]
 
 
 def row(
     latency: float, episodes: int, mine: Sequence[float], its: Sequence[float], turns: int
 ) -> list[str]:
-    """A turn of both, and how many times as long it is as the tool."""
+    """Return the seconds of a turn on both sides, also as multiples of the tool's seconds."""
     turn = [statistics.median(taken[1:]) / turns for taken in (mine, its)]
     over = [f"{seconds / latency:.2f}" if latency else "" for seconds in turn]
     cells = [f"{seconds:.3f} s" for seconds in turn]

@@ -1,18 +1,21 @@
-"""One GRPO step of SmolLM2-135M on CPU: TRL's GRPOTrainer, with its defaults, beside ours.
+"""One GRPO step of SmolLM2-135M on a CPU: TRL's GRPOTrainer with its defaults, and ours.
 
     python -m benchmarks.peers.update_vs_trl [--rounds 3] [--steps 3] [--skip NAME ...]
 
-Both read the same prompt tokens, sample as many new tokens (a group of 8 replies of 32) and take
-one AdamW step in float32. TRL lives in an environment of its own, made on the first call; one
-arrangement of it has threads wait, and freed memory kept, as our learner does. In every round each
-arrangement is started and takes one step that is not counted, `--steps` that are, and a last one
-for the peak; the medians of all rounds are printed. A phase's CPU seconds are those of all its
-processes. Memory above the fixed part is the highest resident set size of the process that updates,
-during the update, less 16 bytes a parameter (weight, gradient, two moments); the peak is the
-highest sum of the proportional set sizes of all processes of an arrangement in its last step,
-sampled: to add them up takes a core some 0.1 s. Ours hands the new weights over to its server.
-Neither is asked to keep its policy: ours, which lies in files by then, moves on to the disk
-between two steps, as a run sends it there when it publishes it.
+Both read the same prompt tokens, sample the same number of new tokens (a group of 8 replies of 32)
+and take one AdamW step in float32. TRL has its own virtual environment, made on the first call. One
+arrangement of TRL has our learner's settings of waiting threads and kept memory. In every round
+each arrangement takes one step that is not counted, `--steps` timed steps, and a last step for the
+peak. The table has medians over all rounds.
+
+- The CPU seconds of a phase include all its processes.
+- Memory above the fixed part is the largest resident set size of the updating process during the
+  update, minus 16 bytes per parameter (weight, gradient, two moments).
+- The peak is the largest sum of the proportional set sizes of an arrangement's processes in the
+  last step. It is sampled, because each sum takes about 0.1 s of a core.
+- Ours hands the new weights over to its server.
+- Neither side has to store its policy. Ours is already in files, which are written to the disk
+  between two steps, as when a run publishes a policy.
 """
 
 import argparse
@@ -62,7 +65,7 @@ SERVER_MODE = (
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: wall and CPU seconds, the GiB of the largest process and of all processes."""
+    """Wall and CPU seconds of a phase, and the GiB of its largest process and all processes."""
 
     name: str
     wall: float
@@ -72,7 +75,7 @@ class Phase:
 
 
 class Watched:
-    """A running arrangement: its processes, and their peak memory after the timed steps."""
+    """A running arrangement: its processes, and their peak memory in the last step."""
 
     def __init__(self, command: Sequence[str | Path], timed: int) -> None:
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -80,7 +83,7 @@ class Watched:
         threading.Thread(target=self._sample, daemon=True).start()
 
     def phases(self) -> Iterator[Phase]:
-        """The phases that the process reports; raises CalledProcessError when it fails."""
+        """Yield the phases that the process reports; raise CalledProcessError if it fails."""
         name, wall, cpu = "", time.monotonic(), 0.0
         for line in self._lines():
             ended, used = time.monotonic(), self._cpu()
@@ -132,7 +135,7 @@ Step = Mapping[str, Phase]
 
 
 def steps(command: Sequence[str | Path], timed: int) -> tuple[list[Step], float]:
-    """An arrangement's steps but the first and the last, and the peak memory of the last."""
+    """Return an arrangement's timed steps, and the peak memory of its last step."""
     named = groupby(Watched(command, timed + 1).phases(), key=lambda phase: bool(phase.name))
     every: list[Step] = [
         {phase.name: phase for phase in phases} for is_step, phases in named if is_step
@@ -142,7 +145,7 @@ def steps(command: Sequence[str | Path], timed: int) -> tuple[list[Step], float]
 
 
 def problem(model: Path) -> dict[str, Any]:
-    """A question, its prompt and the tokens of that: `PROMPT_TOKENS`, or a few more."""
+    """Return a question, its prompt, and the prompt's tokens: `PROMPT_TOKENS` or a few more."""
     tokenizer = harness.tokenizer_of(model)
     template, question = Hermes(tokenizer), "Tell a story in which all of these occur:"
     numbers = count()
@@ -153,7 +156,7 @@ def problem(model: Path) -> dict[str, Any]:
 
 
 def command(settings: Mapping[str, Any]) -> list[str | Path]:
-    """How an arrangement is started."""
+    """Return the command that starts an arrangement."""
     if settings["peer"]:
         environment = [f"{name}={value}" for name, value in settings.get("environment", {}).items()]
         program: list[str | Path] = [
@@ -168,7 +171,7 @@ def command(settings: Mapping[str, Any]) -> list[str | Path]:
 
 
 def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[str, float], float]:
-    """All steps of all rounds by arrangement, their peaks, and the GiB that every learner needs."""
+    """Return all rounds' steps and peaks by arrangement, and the GiB that every learner needs."""
     by_arrangement: dict[str, list[Step]] = {
         name: [] for name in ARRANGEMENTS if name not in options.skip
     }
@@ -200,7 +203,7 @@ def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[s
 def rows(
     by_arrangement: Mapping[str, Sequence[Step]], peaks: Mapping[str, float], fixed: float
 ) -> Iterator[list[str]]:
-    """Medians, and how many times faster than the first arrangement the others are."""
+    """Yield rows with medians, and with each arrangement's speed relative to the first."""
     first: tuple[float, float, float] | None = None
     for name, taken in by_arrangement.items():
         step = statistics.median(sum(phase.wall for phase in one.values()) for one in taken)

@@ -1,4 +1,4 @@
-"""Virtual environments of other projects, made once and kept in the user's cache folder."""
+"""Make virtual environments of other projects once, in the user's cache folder."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def python_of(name: str, *requirements: str) -> Path:
-    """The interpreter of a virtual environment with these requirements, and options of pip.
+    """Return the interpreter of a virtual environment with these requirements and pip options.
 
     Raises CalledProcessError with pip's messages as `stderr`.
     """
@@ -28,6 +28,6 @@ def python_of(name: str, *requirements: str) -> Path:
 
 
 def trl(release: str) -> Path:
-    """The interpreter of a virtual environment with TRL and our torch and transformers."""
+    """Return the interpreter of a virtual environment with TRL and our torch and transformers."""
     ours = [f"{package}=={version(package)}" for package in ("torch", "transformers", "accelerate")]
     return python_of(f"trl-{release}", *ours, f"trl=={release}")
