@@ -1,4 +1,4 @@
-"""Run Python that a model writes, isolated from this machine. This module has the public names."""
+"""Run model-written Python isolated from this machine. This module has the public names."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

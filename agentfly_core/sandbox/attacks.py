@@ -18,10 +18,11 @@ print("inside", flush=True)
 
 @dataclass(frozen=True)
 class Attack:
-    """A test attack; in `code`, `{file}`, `{port}` and `{pid}` are replaced by those of the target.
+    """A test attack. In its `code`, `{file}`, `{port}` and `{pid}` are replaced by the file, the
+    port and the process id of the target.
 
-    An attack counts as stopped if it ends with one of `ends` without printing "REACHED". Before its
-    first use, each sandbox must stop all attacks with `probe`.
+    An attack counts as stopped if it ends with a status in `ends` and does not print "REACHED".
+    Before a sandbox is used for the first time, it must stop all attacks with `probe`.
     """
 
     name: str

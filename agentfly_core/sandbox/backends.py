@@ -34,13 +34,14 @@ ENVIRONMENT = {
 
 
 class Unavailable(ServiceFailure, OSError):
-    """The sandbox does not work on this machine; the message has the reason."""
+    """The sandbox does not work on this machine; the message contains the reason."""
 
 
 class ForkServer:
-    """A backend that forks executions from a server.
+    """A backend that forks each execution from a server process.
 
-    The server is started on first use and after its death, from any thread and event loop.
+    The server is started at the first request and again after its death. Requests may come from any
+    thread and event loop.
     """
 
     name = "forkserver"
@@ -54,9 +55,10 @@ class ForkServer:
     async def connect(
         self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
     ) -> socket.socket:
-        """Connect to a new init process in these open cgroups, with modules imported.
+        """Fork a new init process and return the connection to it.
 
-        Raises Unavailable.
+        `cgroups` are file descriptors of the cgroups that the process enters. The server imports
+        `modules` before the fork. Raises Unavailable.
         """
         link = self._link
         if link is None or not self.alive():
@@ -78,7 +80,7 @@ class ForkServer:
             except BaseException as error:  # also cancelled: close the connection
                 ours.close()
                 if isinstance(error, OSError):
-                    raise Unavailable(f"the sandbox's server ended: {error}") from error
+                    raise Unavailable(f"the sandbox's server has died: {error}") from error
                 raise
 
     def alive(self) -> bool:
@@ -141,7 +143,7 @@ class _PerExecution:
         where: Sequence[str],
         cgroups: Sequence[int],
     ) -> socket.socket:
-        """Start a process, reaped at its end, and return the connection to it."""
+        """Start a process, and return the connection to it. A thread reaps the process."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
@@ -157,7 +159,7 @@ class _PerExecution:
 
 
 class Bubblewrap(_PerExecution):
-    """Each execution is a process of `bwrap`."""
+    """A backend that starts each execution with `bwrap`."""
 
     name = "bubblewrap"
 
@@ -192,7 +194,7 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """Each execution is a plain process without isolation.
+    """A backend without isolation: each execution is a plain process.
 
     Limits apply to each process separately.
     """

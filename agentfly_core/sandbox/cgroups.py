@@ -1,6 +1,6 @@
-"""Control groups v1 or v2, which limit the memory of an execution.
+"""Control groups (v1 or v2) that limit the memory of an execution.
 
-They are used if this user may create them.
+Control groups are used only if this user may create them.
 """
 
 import itertools
@@ -24,13 +24,15 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The groups of an execution; a process enters by writing "0" to the open files `entries`."""
+    """The control groups of an execution. A process enters them by writing "0" to the file
+    descriptors `entries`.
+    """
 
     folders: tuple[Path, ...]
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits; the init process counts as one more process."""
+        """Set the limits. The init process is added to the allowed number of processes."""
         # in this order, because v1 refuses a limit of memory.memsw below that of memory
         bounds = {
             "memory.limit_in_bytes": limits.memory,
@@ -53,7 +55,7 @@ class Cgroup:
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:
-        """Remove the groups; False while the kernel still has processes in them."""
+        """Remove the groups. Return False if the kernel still has processes in them."""
         for folder in self.folders:
             try:
                 folder.rmdir()
@@ -66,7 +68,9 @@ class Cgroup:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Parents of groups: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`."""
+    """Creates and removes control groups in parent folders: `Cgroups("v1",
+    (Path("/sys/fs/cgroup/memory/user"), ...))`.
+    """
 
     version: str
     parents: tuple[Path, ...]
@@ -90,7 +94,7 @@ class Cgroups:
                 Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
-        """Make new groups without limits; pass them to `end` later."""
+        """Create the groups of an execution, without limits. Pass them to `end` afterwards."""
         name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
@@ -105,7 +109,7 @@ class Cgroups:
     def end(self, cgroup: Cgroup) -> None:
         """Remove the groups of an execution.
 
-        If processes still run in them, a later call removes them.
+        If processes are still running in the groups, a later call removes the groups.
         """
         for entry in cgroup.entries:
             os.close(entry)
@@ -113,7 +117,7 @@ class Cgroups:
         self._remove_ended()
 
     def close(self) -> None:
-        """Remove the remaining groups, within a second."""
+        """Remove the remaining groups. Give up after a second."""
         for _ in range(100):
             self._remove_ended()
             if not self._ended:

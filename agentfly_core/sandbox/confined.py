@@ -1,4 +1,4 @@
-"""Programs in sandboxes of their own, in which one port leads to this process."""
+"""Run a program in its own sandbox, where a single port is connected to this process."""
 
 import asyncio
 import functools
@@ -14,9 +14,9 @@ from agentfly_core.sandbox.guest import confined as guest
 from agentfly_core.sandbox.preflight import chosen
 
 ADDRESS = f"http://{guest.HOST}:{guest.PORT}"
-"""The port in the sandbox."""
+"""The address in the sandbox that is connected to this process."""
 FOLDERS = {"HOME": "/sandbox", "TMPDIR": "/tmp"}
-"""Variables with the private folders in the sandbox."""
+"""Environment variables of the program that name its private folders in the sandbox."""
 _BEGIN = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from agentfly_core.sandbox.guest.confined import main; main()"
@@ -38,24 +38,24 @@ print(json.dumps([program, *links, packages, library, *editable]))
 
 
 def isolates() -> bool:
-    """Whether the sandbox of this machine confines programs; `unsafe` runs them without isolation.
+    """Whether this machine's sandbox isolates programs. The backend `unsafe` does not isolate them.
 
-    Raises Unavailable with a remedy.
+    Raises Unavailable, with a remedy, if the sandbox cannot run programs.
     """
     sandbox = chosen()
     if isinstance(sandbox.backend, Bubblewrap):
         raise Unavailable(
-            "A program cannot run in the sandbox bubblewrap, expected forkserver"
+            "The sandbox backend bubblewrap cannot run an agent's program, expected forkserver"
             + "".join(f" ({why})" for why in sandbox.refused.values())
         )
     return not isinstance(sandbox.backend, Unsafe)
 
 
 def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> tuple[str, ...]:
-    """Return the command that runs a command `[python, ...]` in a sandbox with these files.
+    """Return the command that runs `command`, `[python, ...]`, in a sandbox with these files.
 
-    The other end of `link` gets the listener. Raises OSError and CalledProcessError if `python`
-    does not run.
+    The sandbox sends its listening socket over `link`; receive it at the other end with `listener`.
+    Raises OSError or CalledProcessError if `python` cannot be run.
     """
     python, *paths = _interpreter(command[0])
     shown = [*map(os.path.abspath, files), *paths]
@@ -65,15 +65,15 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
 
 @functools.cache
 def _interpreter(python: str) -> tuple[str, ...]:
-    """An interpreter and the files and folders that it needs: its links, packages, library, and the
-    packages of editable installations.
+    """Return the path of an interpreter, followed by the files and folders that it needs: its
+    symbolic links, its packages, its library, and packages of editable installations.
     """
     command = [python, "-I", "-c", _PATHS]
     return tuple(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
 
 
 async def listener(link: socket.socket) -> socket.socket:
-    """Wait for the listener of a sandbox. Raises Unavailable."""
+    """Wait for the listening socket of a sandbox, and return it. Raises Unavailable."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(link, readable.set)
     try:
@@ -82,7 +82,7 @@ async def listener(link: socket.socket) -> socket.socket:
         loop.remove_reader(link)
     message, descriptors, _, _ = socket.recv_fds(link, 1000, 1)
     if not descriptors:
-        raise Unavailable(f"The sandbox of a program failed: {message.decode() or 'it ended'}")
+        raise Unavailable(f"The sandbox of a program failed: {message.decode() or 'it exited'}")
     received = socket.socket(fileno=descriptors[0])
     received.set_inheritable(False)  # recv_fds ignores MSG_CMSG_CLOEXEC
     return received

@@ -6,10 +6,10 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """Return printed text and `note`.
+    """Return the text that the code printed, followed by `note`.
 
-    If the code failed, raises ToolError with these texts. Raises ServiceFailure if the sandbox
-    failed.
+    If the code failed, raise ToolError with these texts and the reason. If the sandbox failed,
+    raise ServiceFailure.
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")

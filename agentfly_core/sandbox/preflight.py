@@ -19,16 +19,16 @@ WHAT_TO_DO = (
     "Allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 "
     "user.max_user_namespaces=10000; in a container: run it with --cap-add SYS_ADMIN "
     "--security-opt seccomp=unconfined --security-opt apparmor=unconfined), or install "
-    f"bubblewrap. {SANDBOX}=unsafe runs model-written code as you, with your files and your "
-    "network."
+    f"bubblewrap. {SANDBOX}=unsafe runs model-written code without a sandbox: it can use your "
+    "files and your network."
 )
 _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """Return this machine's sandbox, or the one that AGENTFLY_SANDBOX names; cached.
+    """Return the sandbox that AGENTFLY_SANDBOX names, or else the first that works. Cached.
 
-    Raises Unavailable with a remedy.
+    Raises Unavailable, with a remedy, if no sandbox works.
     """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))

@@ -1,4 +1,4 @@
-"""The report on attacks that `agentfly doctor --sandbox` prints."""
+"""The report that `agentfly doctor --sandbox` prints: the sandbox and the results of attacks."""
 
 import platform
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from agentfly_core.sandbox.self_test import AttackResult
 
 
 def described(sandbox: Sandbox) -> str:
-    """One line: "forkserver; memory by cgroup v1; landlock 7; Linux 6.8"."""
+    """Describe a sandbox: "forkserver; memory by cgroup v1; landlock 7; Linux 6.8"."""
     version = sandbox.cgroups.version
     parts = [
         f"{sandbox.backend.name}{' (no isolation)' if sandbox.backend.name == 'unsafe' else ''}",
@@ -26,9 +26,7 @@ def described(sandbox: Sandbox) -> str:
 
 
 def table(sandbox: Sandbox, outcomes: Sequence[AttackResult]) -> RenderableType:
-    """Show the result of each attack; docs/explanation/sandbox.md lists the limits of all
-    sandboxes.
-    """
+    """Return a table with the result of each attack."""
     shown = Table("stopped", "attack", "how it ended", show_edge=False)
     for outcome in outcomes:
         mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")

@@ -21,11 +21,11 @@ AT_ONCE, SPARES = 32, 2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A backend, and the reasons why others are refused: `{"forkserver": "unshare: Operation not
-    permitted"}`.
+    """A sandbox backend. `refused` contains the reasons why other backends are not used:
 
-    A warm backend keeps two executions ready, because making namespaces takes longer than a short
-    program. It can be used from any thread and event loop.
+    `{"forkserver": "unshare: Operation not permitted"}`. For a fork server, two executions are kept
+    ready, because creating namespaces takes longer than a short program. A sandbox can be used from
+    any thread and event loop.
     """
 
     backend: Backend
@@ -41,7 +41,9 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request; at most 32 run at once on an event loop. Cancelling ends it."""
+        """Run a request. At most 32 requests run at once on an event loop. Cancelling this call
+        ends the execution.
+        """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             begin = self.begin(request.limits, request.kept, request.modules)
@@ -54,7 +56,7 @@ class Sandbox:
     async def begin(
         self, limits: protocol.Limits, kept: bool, modules: Sequence[str] = ()
     ) -> AsyncIterator[Execution]:
-        """Yield an execution for one request, or for several if `kept`. Raises OSError."""
+        """Yield an execution for one request, or for several requests if `kept`. Raises OSError."""
         spare = None if kept or modules else self._spared()
         connection, cgroup = spare or await self._ready(kept, modules)
         try:
@@ -71,7 +73,7 @@ class Sandbox:
             await self._prepare()
 
     def close(self) -> None:
-        """End all executions, in the process that started them; the next request restarts."""
+        """End all executions. Does nothing in a forked process. The next request starts again."""
         if self._owner != os.getpid():
             return
         while spare := self._spared():
@@ -80,7 +82,7 @@ class Sandbox:
         self.cgroups.close()
 
     async def _prepare(self) -> None:
-        with suppress(OSError):  # the next request will raise it
+        with suppress(OSError):  # the next request will raise the error
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
                 spare = await self._ready(kept=False)
                 if len(self._spares) < SPARES:
@@ -98,7 +100,7 @@ class Sandbox:
 
     @property
     def _warm(self) -> bool:
-        """Whether spare executions are kept; a fork must not use its parent's."""
+        """Whether to keep spare executions. A forked process must not use its parent's spares."""
         return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> Waiting | None:
@@ -117,7 +119,7 @@ class Sandbox:
 
 
 GRACE = 10.0
-SECONDS_TO_NOTICE = 0.2  # until the end of a server is noticed
+SECONDS_TO_NOTICE = 0.2  # until the death of a server is noticed
 
 
 Waiting = tuple[socket.socket, Cgroup]
@@ -134,7 +136,7 @@ def _waits(connection: socket.socket) -> bool:
 
 @dataclass
 class Execution:
-    """A connection to an init process. It is `alive` while it accepts requests."""
+    """A connection to the init process of an execution; `alive` while it accepts requests."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -147,7 +149,8 @@ class Execution:
     async def run(self, request: protocol.ExecRequest) -> protocol.ExecResult:
         """Run a request and return its result.
 
-        If the code had started, it is blamed for broken and late answers.
+        If the answer is missing or late after the code has started, the result is KILLED or TIMEOUT
+        instead of UNAVAILABLE, because the code may have caused this.
         """
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())

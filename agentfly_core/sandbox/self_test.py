@@ -1,4 +1,4 @@
-"""The sandbox's self test: it runs attacks and checks what harm they did."""
+"""The self-test of a sandbox: run attacks, and check whether they harmed this machine."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from agentfly_core.sandbox.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class Target:
-    """Targets of the attacks on this machine."""
+    """Targets of the attacks on this machine: a file, a port and a process."""
 
     file: Path
     secret: str
@@ -29,9 +29,9 @@ class Target:
     bystander: subprocess.Popen[bytes]
 
     async def harmed(self) -> str:
-        """Describe the harm that an attack did to this machine; empty if none exists."""
+        """Describe the harm that an attack did to this machine, or return ""."""
         if self.bystander.poll() is not None:
-            return "a process outside was ended"
+            return "a process outside the sandbox was killed"
         try:
             self.listener.accept()[0].close()
         except BlockingIOError:
@@ -41,7 +41,7 @@ class Target:
                     return ""
                 await asyncio.sleep(0.05)
             return f"{left} processes were left behind"
-        return "a port outside was reached"
+        return "a port outside the sandbox was reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class AttackResult:
 
 @contextmanager
 def target() -> Iterator[Target]:
-    """Yield a planted file, a listening port and a process for the duration of the block."""
+    """Create a secret file, a listening port and a process, and yield them during the block."""
     secret = secrets.token_hex(16)
     with (
         tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder,
@@ -82,7 +82,7 @@ async def attacked(
 ) -> list[AttackResult]:
     """Run attacks on a sandbox one after another.
 
-    With `kept`, each attack runs in the interpreter of a session, which is used again afterwards.
+    With `kept`, each attack runs in an interpreter that would stay alive for further requests.
     """
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
@@ -108,7 +108,9 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """Return the number of descendants in another process namespace, without its first process."""
+    """Return the number of descendants in other process namespaces, without the first process of
+    each namespace.
+    """
     survivors = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Set up the child process: it drops its privileges, then runs model-written code."""
+"""Set up the child process, which drops its privileges and then runs model-written code."""
 
 import atexit
 import os
@@ -21,7 +21,8 @@ READY = b"ready"
 class Work:
     """The folder and limits of an execution.
 
-    `grouped`: a control group limits the memory. `locked` is False only for the unsafe backend.
+    `grouped` is true if a control group limits the memory. `locked` is false only for the backend
+    `unsafe`. `kept` is true if the process runs several pieces of code.
     """
 
     folder: Path
@@ -32,7 +33,10 @@ class Work:
 
 
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
-    """Report readiness or an error over the line, run main.py or code from the line, and exit."""
+    """Report readiness or an error over the socket `line`, run the code, and exit.
+
+    The code is main.py, or for a kept process the code that arrives over `line`.
+    """
     code = 1
     try:
         why = _prevented(work, streams, line.fileno())
@@ -47,7 +51,7 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
-    """Set up the process; returns an error, or b""."""
+    """Set up the process. Return an error text, or b"" on success."""
     try:
         # an undumpable process cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
@@ -67,7 +71,7 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
 
 
 def lock(network: bool) -> None:
-    """Drop privileges, system calls and files for good."""
+    """Permanently give up privileges and the access to most system calls and files."""
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     landlock.apply([Path(place) for place in view.SCRATCH.values()], network)
@@ -79,7 +83,7 @@ def bound(work: Work) -> None:
     limits = work.limits
     # if memory is short, the kernel kills this process before services of the machine
     Path("/proc/self/oom_score_adj").write_text("1000")
-    # memory that the interpreter uses before the code runs does not count
+    # memory that the interpreter already uses does not count
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     for kind, most in (
         (resource.RLIMIT_DATA, base + limits.memory),
@@ -97,7 +101,7 @@ def bound(work: Work) -> None:
 
 
 def _become(main: Path) -> None:
-    """Reset our modules, arguments, handlers and random generators."""
+    """Reset modules, arguments, streams, signal handlers and random generators for the code."""
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:

@@ -1,8 +1,9 @@
-"""A program in a sandbox of its own, in which one port leads to the process that started it.
+"""Run a program in its own sandbox, where a single port is connected to the starting process.
 
 `main` gets the words LINK PATH... -- PROGRAM ARGUMENT...: the program sees these paths and system
-files, read-only. LINK is the descriptor of a socket to which the listener of the port is sent, or
-an error. This process has the streams of the program, and ends as it does.
+files, read-only. LINK is the descriptor of a socket, to which this process sends the listening
+socket of the port, or an error. This process has the streams of the program, and exits with the
+program's exit code or signal.
 """
 
 import os
@@ -28,12 +29,14 @@ LIMITS = Limits(memory=4096 * MIB, processes=256, disk=256 * MIB, inodes=8192)
 NAMESPACES = kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 NOT_STARTED = 126
 GLANCE = 0.5
-"""Seconds between looks at the memory: a look takes about a millisecond for each process."""
+"""Seconds between measurements of the memory. A measurement takes about a millisecond for each
+process.
+"""
 _SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 
 
 def main() -> None:
-    """Start the first process of new namespaces, and end as its program does."""
+    """Start the first process of new namespaces, and exit with the status of its program."""
     end = sys.argv.index("--")
     link, paths = socket.socket(fileno=int(sys.argv[1])), [*map(Path, sys.argv[2:end])]
     _prepare()
@@ -96,7 +99,9 @@ def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) 
 
 
 def _exit_code(program: int) -> int:
-    """Reap processes until the program ends; all are killed at the limit of their memory."""
+    """Reap processes until the program ends, and return its exit code. If the processes together
+    exceed the memory limit, all are killed.
+    """
     end = os.pidfd_open(program)
     while True:
         select.select([end], [], [], GLANCE)
@@ -110,7 +115,7 @@ def _exit_code(program: int) -> int:
 
 
 def _enter(paths: Sequence[Path], folder: Path) -> None:
-    """Make a root of these paths, a working directory and private folders."""
+    """Enter a new root that contains these paths, the working directory and private folders."""
     os.umask(0o022)
     socket.sethostname("sandbox")
     root, shown = view.new_root(), view.with_system(paths)
@@ -128,7 +133,7 @@ def _listener() -> socket.socket:
 
 
 def _become_user() -> None:
-    """Become user 1000 of a new namespace, without rights outside."""
+    """Become user 1000 of a new namespace, without any rights outside of it."""
     init_process.become_nobody()
     uid, gid = os.geteuid(), os.getegid()
     kernel.unshare(kernel.NEWUSER)
@@ -141,7 +146,7 @@ def _become(words: list[str], folder: Path) -> NoReturn:
     try:
         # an undumpable process cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        # with the process outside, its group has a process that it must not reach
+        # its old process group contains the process outside, which it must not signal
         os.setsid()
         os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         os.chdir(folder)

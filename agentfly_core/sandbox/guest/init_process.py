@@ -1,7 +1,7 @@
 """The init process of an execution's namespaces, which runs the code in a child.
 
-Signals from inside cannot end it. When it ends, the kernel kills all other processes of the
-namespaces.
+Signals from inside the namespaces cannot end the init process. When it ends, the kernel kills all
+other processes of the namespaces.
 """
 
 import os
@@ -26,7 +26,7 @@ UID, NOBODY = 1000, 65534
 
 
 def become_nobody() -> None:
-    """Give up the rights of root, except those to make namespaces."""
+    """Give up the rights of root, except the right to create namespaces."""
     if os.geteuid() == 0:
         # a container with a single user has only root
         uids = Path("/proc/self/uid_map").read_text().splitlines()
@@ -35,13 +35,13 @@ def become_nobody() -> None:
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-    if os.geteuid():  # root in such a container needs them to make namespaces
+    if os.geteuid():  # root in such a container needs capabilities to create namespaces
         kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # a change of user clears this setting
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Become user 1000 of this process's new namespaces, hidden from other processes, and serve."""
+    """Become user 1000 of the new namespaces, hide from other processes, and serve requests."""
     try:
         kernel.map_user((UID, UID), (uid, gid))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -57,9 +57,9 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Report why nothing can run.
+    """Report why no code can run.
 
-    The request is read first, because otherwise the kernel drops the report.
+    The request is read first, because otherwise the kernel would discard the report.
     """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
@@ -67,9 +67,9 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run requests of a connection in a folder.
+    """Run the requests of a connection in a folder.
 
-    Failures before the code starts are reported as unavailable.
+    A failure before the code starts is reported as `unavailable`.
     """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
@@ -102,12 +102,12 @@ def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], w
 
 
 def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor) -> bool:
-    """Report the result of a request; False if its process has ended."""
+    """Report the result of a request. Return False if the process of the code has ended."""
     ended = monitor.until_end(connection)
     seconds, alive = time.monotonic() - monitor.started, ended is None and monitor.waits
     wait, peak = monitor.rest() if alive else monitor.end()
     files: dict[str, bytes] = {}
-    room = monitor.work.limits.disk  # which sparse files may exceed
+    room = monitor.work.limits.disk  # sparse files may claim to be larger than this
     for name in header["collect"]:
         if (content := _plain(monitor.work.folder, name, room)) is not None:
             files[name] = content
@@ -126,7 +126,7 @@ def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor
 
 
 def enter(cgroups: Sequence[int]) -> None:
-    """Enter control groups, with all later children. The first entry takes milliseconds."""
+    """Enter control groups; later children of this process are in them, too."""
     for cgroup in cgroups:
         os.write(cgroup, b"0")
         os.close(cgroup)
@@ -150,7 +150,9 @@ def furnish(limits: Limits, root: Path = Path("/")) -> None:
 
 
 def _plain(folder: Path, name: str, most: int) -> bytes | None:
-    """The content of a plain file without links; None if missing, too large or anything else."""
+    """Return the content of a regular file. Return None if it is missing or larger than `most`, or
+    if the path contains a link or another kind of file.
+    """
     # O_NOFOLLOW checks the last part of a path only, so parts are opened one by one; O_NONBLOCK
     # keeps a FIFO from blocking
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

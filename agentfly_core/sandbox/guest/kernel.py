@@ -23,14 +23,14 @@ _LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock
 
 
 def number(name: str) -> int:
-    """A system call's number on this machine; raises OSError for an unknown processor."""
+    """Return a system call's number. Raises OSError for an unsupported processor."""
     if platform.machine() not in _NUMBERS:
-        raise OSError(f"The sandbox knows {' and '.join(_NUMBERS)}, this is {platform.machine()}.")
+        raise OSError(f"Got a {platform.machine()} processor, expected {' or '.join(_NUMBERS)}.")
     return _NUMBERS[platform.machine()][name]
 
 
 def syscall(what: int, *words: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """The result of a system call; raises OSError."""
+    """Make a system call and return its result. Raises OSError."""
     given = [ctypes.c_long(word) if isinstance(word, int) else word for word in words]
     return _checked(int(_LIBC.syscall(ctypes.c_long(what), *given)), f"system call {what}")
 
@@ -40,7 +40,9 @@ def unshare(flags: int) -> None:
 
 
 def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
-    """Map the only user and group of this process's new user namespace, `(1000, 1000)`."""
+    """Map one user and one group of this process's new user namespace to a user and a group
+    outside; each argument is (user id, group id).
+    """
     # the kernel requires this before an unprivileged gid_map
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{inside[0]} {outside[0]} 1")
@@ -48,7 +50,7 @@ def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
 
 
 def clone(flags: int) -> int:
-    """Like os.fork, but the child is in new namespaces."""
+    """Fork like os.fork, with the child in new namespaces."""
     api = ctypes.pythonapi
     # as in os.fork: the interpreter's locks must be free in the child
     api.PyOS_BeforeFork()
@@ -62,7 +64,7 @@ def clone(flags: int) -> int:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, or bind a path to another."""
+    """Mount a file system, or bind the path `source` to the path `target`."""
     texts = [text.encode() or None for text in (source, target, kind)]
     _checked(_LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None), f"mount {target}")
 
@@ -72,14 +74,14 @@ def unmount(target: str) -> None:
 
 
 def set_read_only(target: str) -> None:
-    """Make a mount and all below it read-only, without set-uid programs and devices."""
+    """Make a mount and all mounts below it read-only, without set-uid programs and devices."""
     attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)
     data = ctypes.create_string_buffer(bytes(attributes), 32)
     syscall(number("mount_setattr"), -100, target.encode(), _AT_RECURSIVE, data, 32)
 
 
 def pivot_root(folder: str) -> None:
-    """Make a mounted folder the root and drop the old one."""
+    """Make a mounted folder the root directory, and unmount the old root."""
     os.chdir(folder)
     syscall(number("pivot_root"), b".", b".")
     unmount(".")

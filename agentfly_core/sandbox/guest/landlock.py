@@ -17,17 +17,17 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 def version() -> int:
-    """Return the kernel's Landlock version; 0 for none."""
+    """Return the kernel's Landlock version, or 0 without Landlock."""
     with suppress(OSError):
         return kernel.syscall(_CREATE, None, 0, _VERSION)
     return 0
 
 
 def apply(writable: Sequence[Path], network: bool) -> None:
-    """Restrict writes to these folders and devices; needs `no_new_privs`.
+    """Allow writes only to these folders and to devices. `no_new_privs` must be set.
 
-    Newer kernels also restrict outside processes, abstract sockets and, without a network, TCP.
-    Does nothing without Landlock.
+    Newer kernels also block signals to outside processes, abstract sockets and, unless `network` is
+    set, TCP. Does nothing without Landlock.
     """
     if not (abi := version()):
         return

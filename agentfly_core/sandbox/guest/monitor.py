@@ -1,4 +1,4 @@
-"""The monitor: collects output of model-written code, and stops it at its limits."""
+"""Collect the output of model-written code, and stop the code at its limits."""
 
 import fcntl
 import math
@@ -21,9 +21,10 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code, with its stdout, stderr and line as `pipes`.
+    """A process that runs code. `pipes` contains its collected stdout, stderr and line.
 
-    Over the line, a kept process gets code and reports exit codes. The code can fake these.
+    `line` is a control socket: a kept process gets code over it and reports the exit codes. The
+    code can fake the exit codes.
     """
 
     pid: int
@@ -38,7 +39,7 @@ class Monitor:
 
     @classmethod
     def start(cls, stdin: bytes, work: Work) -> Self:
-        """Start the process; raises OSError."""
+        """Start the process. Raises OSError."""
         given = in_memory(stdin)
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
@@ -55,7 +56,7 @@ class Monitor:
         return cls(pid, work, line, os.pidfd_open(pid), pipes)
 
     def hand(self, code: bytes) -> None:
-        """Send code to a kept process and continue it."""
+        """Send code to a kept process, and let the process continue."""
         for text in self.pipes.values():
             text.clear()
         self.started, self.computed = time.monotonic(), self._computed
@@ -67,7 +68,10 @@ class Monitor:
         os.close(given)
 
     def until_end(self, connection: socket.socket) -> Status | None:
-        """Collect output until the code ends (None), a limit is reached, or the caller leaves."""
+        """Collect output until the code ends, a limit is reached, or the caller disconnects.
+
+        Return None if the code ended, else the status.
+        """
         # the code may close its pipes, fork, stop itself or fake its exit code: wait for process,
         # caller and all pipes; without a control group memory is polled
         limits, reading = self.work.limits, set(self.pipes)
@@ -92,7 +96,7 @@ class Monitor:
 
     @property
     def waits(self) -> bool:
-        """Whether the process reported the end of its code and still runs."""
+        """Whether the process has reported the end of its code and is still running."""
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
@@ -158,7 +162,7 @@ class Monitor:
         return bool(data)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal every other process of this namespace, or the process group without one."""
+        """Signal all other processes of this namespace; without a namespace, the process group."""
         with suppress(ProcessLookupError):
             if os.getpid() == 1:
                 os.kill(-1, number)
@@ -167,9 +171,9 @@ class Monitor:
 
 
 def in_memory(content: bytes) -> int:
-    """Return the descriptor of a memory file.
+    """Return the descriptor of a memory file with this content.
 
-    A seal prevents its growth, because no limit counts the size of memory files.
+    A seal prevents the file from growing, because no limit counts the size of memory files.
     """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -181,8 +185,8 @@ def in_memory(content: bytes) -> int:
 
 
 def memory_used() -> int:
-    """Return the memory in bytes of all other processes of this namespace; shared pages count
-    once.
+    """Return the memory in bytes of all other processes of this namespace. Shared pages are counted
+    only once.
     """
     total = 0
     for name in os.listdir("/proc"):

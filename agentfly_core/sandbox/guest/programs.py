@@ -1,4 +1,4 @@
-"""Running model-written code in this interpreter: one program, or several that share state."""
+"""Run model-written code in this interpreter: one program, or pieces of code that share state."""
 
 import atexit
 import importlib.abc
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def only(main: Path, line: socket.socket) -> int:
-    """Run main.py as `__main__` and return its exit code; the control line is closed before."""
+    """Close the control socket `line`, run main.py as `__main__`, and return its exit code."""
     line.close()
     module = _main()
     loader = importlib.machinery.SourceFileLoader("__main__", str(main))
@@ -35,10 +35,11 @@ def only(main: Path, line: socket.socket) -> int:
 
 
 def each(line: socket.socket) -> int:
-    """Run code from the line in one module, and reply with exit codes of one byte.
+    """Run each piece of code from the control socket `line` in one module, and reply with its exit
+    code as one byte.
 
-    It ends when the other end of the line is closed. If the code forks, the forked process ends
-    after its code.
+    Returns when the other end of the socket is closed. If the code forks, the forked process
+    returns after its piece of code.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:
@@ -54,7 +55,7 @@ def each(line: socket.socket) -> int:
 
 
 class _Piece(importlib.abc.ExecutionLoader):
-    """Code without a file; tracebacks show its lines."""
+    """Code without a file. Its lines are registered, so tracebacks can show them."""
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.source = name, source

@@ -1,4 +1,4 @@
-"""Messages between the caller and an execution: requests, limits, results; JSON and raw bytes."""
+"""Messages between the caller and an execution: requests and results, as JSON and raw bytes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ LARGEST_HEADER = 2**20
 
 
 def packed(header: Mapping[str, JSON], blobs: Sequence[bytes] = ()) -> bytes:
-    """Encode a message; `header` is JSON."""
+    """Encode a message with a JSON header and binary parts."""
     text = json.dumps({**header, "sizes": [len(blob) for blob in blobs]}).encode()
     return b"".join([_HEAD.pack(len(text)), text, *blobs])
 
 
 def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
-    """The next message of a file, with an unchecked header; raises EOFError at its end."""
+    """Read the next message of a file: its header, without validation, and its binary parts. Raises
+    EOFError at the end of the file.
+    """
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise EOFError
@@ -37,7 +39,9 @@ def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
 
 
 async def receive(reader: asyncio.StreamReader, most: int) -> tuple[Any, list[bytes]]:
-    """The next message of a stream; raises EOFError, and ValueError above `most` bytes."""
+    """Read the next message of a stream. Raises EOFError at its end, and ValueError if the binary
+    parts have more than `most` bytes.
+    """
     size = _HEAD.unpack(await reader.readexactly(_HEAD.size))[0]
     if size > LARGEST_HEADER:
         raise ValueError(f"A header has {size} bytes, expected at most {LARGEST_HEADER}.")
@@ -53,11 +57,11 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and bytes for an execution: `Limits(wall=2.0, memory=256 * MIB)`.
+    """The limits of an execution, in seconds and bytes: `Limits(wall=2.0, memory=256 * MIB)`.
 
-    `memory` limits each process and, with a memory cgroup, all of them together. `processes`
-    includes threads. `disk` and `inodes` limit the working directory, /tmp and /dev/shm together.
-    `captured` limits stdout and stderr.
+    `wall` is elapsed time, `cpu` is CPU time. `memory` limits each process and, with a memory
+    cgroup, all processes together. `processes` includes threads. `disk` and `inodes` limit the
+    working directory, /tmp and /dev/shm together. `captured` limits stdout and stderr together.
     """
 
     wall: float = 10.0
@@ -81,7 +85,7 @@ PAGE = 4096
 
 
 class RequestHeader(TypedDict):
-    """Header of a request: limits, names of sent files and of files to collect."""
+    """Header of a request: limits, names of the sent files, and names of files to return."""
 
     limits: dict[str, float]
     files: list[str]
@@ -105,8 +109,8 @@ class Report(TypedDict):
 class ExecRequest:
     """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
 
-    With `kept`, the interpreter waits for further requests; of these only `code` and `collect` are
-    used. `modules` are imported before the code starts, if the backend is warm.
+    With `kept`, the interpreter stays alive for further requests; only their `code` and `collect`
+    are used. If the backend is a fork server, `modules` are imported before the code starts.
     """
 
     code: bytes
@@ -147,7 +151,7 @@ _FILE_TOO_LARGE = "[Errno 27]"
 
 
 class Status(StrEnum):
-    """How an execution ended. `unavailable` means that the sandbox failed, not the code."""
+    """How an execution ended. `unavailable` means that the sandbox failed, and not the code."""
 
     OK = "ok"
     ERROR = "error"
@@ -163,9 +167,10 @@ class Status(StrEnum):
 class ExecResult:
     """A result: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
 
-    `exit_code` is -9 for signal 9, and None if there was no process. The code can fake it, as it
-    can fake stdout. `truncated` is True if output was cut. `duration` is in seconds, and `peak_rss`
-    in bytes, that of the largest process. `files` are the collected plain files.
+    `exit_code` is -9 for signal 9, and None if no process was started. The code can fake the exit
+    code, just as it can print anything. `truncated` is True if output was cut. `duration` is in
+    seconds. `peak_rss` is the peak memory of the largest process in bytes. `files` contains the
+    collected regular files.
     """
 
     status: Status
@@ -180,9 +185,9 @@ class ExecResult:
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
-    """Make the result of a failure of the sandbox.
+    """Make the result for a failure of the sandbox.
 
-    Models never read its reason, which is in stderr.
+    The reason is stored in `stderr`; models never read it.
     """
     return ExecResult(Status.UNAVAILABLE, stderr=why, backend=backend)
 

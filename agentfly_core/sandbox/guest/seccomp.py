@@ -1,8 +1,8 @@
-"""The seccomp filter: forbidden system calls of model-written code, see seccomp(2).
+"""The seccomp filter, which forbids system calls of model-written code, see seccomp(2).
 
-Namespaces, mounts, tracing, limits of other processes, bpf, io_uring, userfaultfd, keyrings,
-uncounted memory (System V, memfd, aio) and sockets other than pairs are not permitted. A program
-with a network may also open TCP sockets.
+Forbidden are namespaces, mounts, tracing, limits of other processes, bpf, io_uring, userfaultfd,
+keyrings, memory that no limit counts (System V, memfd, aio), and all sockets except socket pairs. A
+program with a network may also open TCP sockets.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _CLONE3 = 435
 
 
 def program(network: bool = False) -> bytes:
-    """The filter for this machine: an array of `struct sock_filter`, 8 bytes each."""
+    """Return the filter for this machine: an array of `struct sock_filter`, 8 bytes each."""
     machine = platform.machine()
     not_permitted, not_there = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     steps = [_step(_LOAD, _MACHINE), _step(_EQUAL, _MACHINES[machine], 1, 0), _step(_RETURN, _KILL)]
@@ -43,7 +43,7 @@ def program(network: bool = False) -> bytes:
     for number in (numbers[place] for numbers in _DENIED.values() if len(numbers) > place):
         steps += _when(_EQUAL, number, not_permitted)
     steps += [*_tcp(machine)] if network else _when(_EQUAL, _SOCKET[machine], not_permitted)
-    # its flags are in memory; the C library falls back to clone
+    # clone3's flags are in memory, which a filter cannot read; the C library falls back to clone
     steps += _when(_EQUAL, _CLONE3, not_there)
     # halves of stream and seqpacket pairs stay connected; a half of a datagram (or raw) pair could
     # be connected to a socket file
@@ -75,7 +75,7 @@ def _tcp(machine: str) -> list[bytes]:
 
 
 def apply(network: bool) -> None:
-    """Apply the filter to this process and its children; needs `no_new_privs`."""
+    """Apply the filter to this process and its children. `no_new_privs` must be set."""
     code = program(network)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))

@@ -1,7 +1,8 @@
-"""The fork server: isolates itself, imports common modules, and forks for each execution.
+"""The fork server: it isolates itself, imports common modules, and forks for each execution.
 
-`python -m agentfly_core.sandbox.guest.server 3`, with the descriptor of requests, runs in its own
-mount and process namespaces, so all executions end with it. It ends when the descriptor is closed.
+It is started as `python -m agentfly_core.sandbox.guest.server 3`; 3 is the file descriptor of the
+requests. The server runs in its own mount and process namespaces, so all executions end with the
+server. It exits when the other end of the descriptor is closed.
 """
 
 import gc
@@ -21,7 +22,9 @@ from agentfly_core.sandbox.guest.protocol import ONCE
 AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
 LONGEST = 2**18
-"""Bytes of a message, more than its socket takes: the rest of a longer one would be lost."""
+"""Size of the buffer for a message. It is larger than the socket's limit, because the rest of a
+longer message would be lost.
+"""
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 )
@@ -55,7 +58,9 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Give up the machine's files and all privileges, then import modules that code often needs."""
+    """Give up access to the machine's files and all privileges, then import modules that code often
+    needs.
+    """
     sys.executable = str(view.interpreter())
     sites = view.sites()
     view.enter()
@@ -78,10 +83,9 @@ def _warm(modules: Iterable[str]) -> None:
 def _serve(link: socket.socket) -> None:
     """Start an execution for each message.
 
-    If 32 and the spare ones are running, messages wait in the socket.
-
-    Kept executions are not counted, because they could block all other executions. A message is a
-    kind and names of modules, which are imported if an earlier message has not.
+    A message consists of a kind (ONCE or KEPT) and names of modules, which are imported if they are
+    not imported yet. If 32 executions and the spare ones are running, messages wait in the socket.
+    Kept executions are not counted, because they could block all other executions.
     """
     # readable when a process has ended
     awake, wake = os.pipe()

@@ -1,8 +1,8 @@
 """The program of backends that start one process for each execution.
 
-It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`, with the
-connection's descriptor and the folder. With "locked" it is the first process of its namespaces,
-which may mount. With "open" it is a plain process.
+It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first
+argument is the connection's file descriptor, the second is the folder. With "locked", this process
+is the first one of its namespaces and may mount file systems. With "open", it is a plain process.
 """
 
 import os
@@ -16,7 +16,7 @@ from agentfly_core.sandbox.guest import init_process, kernel, view
 
 
 def main() -> None:
-    """Serve one connection in the namespaces that this process was started in."""
+    """Serve one connection in the namespaces where this process was started."""
     connection, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     locked, cgroups = sys.argv[3] == "locked", [int(word) for word in sys.argv[4:]]
     try:

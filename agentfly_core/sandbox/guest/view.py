@@ -1,5 +1,5 @@
-"""The file system that sandboxed code sees: system libraries and programs, and an interpreter with
-numpy, pandas and scikit-learn, or the files of a program.
+"""The file system that sandboxed code sees: system libraries and programs, and either an
+interpreter with numpy, pandas and scikit-learn, or the files of a program.
 """
 
 import importlib.util
@@ -19,7 +19,9 @@ PACKAGES = (
     *("scipy", "scipy.libs", "joblib", "cloudpickle", "narwhals", "threadpoolctl.py"),
 )
 EMPTIED = ("sklearn/datasets/data",)
-"""Folders of packages that look empty: data sets, whose answers a task may hide."""
+"""Folders of packages that look empty in the sandbox: data sets that may contain a task's
+answers.
+"""
 _SYSTEM = (
     "/usr/bin",
     "/usr/lib",
@@ -44,27 +46,28 @@ STREAMS = {
 }
 
 FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/logs"}
-"""Folders of tasks in the layouts of Harbor and terminal-bench."""
+"""Links for tasks that use the folder names of Harbor and terminal-bench."""
 
 
 def visible() -> list[Path]:
-    """Return the visible files and folders of this machine.
-
-    They are read-only and keep their paths.
+    """Return the files and folders of this machine that are visible in the sandbox, read-only and
+    under the same paths.
     """
     libraries = Path(sys.base_prefix).glob("lib/libpython*")
     return with_system([Path(sysconfig.get_path("stdlib")), interpreter(), *libraries])
 
 
 def with_system(paths: Iterable[Path]) -> list[Path]:
-    """Return the system's files and folders and these paths, without paths in another's folder."""
+    """Return the system's folders and these paths, without paths inside of other returned
+    folders.
+    """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
     return [path for path in shown if not _covered(path, shown)]
 
 
 def interpreter() -> Path:
-    """The Python program that a virtual environment links to."""
+    """Return the Python program to which a virtual environment links."""
     return Path(os.path.realpath(sys.executable))
 
 
@@ -77,18 +80,20 @@ def packages() -> list[Path]:
 
 
 def shown_at(package: Path) -> Path:
-    """The path of a package in the view: its own, unless an execution's own /tmp would hide it."""
+    """Return the path of a package in the sandbox. It is the same as outside, except for packages
+    in a folder that the sandbox replaces, such as /tmp.
+    """
     hidden = any(package.is_relative_to(folder) for folder in SCRATCH.values())
     return Path("/packages", package.name) if hidden else package
 
 
 def sites() -> list[str]:
-    """The folders of the packages in the view."""
+    """Return the folders in the sandbox that contain packages."""
     return [*dict.fromkeys(str(shown_at(package).parent) for package in packages())]
 
 
 def emptied() -> list[Path]:
-    """The folders in the view that look empty."""
+    """Return the folders that look empty in the sandbox."""
     shown = {package.name: package for package in packages()}
     names = [Path(name) for name in EMPTIED if name.partition("/")[0] in shown]
     return [shown_at(shown[name.parts[0]]).joinpath(*name.parts[1:]) for name in names]
@@ -102,7 +107,7 @@ def links(shown: Iterable[Path]) -> dict[str, str]:
 
 
 def enter() -> None:
-    """Make the view of model-written code the root of this process's own mount namespace."""
+    """Make the sandbox's file system the root of this process's own mount namespace."""
     folder, flags = new_root(), kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     show(visible(), folder)
     # hides other packages of the interpreter
@@ -122,7 +127,9 @@ def enter() -> None:
 
 
 def new_root() -> Path:
-    """Mount a folder for the view in this process's own mount namespace, and return it."""
+    """Mount an empty root for the sandbox in this process's own mount namespace; return its
+    path.
+    """
     folder = Path("/sys")
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", str(folder), "tmpfs", kernel.MS_NOSUID, "mode=0755,size=1m")
@@ -132,13 +139,13 @@ def new_root() -> Path:
 
 
 def show(paths: Iterable[Path], folder: Path) -> None:
-    """Make files and folders visible in a new root, read-only and with their paths."""
+    """Make files and folders visible in a new root, read-only and under the same paths."""
     for path in paths:
         kernel.set_read_only(str(_bind(path, folder)))
 
 
 def become_root(folder: Path, shown: Iterable[Path]) -> None:
-    """Complete a new root that shows these paths, and enter it."""
+    """Add devices, links and system files to a new root with these paths, and enter the root."""
     for device in DEVICES:
         _bind(Path(device), folder)
     for name, target in {**links(shown), **STREAMS}.items():
@@ -153,13 +160,13 @@ def become_root(folder: Path, shown: Iterable[Path]) -> None:
 
 
 def _covered(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether a path is in one of these folders, perhaps by a link: `/bin/python3`."""
+    """Whether a path is in one of these folders, directly or through a link: `/bin/python3`."""
     place = Path(os.path.realpath(path.parent), path.name)
     return any(folder in (*place.parents, *path.parents) for folder in folders)
 
 
 def _bind(path: Path, folder: Path, place: Path | None = None) -> Path:
-    """Show a path of this machine at its own place, or another, in the view at `folder`."""
+    """Mount a path of this machine into the new root `folder`, at the same path or at `place`."""
     target = folder / (place or path).relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True) if path.is_dir() else target.touch()
