@@ -11,7 +11,9 @@ _BEFORE = r"(?<!\w)(?<!\w[-'’])(?<!\d[.,/:])"
 _AROUND = " \n\t()[]*.:'\""
 _SPACES = r"\s+"
 _AFTER = r"(?![\w+#%]|[-'’]\w|[.,/:]\d)"
-"""An option is a whole word or number: `C` is not in `C++`, `1` not in `1.5`, `-1` or `1/2`."""
+"""Pattern after an option, which must be a whole word or number: `C` is not in `C++`, nor is `1` in
+`1.5`, `-1` or `1/2`.
+"""
 
 
 def _examples(problem: Problem) -> Examples:
@@ -24,9 +26,10 @@ def _examples(problem: Problem) -> Examples:
 async def choice(trajectory: Trajectory) -> float:
     """1 if the answer names `problem.facts["answer"]` and no other of `problem.facts["options"]`.
 
-    "A horse, of course." names the horse in any case; "horses" does not. The longest of overlapping
-    options counts: "a horse race" does not name the horse. Options of one letter are case-sensitive
-    within a sentence, because "a" is an article.
+    With the options "horse" and "horse race", "A Horse, of course." names the first: case does not
+    matter, but "horses" is another word. Of overlapping options, the longest counts, so "a horse
+    race" names only the second. Options of one letter are case-sensitive within a sentence, because
+    "a" is an article.
     """
     problem = trajectory.problem
     options, right = option_texts(problem), _right_options(problem)
@@ -42,14 +45,14 @@ def _right_options(problem: Problem) -> list[str]:
     right = list(dict.fromkeys(alike[key] for key in keys if key in alike))
     if not right:
         answer = f"{problem.facts['answer']!r:.80}"
-        raise ValueError(
-            f"facts['answer'] is {answer}, and no option is: give the text of an option"
-        )
+        raise ValueError(f"facts['answer'] is {answer}, expected the text of one of the options")
     return right
 
 
 def _named(answer: str, options: Sequence[str]) -> list[str]:
-    """The options in an answer from left to right, the longest at each place."""
+    """Return the options that occur in an answer, from left to right. Of overlapping options, the
+    longest counts.
+    """
     letter = answer.strip(_AROUND).casefold()
     if len(letter) == 1:
         return [option for option in options if option.casefold() == letter]
@@ -62,12 +65,12 @@ def _named(answer: str, options: Sequence[str]) -> list[str]:
 
 
 def _pattern(option: str) -> str:
-    """A pattern of an option as a whole word or number, with any spaces."""
+    """Return a pattern for an option as a whole word or number, with any white space within it."""
     before = _BEFORE + (r"(?<![-+])" if option[:1].isdecimal() else "")
     return f"{before}{_SPACES.join(map(re.escape, option.split()))}{_AFTER}"
 
 
 def _key(text: str) -> str:
-    """An option without case and extra spaces; single letters keep their case."""
+    """Normalise an option: lower case and single spaces. Single letters keep their case."""
     plain = text.replace("\u2212", "-")
     return plain if len(plain) == 1 else " ".join(plain.casefold().split())

@@ -1,7 +1,8 @@
 """Reward of a program by hidden tests.
 
 The program runs in one sandbox on the tests' arguments. A second sandbox without model code grades
-its results, so no verdict can be faked. Results that break the grading are wrong, not unscored.
+the results, so the program cannot fake the verdict. Results that make the grading fail count as
+wrong, not as unscored.
 """
 
 import json
@@ -69,7 +70,10 @@ with open("verdict.json", "w") as file:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Return no examples, since no program is known; raise ValueError for wrong facts."""
+    """Check the facts of a problem. Return no examples, because no right program is known.
+
+    Raises ValueError for wrong facts.
+    """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
         raise ValueError(f"facts['function'] is {function!r:.80}, expected the name of a function")
@@ -86,7 +90,7 @@ def _readable(problem: Problem) -> Examples:
 async def code_tests(trajectory: Trajectory) -> Score:
     """1 if the program in the answer passes every hidden test, else 0.
 
-    Part `passed`: the share passed.
+    The part `passed` is the share of passed tests.
 
     The program is the answer's last ``` block, or the whole answer. `problem.facts["function"]` is
     the function's name. `problem.facts["tests"]` is a list of tests such as `{"args": [2, 3],

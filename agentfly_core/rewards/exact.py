@@ -7,6 +7,6 @@ from agentfly_core.rewards.gold import examples, right_answers
 
 @reward(examples=examples(lambda right: [f"{right}7"]))
 async def exact(trajectory: Trajectory) -> float:
-    """1 if the stripped answer is one of `gold.right_answers`, else 0."""
+    """1 if the answer, without outer white space, is one of `gold.right_answers`, else 0."""
     right, answer = right_answers(trajectory.problem), trajectory.answer
     return float(answer is not None and answer.strip() in right)

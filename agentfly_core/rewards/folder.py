@@ -62,16 +62,16 @@ async def expected_files(workspace: Workspace, problem: Problem) -> Score:
 
 @reward(timeout=1200.0, ready=chosen)
 async def hidden_check(workspace: Workspace, problem: Problem) -> float:
-    """Run the problem's check in a fresh sandbox with the workspace's files; returns 0 to 1.
+    """Run the problem's check in a fresh sandbox with the workspace's files. Returns 0 to 1.
 
     The check is `problem.facts["check"]`, as `datasets.harbor` makes it:
 
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 
-    The check's files are in /tests, and those of the workspace in /app. The script runs in /tests
-    with an empty home, and Python imports nothing from /app. The script writes a number to
-    /logs/verifier/reward.txt. With `by_exit_code`, the value is 1 if the script exits with 0. In
-    all other cases, and after `seconds`, the value is 0.
+    The check's files are in /tests, and the workspace's files in /app. The script runs in /tests
+    with an empty home, and Python imports nothing from /app. The script writes the reward, a number
+    from 0 to 1, to /logs/verifier/reward.txt. With `by_exit_code`, the reward is instead 1 if the
+    script exits with 0. In all other cases, and after `seconds`, the reward is 0.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])

@@ -6,9 +6,9 @@ from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
 
 @reward
 async def tool_format(trajectory: Trajectory) -> Score:
-    """The share of calls that are readable, 0 without calls.
+    """The share of tool calls that could be parsed; 0 without calls.
 
-    Part `answered`: the share of calls that returned no error.
+    The part `answered` is the share of calls that the tool answered without an error.
     """
     calls = [call for turn in trajectory.turns for call in turn.reply.calls]
     answers = trajectory.observations

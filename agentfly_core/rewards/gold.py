@@ -11,7 +11,7 @@ from agentfly_core.records.trajectory import Examples, Problem
 from agentfly_core.system.formats.text import clip
 
 NO_ANSWER = ("", "I do not know.")
-"""Wrong answers to every problem."""
+"""Answers that are wrong for every problem."""
 _Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 _Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _VALUES: TypeAdapter[list[str | int | float]] = TypeAdapter(
@@ -63,7 +63,10 @@ def number_text(number: float) -> str:
 
 
 def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Examples]:
-    """Make a reward's `examples`: right answers, NO_ANSWER and `mistaken` right answers."""
+    """Make a reward's `examples` function.
+
+    Its wrong answers are NO_ANSWER and the results of `mistaken` for each right answer.
+    """
 
     def of_problem(problem: Problem) -> Examples:
         right = right_answers(problem)

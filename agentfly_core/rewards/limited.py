@@ -1,6 +1,6 @@
-"""Compute on text of the model under kernel limits.
+"""Compute a reward from text of the model under kernel limits of time and memory.
 
-An answer that exceeds them is wrong, not unscored.
+An answer that exceeds these limits is wrong, not unscored.
 """
 
 import os
@@ -19,10 +19,10 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
-    """Run `work` in a fork of a single-threaded process; returns None if it raises an error or
-    exceeds a limit.
+    """Run `work` in a fork of this process, which must have a single thread; return the result.
 
-    Raises RuntimeError if the fork was killed from outside or could not start.
+    Returns None if `work` raises an error or exceeds a limit. Raises RuntimeError if the fork was
+    killed from outside or could not start.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -33,9 +33,13 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
         result = line.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and (number := os.WTERMSIG(status)) in _FROM_OUTSIDE:
-        raise RuntimeError(f"the process that compares was killed: {signal.Signals(number).name}")
+        raise RuntimeError(
+            f"the process that compares answers was killed: {signal.Signals(number).name}"
+        )
     if status and os.waitstatus_to_exitcode(status) == NOT_BEGUN:
-        raise RuntimeError("the process that compares could not begin: its limits cannot be set")
+        raise RuntimeError(
+            "the process that compares answers could not begin: its limits cannot be set"
+        )
     return float(_RESULT.unpack(result)[0]) if result else None
 
 
@@ -44,7 +48,7 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
             used = int(sizes.read().split()[0]) * resource.getpagesize()
-        # the fork starts with the address space of its parent, so that size is added to the limit
+        # the parent's size is added to the limit, because the fork shares its address space
         _limit(resource.RLIMIT_AS, used + MEMORY)
         # an answer that crashes the fork must not leave a core file
         _limit(resource.RLIMIT_CORE, 0)

@@ -43,7 +43,7 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
 def math(trajectory: Trajectory) -> float:
-    """1 if the answer (see `stated`) equals `problem.facts["answer"]`, else 0.
+    """1 if the answer in the text (see `stated`) equals `problem.facts["answer"]`, else 0.
 
     Integers may be written as 99, 99.0 or 1,234, and other numbers as fractions, mixed numbers or
     decimals with PLACES digits. A number with a base, such as 1010_2, must be in the expected base.
@@ -54,20 +54,21 @@ def math(trajectory: Trajectory) -> float:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Return no examples, because an answer without a tool call earns nothing.
+    """Check the facts of a problem. Return no examples, because an answer without a tool call earns
+    nothing.
 
     Raises ValueError as `_examples` does.
     """
     for right in _examples(problem).right:
         if not stated(right):
-            raise ValueError(f"facts['answer'] states no answer: {right!r:.80}")
+            raise ValueError(f"facts['answer'] is {right!r:.80}, expected a text with an answer")
     return Examples((), ())
 
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
-    """`math` that requires a tool: 0 without a tool's answer; with one, 1 if right and 0.1 if
-    wrong.
+    """`math` that requires a tool. Without a tool's answer, the reward is 0. With a tool's answer,
+    it is 1 for a right answer and 0.1 for a wrong one.
 
     Errors and the tool that ends the episode do not count as tool answers. The part `right` is the
     score of `math`.
@@ -82,9 +83,9 @@ def math_with_tool(trajectory: Trajectory) -> Score:
 def stated(text: str) -> str:
     """Extract the answer from a text: `stated("So it is $\\boxed{99}$.")` returns "99".
 
-    This is the content of the last box. Without a box it is the rest of the line after the last
-    `####`, "answer is" or "answer:". Without these it is the whole text. It is empty if the last
-    box is not closed.
+    The answer is the content of the last box, and empty if that box is not closed. Without a box,
+    the answer is the rest of the line after the last `####`, "answer is" or "answer:". Without any
+    of these, it is the whole text.
     """
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
@@ -103,8 +104,8 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the index of the brace that closes the one before `start`, or `start` if there is
-    none.
+    """Return the index of the brace that closes the brace before `start`, or `start` if it is never
+    closed.
     """
     depth = 1
     for place in range(start, len(text)):
@@ -165,8 +166,9 @@ def _is_excluded(answer: str, right: str, prompt: str) -> bool:
 
 
 def _equal(expected: list[Any], answer: str) -> float:
-    """Whether an answer has the form and value of `expected`; decimals are compared to PLACES
-    digits.
+    """Whether an answer has the form and value of `expected`, as 1.0 or 0.0.
+
+    Decimals are compared to PLACES digits.
     """
     from math_verify import verify
 

@@ -10,7 +10,9 @@ from agentfly_core.rewards.gold import examples, right_answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(rf"((?<!\S)-(?=\.?\d)|\.(?=\d))|[{re.escape(string.punctuation)}]")
-"""The group keeps the sign and the point of a number, which SQuAD removes: 1.5 is not 15."""
+"""Punctuation to remove. The group keeps the sign and the point of a number, which SQuAD removes:
+1.5 is not 15.
+"""
 _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 
 
@@ -27,7 +29,7 @@ async def qa_em(trajectory: Trajectory) -> float:
 
 @reward(examples=_EXAMPLES)
 async def qa_f1(trajectory: Trajectory) -> float:
-    """The F1 of the words that the answer shares with a right answer; the best right answer counts.
+    """The word F1 of the answer and a right answer. The right answer with the highest F1 counts.
 
     Words are compared as in `qa_em`. "Lima in Peru" earns 0.5 if "Peru" is right: 2 * p * r / (p +
     r) with p = 1/3 and r = 1.

@@ -52,7 +52,7 @@ _NO_UNITS = re.compile(
     r"|mod|more|negative|nor|not|of|or|over|pi|plus|pm|sin|sqrt|squared|tan|than|think|times|to)\b",
     re.IGNORECASE,
 )
-"""Words after a number that change it, or are not a unit."""
+"""Words after a number that change its value, or that are not a unit."""
 _MIXED = re.compile(
     rf"([-+]?)({_DIGITS})\s*(?:\s(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{{(\d+)\}}\s*\{{(\d+)\}}"
     r"|\\[dt]?frac\s*(\d)(\d))",
@@ -67,7 +67,7 @@ _BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII
 
 
 def plain(text: str) -> str:
-    """Replace Unicode minus, times and degree signs and raised digits by ASCII or LaTeX."""
+    """Replace Unicode minus, times and degree signs and superscript digits by ASCII or LaTeX."""
     raised = _RAISED_NUMBER.sub(lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
     return raised.translate(_SIGNS)
 

@@ -18,16 +18,16 @@ from agentfly_core.system.module_search import require_package
 
 LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
-"""Their scorers call Python's `eval` on the answer."""
+"""Datasets with scorers that call Python's `eval` on the answer."""
 OF_GIVEN_NUMBERS = "countdown"
-"""Its scorer looks for the problem's numbers in the answer."""
+"""A dataset with a scorer that looks for the problem's numbers in the answer."""
 PARSED = {
     *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
     "simple_integration",
 }
-"""Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
+"""Datasets with scorers that call sympy's `parse_expr` on the answer, which calls `eval`."""
 CARELESS = ("game_of_life_halting", "puzzle24")
-"""Their scorers give 1 to one answer for every problem."""
+"""Datasets with a single answer that earns 1 on every problem."""
 _READY = partial(require_package, "reasoning-gym==0.1.25", "reasoning-gym")
 _FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
 _ARITHMETIC = (
@@ -47,9 +47,9 @@ def _examples(problem: Problem) -> Examples:
 def reasoning_gym(trajectory: Trajectory) -> Score:
     """1 if the scorer of `problem.facts["dataset"]` returns 1, else 0.
 
-    The part `partial` is the scorer's value. It serves as a metric only, because scorers also
-    reward longer text that contains the answer. Answers that could run code or need more than 5 s
-    are wrong.
+    The part `partial` is the scorer's value. It is only a metric, because scorers also reward
+    longer text that contains the answer. Answers that could run code, or that take more than 5 s to
+    score, are wrong.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
     if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
@@ -101,7 +101,7 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """Whether an expression uses whole numbers only; names could make other numbers: x/x."""
+    """Whether an expression uses whole numbers only. Names could make other numbers, as in x/x."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     return not isinstance(node, ast.Name | ast.Call) and _is_arithmetic(node)

@@ -12,8 +12,8 @@ from agentfly_core.rl.late import Tensor, torch
 class Sequences:
     """The layout [trajectories, longest] of a batch's sampled tokens, with one row per trajectory.
 
-    A row is ordered by turn, that is by time, and not by the tokens' positions in the batch.
-    `turns` is the turn of each token, -1 for padding.
+    The tokens of a row are ordered by turn (by time), not by their positions in the batch.
+    `turns` has the turn number of each token, -1 for padding.
     """
 
     sampled: Tensor
@@ -27,13 +27,13 @@ class Sequences:
         return torch.bincount(self.line, minlength=len(self.turns))
 
     def gather(self, tokens: Tensor) -> Tensor:
-        """From [rows, T] to [trajectories, longest], padded with 0."""
+        """Rearrange values from [rows, T] to [trajectories, longest], padded with 0."""
         gathered = torch.zeros(self.turns.shape, dtype=tokens.dtype)
         gathered[self.line, self.column] = tokens[self.sampled]
         return gathered
 
     def scatter(self, values: Tensor) -> Tensor:
-        """From [trajectories, longest] to [rows, T], 0 for other tokens."""
+        """Rearrange values from [trajectories, longest] to [rows, T]; other tokens get 0."""
         empty = torch.zeros(self.sampled.shape, dtype=values.dtype)
         return empty.masked_scatter(self.sampled, values[self.line, self.column])
 
@@ -69,16 +69,17 @@ def last_of_turns(turns: Tensor) -> Tensor:
 
 
 def varies(values: Tensor) -> bool:
-    """Whether these values [n] differ by more than rounding errors.
+    """Whether `values` [n] differ by more than rounding errors.
 
-    False for no values and for nan.
+    The result is False for an empty tensor and for nan.
     """
     return bool(len(values)) and differ(float(values.min()), float(values.max()))
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Normalise to mean 0 and variance 1 over all sampled tokens, float32 [rows, T]; 0 if all are
-    equal.
+    """Normalise advantages to mean 0 and variance 1 over all sampled tokens.
+
+    Returns float32 [rows, T], all 0 if the advantages are equal.
     """
     # in float64, because a sum over all tokens of an update loses digits in float32
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
@@ -102,15 +103,15 @@ def whitened_by_task(
 
 
 def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
-    """Give every sampled token [rows, T] its trajectory's value, from `values` [trajectories]."""
+    """Expand `values` [trajectories] to [rows, T]: a sampled token gets its trajectory's value."""
     return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
 
 
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """Apply `how(*values)` [n] to each group of indices; 0 for a group whose `values[0]` are all
-    equal.
+    """Apply `how` to the `values` [n] of each group of indices. A group with equal `values[0]` gets
+    0.
 
     With `centred`, the rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. To
     compare trajectories use `Outcomes.compare`, which counts each episode once.
@@ -129,7 +130,9 @@ def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
 
 
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Subtract the mean of `over` (by default the values), and divide by its unbiased deviation."""
+    """Subtract the mean of `over`, by default of the values themselves, and divide by the unbiased
+    standard deviation of `over`.
+    """
     over = values if over is None else over
     # the unbiased deviation and 1e-6 as in verl's GRPO; TRL adds 1e-4
     return centred(values, over) / (over.std() + 1e-6)

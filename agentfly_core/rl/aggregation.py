@@ -1,6 +1,6 @@
 """Weights [rows, T] of sampled tokens in the loss of an optimizer step, computed over all ranks.
 
-A sequence is a trajectory, also if it has several rows.
+A sequence is a trajectory, even if it has several rows.
 """
 
 from typing import Annotated, Literal
@@ -24,8 +24,8 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of the mean over their tokens (GRPO, 2402.03300): all count
-    equally.
+    """The mean over trajectories of the mean over their tokens (GRPO, 2402.03300): all trajectories
+    count equally.
     """
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
@@ -46,9 +46,9 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of the sum over their tokens, divided by `horizon` (Dr.
+    """The mean over trajectories of the sum over their tokens, divided by `horizon`.
 
-    GRPO, 2503.20783).
+    See 2503.20783 (Dr. GRPO).
     """
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"
@@ -62,12 +62,12 @@ class SeqSumNorm(Section):
 Aggregation = Annotated[
     TokenMean | SeqMeanTokenMean | SeqMeanTokenSum | SeqSumNorm, Field(discriminator="use"), BY_NAME
 ]
-"""In an experiment file `token_mean`, or `{use: seq_sum_norm, horizon: 512}`."""
+"""Written in an experiment file as `token_mean`, or as `{use: seq_sum_norm, horizon: 512}`."""
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
     """Return the number of sampled tokens of each row's trajectory [rows, 1], and the number of
-    trajectories that have some.
+    trajectories with sampled tokens.
     """
     numbers, index = torch.unique(batch.trajectory, return_inverse=True)
     tokens = torch.zeros(len(numbers), dtype=torch.int64).index_add(

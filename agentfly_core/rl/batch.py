@@ -1,6 +1,4 @@
-"""Trajectories as tensors, and the only shift between a model's outputs and the tokens they
-predict.
-"""
+"""Convert trajectories to tensors. Only this module shifts outputs to the tokens they predict."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from agentfly_core.records.trajectory import Ending, Given, Sampled, Trajectory
 from agentfly_core.rl.late import Tensor, np, torch
 
 TurnSpans = list[tuple[int, float | None, Given | Sampled]]
-"""Spans with the number and the temperature of their turns."""
+"""Token spans, each with the number and the temperature of its turn."""
 LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 
@@ -20,8 +18,8 @@ LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 class RolloutBatch:
     """Rows of tokens, padded on the right. Column t describes token t, not the next token.
 
-    For example, two trajectories answered "99" and "98". The second was cut before its end-of-turn
-    token, 2:
+    In this example, two trajectories answered "99" and "98". The token limit cut the second before
+    its end-of-turn token, 2:
 
         tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]       int64 [rows, T]
         lengths           [6, 5]                                               int64 [rows]
@@ -36,8 +34,9 @@ class RolloutBatch:
 
     `rollout_logprobs` come from the sampler. `cut` rows belong to trajectories that ended at a
     limit. `returns` are value targets, and `weight` is a token's share in the loss of its optimizer
-    step. For tokens that were not sampled, `temperature` is 1 and the last six fields are 0. After
-    `pack`, `old_logprobs` and `reference_logprobs` are the sampler's, and the other four are 0.
+    step. For tokens that were not sampled, `temperature` is 1 and the last six fields are 0.
+    `pack` fills `old_logprobs` and `reference_logprobs` with the sampler's log-probabilities, and
+    the other four with 0.
     """
 
     tokens: Tensor
@@ -71,10 +70,11 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
-    """Make one row of each context that has a trained token. Only trained speakers have rows.
+    """Make a row of each context (one sequence of tokens) with a trained token.
 
-    Turns are numbered as in `Trajectory.turns`. `temperature` is used for replies that record none.
-    Raises ValueError if a row begins with a sampled token, because no output predicts it.
+    Only trained speakers have rows. Turns are numbered as in `Trajectory.turns`. `temperature` is
+    used for replies that record none. Raises ValueError if a row begins with a sampled token,
+    because no output predicts that token.
     """
     rows = [
         (i, spans)
@@ -111,7 +111,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
 
 
 def is_cut(trajectory: Trajectory) -> bool:
-    """Whether the trajectory ended at a limit of its last reply, its turns or its context."""
+    """Whether the trajectory ended at a limit: of its last reply, its turns or its context."""
     return any(turn.cut for turn in trajectory.turns[-1:]) or trajectory.ending in LIMITS
 
 
@@ -162,11 +162,10 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
 
 
 def predictors(sampled: Tensor) -> Tensor:
-    """Return the mask [rows, T] of outputs that predict a sampled token.
+    """Return the mask [rows, T] of the outputs that predict a sampled token.
 
-    Only here columns are shifted.
-
-    `outputs[predictors(sampled)]` and `tokens[sampled]` are aligned.
+    Then `outputs[predictors(sampled)]` and `tokens[sampled]` are aligned. Columns are shifted only
+    in this function.
     """
     # the output at column t predicts the token at t + 1
     return torch.nn.functional.pad(sampled[:, 1:], (0, 1))
@@ -175,10 +174,10 @@ def predictors(sampled: Tensor) -> Tensor:
 def token_logprobs(
     logits: Tensor, tokens: Tensor, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probability [n] and the entropy [n], without gradient, of each token.
+    """Return the log-probability of each token [n], and the entropy of its distribution [n].
 
-    `logits` [n, vocabulary] predict `tokens` [n]. They are divided by the temperature (a number or
-    [n]) in float32.
+    The entropy carries no gradient. `logits` [n, vocabulary] predict `tokens` [n]. The logits are
+    divided by the temperature (a number or [n]) in float32.
     """
     of_rows = temperature.unsqueeze(-1) if isinstance(temperature, torch.Tensor) else temperature
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
@@ -189,11 +188,11 @@ def token_logprobs(
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
-    """Split rows into micro-batches for each rank; returns row indices.
+    """Split rows into micro-batches for each rank. Returns row indices by rank and micro-batch.
 
-    All ranks get the same number of micro-batches; the last one may be empty. Rows are distributed
-    in the order of length, longest first. A micro-batch has at most `token_budget` tokens including
-    padding, or a single row.
+    All ranks get the same number of micro-batches. The last micro-batch of a rank may be empty.
+    Rows are distributed by length, longest first. A micro-batch has at most `token_budget` tokens
+    including padding, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]

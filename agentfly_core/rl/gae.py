@@ -1,8 +1,8 @@
 """Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
 
-Tensors are float64 [trajectories, longest] and contain sampled tokens only, so tokens that were
-read are not discounted. A value is the estimate before its token; after the last token it is 0.
-`estimate` returns advantages and value targets; its `turns` are `Sequences.turns`.
+Tensors are float64 [trajectories, longest]. They contain sampled tokens only, so prompts and tool
+answers add no discount. A value is the estimate before its token. After the last token, the value
+is 0. `estimate` returns advantages and value targets; its `turns` are `Sequences.turns`.
 """
 
 from typing import Annotated, Literal
@@ -33,7 +33,7 @@ class TokenGAE(Section):
 
 
 class TurnGAE(Section):
-    """GAE over turns: a turn has the sum of its tokens' rewards, and the value of its first token.
+    """GAE over turns. A turn has the sum of its tokens' rewards, and the value of its first token.
 
     As in Turn-PPO (arXiv 2512.17008), all tokens of a turn get the turn's advantage and value
     target.
@@ -58,8 +58,8 @@ class TurnGAE(Section):
 class BilevelGAE(Section):
     """GAE over turns, then over the tokens of each turn (VAGEN, arXiv 2510.16907).
 
-    GAE over the last tokens of all turns gives the return of each turn. This return is then the
-    reward of the turn's last token, in a GAE over the tokens of that turn.
+    GAE over the last tokens of all turns gives the return of each turn. In a second GAE, over the
+    tokens of a turn, this return is the reward of the last token.
     """
 
     use: Literal["bilevel"] = "bilevel"
@@ -79,7 +79,7 @@ class BilevelGAE(Section):
 
 
 GAE = Annotated[TokenGAE | TurnGAE | BilevelGAE, Field(discriminator="use"), BY_NAME]
-"""In an experiment file `token`, or `{use: bilevel, gamma_turn: 0.9}`."""
+"""Written in an experiment file as `token`, or as `{use: bilevel, gamma_turn: 0.9}`."""
 
 
 def _backwards(
@@ -90,9 +90,9 @@ def _backwards(
     lam: float,
     apart: Tensor | None = None,
 ) -> Tensor:
-    """Compute GAE over the positions `here`; other positions are 0.
+    """Compute GAE over the positions in the mask `here`. Other positions get 0.
 
-    It restarts at the positions `apart`.
+    The recursion, which runs backwards, restarts at the positions in the mask `apart`.
     """
     sums = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)

@@ -1,5 +1,6 @@
-"""Correct differences between sampler and learner by the constant weight w = exp(old - rollout).
+"""Correct differences between sampler and learner by the weight w = exp(old - rollout).
 
+`old` and `rollout` are a token's log-probabilities by learner and sampler; w carries no gradient.
 `weights` returns a factor for each token's loss. The metric `mismatch/masked_share` is the share of
 tokens whose factor a bound changed. Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly
 Brings You Off-Policy RL Training" (August 2025); Liu, Li et al., "When Speed Kills Stability:
@@ -52,14 +53,12 @@ class _Between(Section):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.low > self.high:
-            raise ValueError(f"low is {self.low:g} and high {self.high:g}; expected low <= high")
+            raise ValueError(f"low is {self.low:g} and high is {self.high:g}; expected low <= high")
         return self
 
 
 class IcePop(_Between):
-    """Weight tokens by w; drop tokens whose w is not between low and high (Ring-1T, arXiv
-    2510.18855).
-    """
+    """Weight tokens by w; drop them if w is below low or above high (Ring-1T, 2510.18855)."""
 
     use: Literal["icepop"] = "icepop"
     high: Bound = 5.0
@@ -71,8 +70,8 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """Drop rows if the geometric mean of w is not between low and high; weight 1 else (Liu, Li et
-    al.).
+    """Drop rows with a geometric mean of w below low or above high. Other rows have the weight 1
+    (Liu, Li et al.).
     """
 
     use: Literal["sequence_mask"] = "sequence_mask"
@@ -86,7 +85,7 @@ class SequenceMask(_Between):
 ImportanceSampling = Annotated[
     TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME
 ]
-"""In an experiment file `{use: token_tis, cap: 2.0}`, or `icepop` for its defaults."""
+"""Written in experiment files as `{use: token_tis, cap: 2.0}`, or as `icepop` for its defaults."""
 
 
 def _weights(weight: Tensor, beyond: Tensor) -> TokenLosses:

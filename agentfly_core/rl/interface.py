@@ -20,8 +20,8 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """The `advantages` [rows, T] of sampled tokens, and the `returns` [rows, T], a critic's
-    targets.
+    """The `advantages` [rows, T] of sampled tokens, and the `returns` [rows, T], which are the
+    critic's targets.
     """
 
     advantages: Tensor
@@ -67,25 +67,29 @@ class Needs:
     """The policy of `reference_logprobs`, `start` or `run:NAME@STEP`."""
 
     old_logprobs: bool = False
-    """It reads `old_logprobs`: the log-probabilities under the policy before the update."""
+    """The algorithm reads `old_logprobs`: log-probabilities under the policy before the update."""
 
     signals_before_advantages: bool = False
     """Advantages depend on log-probabilities or values, which are then computed first."""
 
     greedy_episode: bool = False
-    """Each problem is played once more, greedily, for `Outcomes.baselines`."""
+    """Each problem has one more episode, played greedily, for `Outcomes.baselines`."""
 
     compares_group: bool = False
-    """Advantages have a group baseline: 0 in a group of one, and in one of equal rewards."""
+    """Advantages have a group baseline: they are 0 in a group with one episode or with equal
+    rewards.
+    """
 
     drops_equal_groups: bool = False
     """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""
 
     trains_all_rows: bool = False
-    """Rows with advantages 0 have a gradient too, of a critic or of a KL penalty in the loss."""
+    """Rows with advantages of 0 have a gradient too: from a critic, or from a KL penalty in the
+    loss.
+    """
 
     critic: Critic = "none"
-    """Source of `Outputs.values`: a head on the policy's last layer, or a model of its own."""
+    """Source of `Outputs.values`: a head on the policy's last layer, or a separate model."""
 
     critic_rate: float = 1.0
     """The learning rate of the critic's own weights, as a multiple of the policy's."""
@@ -94,7 +98,7 @@ class Needs:
     """The loss has importance weights for differences between sampler and learner."""
 
     off_policy: OffPolicy = "none"
-    """Use of an older policy's tokens: by a `ratio` to it, by `imitation`, or none."""
+    """How an older policy's tokens are used: with a probability `ratio`, by `imitation`, or not."""
 
 
 class Algorithm(Protocol):
@@ -107,11 +111,11 @@ class Algorithm(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What this algorithm needs, given its hyper-parameters."""
+        """The requirements of this algorithm, which may depend on its hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm for the next update, adapted to the metrics of the last one (empty
-        at first).
+        """Return the algorithm for the next update, adapted to the last update's metrics `before`,
+        which are empty at first.
         """
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
@@ -124,10 +128,10 @@ class Algorithm(Protocol):
         """Compute advantages from the outcomes of the whole update."""
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return the token weights in the loss; `batch` has all rows of an optimizer step."""
+        """Return each token's weight in the loss. `batch` has all rows of an optimizer step."""
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """Compute the loss of a micro-batch: the part of its rows in the optimizer step's sum."""
+        """Compute the loss of a micro-batch: its rows' part of the optimizer step's sum."""
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:
@@ -136,8 +140,8 @@ def log_ratio(now: Tensor, before: Tensor) -> Tensor:
 
 
 def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
-    """Compare the learner's log-probabilities [n] of a policy with the sampler's [n]; return
-    metrics.
+    """Return metrics that compare the learner's log-probabilities [n] of a policy with the
+    sampler's [n].
 
     `k3` estimates KL(sampler || learner). `ess` is the effective sample size of the weights w =
     exp(learner - sampler), as a share of n. The result is empty without tokens.

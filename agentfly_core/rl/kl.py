@@ -1,4 +1,4 @@
-"""KL penalties: estimates of KL(policy || reference), added to the loss or taken from rewards."""
+"""KL penalties: estimates of KL(policy || reference) in the loss or in the rewards."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ def _a_policy(where: str) -> str:
 
 
 ReferencePolicy = Annotated[str, AfterValidator(_a_policy)]
-"""The reference policy: `start`, where training started, or `run:NAME@STEP`."""
+"""The reference policy: `start` (the policy before step 1), or `run:NAME@STEP`."""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
@@ -48,7 +48,7 @@ def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
 
 
 class NoKL(Section):
-    """The case without a penalty (`kl: null`), and the base class of penalties."""
+    """No penalty (`kl: null`), and the base class of penalties."""
 
     in_rewards: ClassVar[bool] = False
 
@@ -57,7 +57,7 @@ class NoKL(Section):
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the penalty for the next update, adapted to the metrics of the last one."""
+        """Return the penalty for the next update, adapted to the last update's metrics `before`."""
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
@@ -74,8 +74,8 @@ class NoKL(Section):
 
 
 class LossKL(NoKL):
-    """Adds `weight` times the KL estimate to the loss. k1 is excluded: its gradient vanishes
-    on-policy.
+    """Adds `weight` times the KL estimate to the loss. k1 is excluded, because its gradient
+    vanishes on-policy.
     """
 
     use: Literal["loss"] = "loss"
@@ -156,4 +156,4 @@ class AdaptiveKL(RewardKL):
 
 
 KL = Annotated[LossKL | RewardKL | AdaptiveKL, Field(discriminator="use"), BY_NAME]
-"""In an experiment file `{use: loss, weight: 0.001, kind: k2}`."""
+"""Written in an experiment file as `{use: loss, weight: 0.001, kind: k2}`."""

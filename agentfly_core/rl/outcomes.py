@@ -24,21 +24,21 @@ class Outcomes:
     """Outcomes of an update. Example: two trajectories of one problem, the first with two turns.
 
         rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
-        token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on the
-                      last token sampled in it; they add up to `rewards`
+        token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on its
+                      last sampled token; a row adds up to the entry in `rewards`
         parts         {"exact": tensor([1.0, 0.0])}  float64 [n] by reward, unweighted
         weights       {"exact": 1.0}                 by reward
         groups        ((0, 1),)                      trajectories that are compared on one problem
         episodes      tensor([0, 1])                 int64 [n], episode numbers
         states        (("4f2a..", "9b01.."), ("4f2a..",))  state keys before turns
-        leaves        ((0, 0), (1,))                 by turn, the number of the trajectory that
+        leaves        ((0, 0), (1,))                 for each turn, the trajectory that
                       sampled it: ((0, 0), (0, 1)) if the second is a fork of the first
         baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
         tasks         {"single": (0, 1)}             trajectories by task
 
     A part is nan if the trajectory's task does not have this reward. A trajectory without a sampled
-    token has no token_rewards. If a speaker has several instances, the episode has a trajectory for
-    each of them.
+    token has no token_rewards. If a speaker has several instances, such as worker/1 and worker/2,
+    the episode has a trajectory for each instance.
     """
 
     rewards: Tensor
@@ -53,17 +53,19 @@ class Outcomes:
     tasks: Mapping[str, tuple[int, ...]]
 
     def reaching(self, bound: float) -> set[int]:
-        """Numbers of the trajectories whose reward is at least `bound`, up to rounding."""
+        """Return the numbers of trajectories with a reward of at least `bound`, up to rounding."""
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """Apply `how(own, *means)` to each group.
+        """Apply `how(own, *means)` to each group of trajectories.
 
-        `means` has one value per episode, the mean of the values [n] of its trajectories.
+        `own` has the group's entries of `values[0]`. For each tensor in `values`, `means` has one
+        value per episode: the mean over the episode's trajectories. A group gets 0 if its
+        `values[0]` are nan or equal in all episodes.
 
-        A group gets 0 if its `values[0]` are nan or equal in all episodes. Examples with `centred`:
-        rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. Rewards 1, 1, 0 of two
-        episodes, the first with two instances, give 0.5, 0.5, -0.5: an episode counts once.
+        Examples with `centred`: Rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0,
+        0. Rewards 1, 1, 0 of two episodes, the first with two instances, give 0.5, 0.5, -0.5,
+        because an episode counts once.
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):
@@ -92,10 +94,10 @@ def outcomes(
     batch: RolloutBatch,
     left_out: Sequence[Trajectory] = (),
 ) -> Outcomes:
-    """Make the Outcomes of scored trajectories in `batch`.
+    """Make the Outcomes of the scored trajectories in `batch`.
 
-    `greedy` maps groups to the rewards of their greedy episodes. Trajectories that are `left_out`
-    of the update, for example without a score, may be parents of others.
+    `greedy` maps groups to the rewards of their greedy episodes. `left_out` has trajectories that
+    the update does not train, for example without a score; they may be parents of forks.
 
     Raises ValueError for unscored trajectories and for rewards of turns without a sampled token.
     """
@@ -118,7 +120,7 @@ def outcomes(
 
 
 def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
-    """The values of a reward; nan if the trajectory's task does not have it."""
+    """Return a reward's values [n], nan for trajectories of tasks without this reward."""
     return _float64(
         own_reward(score, name, trajectory.agent) if name in score.rewards else math.nan
         for trajectory, score in scored
@@ -126,12 +128,14 @@ def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
 
 
 def _states(trajectory: Trajectory) -> tuple[str, ...]:
-    """The environment's state key before each turn, or without one the newly read messages."""
+    """Return the environment's state key before each turn. Without a state key, the messages read
+    in that turn serve as the key.
+    """
     return tuple(turn.state or repr(turn.read) for turn in trajectory.turns)
 
 
 def _places(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """The places of each name: `{"a": (0, 2), "b": (1,)}` of a, b, a."""
+    """Return the indices of each name: `{"a": (0, 2), "b": (1,)}` for a, b, a."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, name in enumerate(names):
         places[name].append(place)
@@ -145,9 +149,10 @@ def _float64(values: Iterable[float]) -> Tensor:
 def _leaves(
     trajectories: Sequence[Trajectory], left_out: Sequence[Trajectory]
 ) -> tuple[tuple[int, ...], ...]:
-    """For each turn the number of the trajectory that sampled it, as in [*trajectories, *left_out].
+    """Return for each turn the number of the trajectory that sampled it.
 
-    A parent that was not read has a number above all others.
+    Numbers are indices in [*trajectories, *left_out]. A parent in neither has a number above all
+    others.
     """
     everything = [*trajectories, *left_out]
     numbers = {one.id: number for number, one in enumerate(everything)}
@@ -164,7 +169,7 @@ def _leaves(
 
 
 def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
-    """The mean of each sampled token's values [rows, T] over all trajectories that share it."""
+    """Average each sampled token's values [rows, T] over all trajectories that share the token."""
     layout = sequences(batch, len(outcomes.leaves))
     tokens = _token_numbers(layout, outcomes.leaves)
     _, places, counts = torch.unique(tokens, return_inverse=True, return_counts=True)
@@ -175,14 +180,15 @@ def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tens
 
 
 def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor:
-    """Number sampled tokens, int64 [trajectories, longest]; a shared token has the same number in
-    all its trajectories. Padding has -1.
+    """Number the sampled tokens, int64 [trajectories, longest]; padding has -1.
+
+    A token that forks share has the same number in all its trajectories.
     """
     most = max([1, *map(len, leaves)])
     leaf = torch.zeros(len(leaves), most, dtype=torch.int64)
     for number, own in enumerate(leaves):
         leaf[number, : len(own)] = torch.tensor(own, dtype=torch.int64)
-    # a leaf may discard an earlier reply, so columns of the same token differ between leaves
+    # a fork may discard an earlier reply, so a shared token may have another column in each fork
     columns = torch.arange(layout.turns.shape[1]).expand_as(layout.turns)
     starts = torch.where(first_of_turns(layout.turns), columns, 0).cummax(1).values
     turns = layout.turns.clamp(min=0)
@@ -200,19 +206,18 @@ def earned(score: Scored) -> float:
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
-    """Distribute the reward over turns.
+    """Distribute a trajectory's reward over its turns.
 
-    The part that belongs to no turn goes to the last turn with a trained token.
-
-    The reward of an untrained reply goes to the trained reply before it, or to the first trained
-    one.
+    The part of the reward that belongs to no turn goes to the last turn with a trained token. The
+    reward of an untrained reply goes to the trained reply before it, or else to the first trained
+    reply.
     """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
     turns = list(enumerate(trajectory.turns))
     spoken = [i for i, turn in turns if any(span.tokens for span in turn.sampled)]
     if silent := [i for i, reward in enumerate(rewards) if reward and i not in spoken]:
         raise ValueError(
-            f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token."
+            f"Turn {silent[0]} of trajectory {trajectory.id} has a reward but no sampled token."
         )
     if trained := [i for i in spoken if trajectory.trains(trajectory.turns[i])]:
         # untrained turns are not in the batch; their rewards go to the trained turn before them

@@ -52,7 +52,7 @@ class PolicyGradient(ABC):
 
     @property
     def needs(self) -> Needs:
-        """The needs of the policy loss, the importance weights and the KL penalty."""
+        """The combined requirements of policy loss, importance weights and KL penalty."""
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(
             old_logprobs=ratio or corrects,
@@ -72,8 +72,8 @@ class PolicyGradient(ABC):
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute advantages of the rewards minus a KL penalty; with `skip_cut`, cut trajectories
-        get 0.
+        """Compute advantages from the rewards minus a KL penalty. With `skip_cut`, trajectories cut
+        by a limit get 0.
         """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         # after the advantages: a cut episode still counts in the baseline of its group
@@ -84,14 +84,14 @@ class PolicyGradient(ABC):
         return replace(estimate, advantages=advantages)
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return the tokens' shares in the step's loss; with `skip_cut`, cut trajectories do not
-        count.
+        """Return the tokens' shares in the step's loss. With `skip_cut`, trajectories that a limit
+        cut do not count.
         """
         # before the aggregation: cut tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))
 
     def _counted(self, batch: RolloutBatch) -> RolloutBatch:
-        """The batch; with `skip_cut` no token of a cut trajectory is sampled."""
+        """Return the batch. With `skip_cut`, it marks no token of a cut trajectory as sampled."""
         if not self.skip_cut:
             return batch
         return replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))

@@ -17,7 +17,8 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """The loss of each token [rows, T]; `metrics` [rows, T] are averaged over sampled tokens.
+    """The loss of each token [rows, T], and `metrics` [rows, T], which are averaged over sampled
+    tokens.
 
     `TokenLosses(tensor([[0., .1, -.2]]), {"train/clip_fraction": tensor([[0., 0., 1.]])})`
     """
@@ -27,14 +28,14 @@ class TokenLosses:
 
 
 def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
-    """Return the mean [rows, 1] over each row's sampled tokens, 0 if it has none."""
+    """Return the mean over each row's sampled tokens [rows, 1], 0 for a row without any."""
     count = batch.sampled.sum(dim=1, keepdim=True).clamp(min=1)
     # a row of padding has no sampled token; 0 / 1 keeps it out of the loss, 0 / 0 would not
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
 
 
 class _PolicyLoss(Section):
-    """`needs_old`: the loss compares with the policy before the update."""
+    """Base class of losses. `needs_old`: the loss compares with the policy before the update."""
 
     needs_old: ClassVar[bool] = True
 
@@ -42,8 +43,8 @@ class _PolicyLoss(Section):
 class CISPO(_PolicyLoss):
     """`-clip(rho, 1 - low, 1 + high) A log p`; the clipped ratio carries no gradient.
 
-    The defaults are those of the paper: `high` 4 limits the weight to 5, and `low` 1 sets no lower
-    limit.
+    rho is the probability ratio to the old policy. In the paper's defaults, `high` 4 limits the
+    clipped ratio to 5, and `low` 1 sets no lower limit.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -61,8 +62,8 @@ class CISPO(_PolicyLoss):
 class Clip(_PolicyLoss):
     """`max(-A rho, -A clip(rho, 1 - low, 1 + high))`, rho: the probability ratio to the old policy.
 
-    Separate bounds are from DAPO (2503.14476). `dual` bounds the loss of a bad token by `-A dual`
-    (1912.09729).
+    Separate bounds come from DAPO (2503.14476). With `dual`, the loss of a token with A < 0 is at
+    most `-A dual` (1912.09729).
     """
 
     use: Literal["clip"] = "clip"
@@ -139,10 +140,11 @@ class Reinforce(_PolicyLoss):
 class SAPO(_PolicyLoss):
     """`-A sigmoid(tau (rho - 1)) 4 / tau`.
 
-    At rho = 1 it has the same gradient as `-A rho`, and a smaller one further away from 1.
+    At rho = 1 the loss has the same gradient as `-A rho`. The gradient shrinks as rho moves away
+    from 1.
 
-    `tau` applies to A > 0. `tau_bad` applies to other tokens; it is larger, so that their gradients
-    vanish sooner. The metric `train/gate` is the slope of the gate, 1 on-policy.
+    `tau` applies to A > 0, and `tau_bad` to other tokens. `tau_bad` is larger, so that gradients of
+    other tokens vanish sooner. The metric `train/gate` is the slope of the gate, 1 on-policy.
     """
 
     use: Literal["sapo"] = "sapo"
@@ -161,4 +163,4 @@ class SAPO(_PolicyLoss):
 PolicyLoss = Annotated[
     Clip | GSPO | CISPO | SAPO | DPPO | Reinforce, Field(discriminator="use"), BY_NAME
 ]
-"""In an experiment file `{use: clip, high: 0.28}`, or `gspo` for its defaults."""
+"""Written in an experiment file as `{use: clip, high: 0.28}`, or as `gspo` for the defaults."""

@@ -77,8 +77,8 @@ async def test_the_article_a_does_not_name_the_option_a() -> None:
 @pytest.mark.parametrize(
     ("options", "right", "reason"),
     [
-        (["saw", "horse"], 1, "no option is: give the text of an option"),
-        (["saw", "horse"], "cow", "no option is"),
+        (["saw", "horse"], 1, "expected the text of one of the options"),
+        (["saw", "horse"], "cow", "one of the options"),
         (["saw", "Saw ", "cow"], "cow", '["saw", "Saw ", "cow"], expected a list of different'),
         (["saw", ""], "saw", '["saw", ""], expected a list of different texts'),
         (["saw", None], "saw", '["saw", null], expected a list of different texts'),
