@@ -54,7 +54,7 @@ def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
         (folder / adapter_artifact.FILE).write_text(json.dumps(written))
     policy = store.artifact("runs/demo/policy")
     for read in (adapter_artifact.base_of, adapter_artifact.shape_of):
-        with pytest.raises(Damaged, match="keys base and shape"):
+        with pytest.raises(Damaged, match="base and shape"):
             read(store, policy)
 
 

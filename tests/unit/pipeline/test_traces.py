@@ -107,9 +107,9 @@ def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
     play = import_traces(of, tmp_path / "out/traces.jsonl", "agentfly import")
     assert (play.episodes, play.traces, play.kept) == (32, 32, 32)
     assert stored(of, play) == episodes
-    with pytest.raises(ValueError, match=r"out exists; name a new folder"):
+    with pytest.raises(ValueError, match=r"out exists; .*new folder"):
         export(episodes, "", tmp_path / "out")
-    with pytest.raises(ValueError, match="no episode with a reply of critic"):
+    with pytest.raises(ValueError, match="no episode .*critic"):
         export(episodes, "critic", tmp_path / "none")
 
 
@@ -239,7 +239,7 @@ def whole_contexts(trajectory: Trajectory) -> dict[int, list[int]]:
 def test_a_parent_that_comes_later_is_refused(tmp_path: Path) -> None:
     row = json.loads((FIXTURES / "verifiers-0.4.0.jsonl").read_text())
     row["nodes"][1]["parent"] = 2
-    with pytest.raises(ValueError, match="node 1 has the parent 2, expected an earlier node"):
+    with pytest.raises(ValueError, match="node 1 .*parent 2, expected"):
         import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [row]), "import")
 
 

@@ -29,5 +29,5 @@ def test_a_problem_is_chosen_by_id_and_a_missing_one_refused(folder):
     assert problems(folder, "train", 8, "shop/d") == [SPLIT[-1]]
     with pytest.raises(ValueError, match=r"problem 'shop/e'.*shop/d"):
         problems(folder, "train", 8, "shop/e")
-    with pytest.raises(ValueError, match=r"test split is empty; .*data\.test"):
+    with pytest.raises(ValueError, match=r"test split .*empty; .*data\.test"):
         problems(folder, "test", 8)

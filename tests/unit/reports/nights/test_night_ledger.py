@@ -156,5 +156,5 @@ def test_a_champion_outside_the_store_is_refused(ledger: NightLedger, uri: str) 
     value = ledger.store.read_json(f"{FOLDER}/000001.json")
     value["details"]["policy"]["uri"] = uri
     ledger.store.write_json(f"{FOLDER}/000001.json", value)
-    with pytest.raises(Damaged, match=r"Entry 1 .* shop cannot be read"):
+    with pytest.raises(Damaged, match=r"Entry 1 .* cannot be read"):
         ledger.read()
