@@ -40,7 +40,7 @@ class Environment:
     reset_text: str = ""
 
     async def start(self) -> None:
-        """Start what the instance needs, such as a program; called once, before the first reset."""
+        """Start programs that the instance needs. Called once, before the first reset."""
 
     async def reset(self, problem: Problem) -> str | None:
         """Forget the previous episode and set up this problem.
@@ -48,7 +48,7 @@ class Environment:
         Returns None, or a text that the model reads as an observation after the problem.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must define reset(), which sets it up for a problem."
+            f"{type(self).__name__} lacks reset(). Define `async def reset(self, problem)`."
         )
 
     async def healthy(self) -> bool:

@@ -21,8 +21,8 @@ LONGEST = 60.0
 """Seconds for which code without its own time limit may hold the loop."""
 END_SECONDS = 30.0
 ADVICE = (
-    "`await` slow work, with an async client or `asyncio.to_thread`; or use a plain `def` for a "
-    "tool or reward, which runs in a thread, or process=True"
+    "`await` slow work, with an async client or `asyncio.to_thread`. For a tool or reward you can "
+    "also use a plain `def`, which runs in a thread, or process=True"
 )
 
 

@@ -195,7 +195,9 @@ class Reward(calling.AuthorPart):
             if not is_usable(number):
                 return Unscored(f"got {shown(number)} ({type(number).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
-            return Unscored(f"{len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
+            return Unscored(
+                f"got {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns"
+            )
         parts = {name: float(part) for name, part in score.parts.items()}
         by_speaker = {speaker: float(value) for speaker, value in score.by_speaker.items()}
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)), by_speaker)

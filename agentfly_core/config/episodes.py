@@ -138,7 +138,7 @@ class Evaluate(Section):
 
     goal: str = Field(
         default="",
-        description="the reward that decides success (1 or more); needed with several rewards",
+        description="reward that decides success (solved at 1 or more); required with several",
     )
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1

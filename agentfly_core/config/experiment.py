@@ -254,7 +254,7 @@ class Settings(Section):
             if one.agent.max_model_len > self.agent.max_model_len:
                 raise ValueError(
                     f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected at "
-                    f"most agent.max_model_len, {self.agent.max_model_len}; raise the latter"
+                    f"most {self.agent.max_model_len}; raise agent.max_model_len"
                 )
         return self
 

@@ -54,7 +54,7 @@ def load(path: str) -> Any:
         if isinstance(error, ModuleNotFoundError):
             message += f" Run the command in the folder of your project; now it is {Path.cwd()}."
             if (top := str(error.name).partition(".")[0]) in OURS:
-                message += f" AgentFly has a package {top!r}, too: rename your folder {top!r}."
+                message += f" AgentFly itself has a package {top!r}: rename your folder {top!r}."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
@@ -152,7 +152,8 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
         )
     except NameError as error:
         raise ValueError(
-            f"An annotation of {_called(maker)} cannot be evaluated: {error}."
+            f"An annotation of {_called(maker)} cannot be evaluated: {error}. Import its types at "
+            "the top of the module, outside `if TYPE_CHECKING`."
         ) from None
     return {
         key: nullable(types[key]) if p.default is None else types[key]

@@ -107,14 +107,14 @@ class Site(Section):
     )
     device: Literal["cpu", "cuda"] = "cpu"
     hostfile: str = Field(
-        default="", description="nodes for the learner, this machine first, in DeepSpeed's format"
+        default="", description="learner's nodes in DeepSpeed's hostfile format, this machine first"
     )
     sampler_gpus: Gpus = Field(
         default_factory=lambda site: (0,) if site["device"] == "cuda" else ()
     )
     learner_gpus: Gpus = Field(
         default=(),
-        description="this machine's GPUs for the learner, by default GPU 0, 1, ... of its ranks",
+        description="this machine's GPUs for the learner, by default one per rank from GPU 0 on",
     )
     ranks: Positive = Field(default_factory=_places)
     zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(
@@ -123,7 +123,7 @@ class Site(Section):
     )
     offload: Literal["none", "optimizer", "all"] = Field(
         default="none",
-        description=("optimizer state in host memory between uses; all: also the weights"),
+        description=("keep the optimizer state, or with `all` also the weights, in host memory"),
     )
     gradient_checkpointing: bool = Field(
         default=False,
@@ -146,7 +146,7 @@ class Site(Section):
     )
     slots: Positive = Field(
         default=1,
-        description=("on a CPU: number of runs of Prefect workers that run at the same time"),
+        description=("number of runs that Prefect workers execute at the same time on a CPU"),
     )
     # not TMPDIR, which differs between users
     locks: str = Field(default="/tmp", description="folder with the locks on GPUs and run slots")

@@ -97,7 +97,7 @@ class RecordedChat:
             m.content for m in self.messages if isinstance(m, Message) and m.role == "user"
         ]
         if not questions:
-            raise ValueError("its messages lack a message of the user")
+            raise ValueError("its messages lack a user message")
         return questions[-1]
 
     def followed_by(self, completion: RecordedChat) -> RecordedChat:

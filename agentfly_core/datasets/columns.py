@@ -70,7 +70,7 @@ def demonstration_of(row: DataRow) -> RecordedChat:
     if field in COMPLETIONS:
         chat = prompt_of(row)[1].followed_by(chat)
     if not any(chat.trained):
-        raise ValueError(f"its field {field!r} lacks a message of the assistant")
+        raise ValueError(f"its field {field!r} lacks an assistant message to train on")
     return chat
 
 

@@ -111,8 +111,8 @@ def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, 
                 continue
             column = next((key for key, read_as in columns.items() if read_as == "id"), "id")
             raise ValueError(
-                f"{one} and {other} both have the id {name!r}, for different rows. Read the "
-                f"column {column} as a fact, `columns: {{{column}: row}}`; then ids are made of "
+                f"{one} and {other} both have the id {name!r}, for different rows. Rename the "
+                f"column {column}, `columns: {{{column}: row}}`; then ids are computed from "
                 "question and facts."
             )
 

@@ -200,7 +200,7 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
         case "COPY", [*sources, target] if sources:
             return _copy(context, sources, target)
     raise ValueError(
-        "needs a container, expected FROM ubuntu or python, WORKDIR /app, COPY into it"
+        "needs a container, expected FROM ubuntu or python, WORKDIR /app, COPY into /app"
     )
 
 

@@ -87,8 +87,8 @@ def check_beginning(settings: Settings) -> None:
         )
     if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
         raise ValueError(
-            f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
-            f"(rollout.problems x rollout.group_size). Set it to {episodes} or less."
+            f"update.mini_batches is {update.mini_batches}, but a step has {episodes} episodes "
+            f"(rollout.problems x rollout.group_size). Set mini_batches to {episodes} or less."
         )
     if update.decays and update.warmup_steps >= settings.steps > 0:
         raise ValueError(
@@ -294,7 +294,7 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
         if (needed := schedule.block_of(name)) > problems:
             raise ValueError(
                 f"rollout.problems: a step needs {needed} problems{rounds}, but "
-                f"{task_key(name, 'data.train')} is {problems}; lower the one or raise the other."
+                f"{task_key(name, 'data.train')} is {problems}. Lower rollout.problems or add data."
             )
 
 
@@ -381,7 +381,7 @@ def _compare_something(use: str, rollout: Rollout, needs: Needs, rewards: Sequen
     if compares and rollout.group_size == 1:
         raise ValueError(
             f"rollout.group_size is 1, and {use} learns from differences between the episodes of a "
-            "problem. Raise it, or choose ppo, remax or reinforce_pp."
+            "problem. Raise group_size, or choose ppo, remax or reinforce_pp."
         )
     comparing = [reward.name for reward in rewards if reward.compares]
     if comparing and needs.greedy_episode:

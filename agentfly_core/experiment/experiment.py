@@ -232,7 +232,7 @@ class Experiment:
                 continue
             if isinstance(who, RunPolicy):
                 raise ValueError(
-                    f"agent.frozen.{role}: {who} is another policy than when the run began. "
+                    f"agent.frozen.{role}: the policy {who} has changed since the run began. "
                     "Restore it from a copy, or start another run with --new."
                 )
             logger.warning(

@@ -111,7 +111,7 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
             if part != same:
                 raise ValueError(
                     f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
-                    f"the task {first}. Give it another name in a task: `{{my_name: {{use: its "
+                    f"the task {first}. Give it another name in one task: `{{my_name: {{use: its "
                     "path, weight: ...}}`."
                 )
     if GOAL in by_name:

@@ -170,7 +170,7 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
     if modules := changed(record, code):
         names = ", ".join(edited(record) or modules)
         raise ValueError(
-            f"The run {record['name']!r} works under other code of {names}. Restore "
+            f"The run {record['name']!r} was made with other code of {names}. Restore "
             "that code, or start another run without --run. With --accept-code, a run with steps "
             "left continues under the new code (recorded in run.json)."
         )

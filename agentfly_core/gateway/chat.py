@@ -92,7 +92,7 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
         if rule.treatment is Treatment.NEUTRAL and value not in rule.neutral:
             raise RequestRefused(
                 f"Got {name} {shown(value)}, expected {rule.note}: training needs the "
-                "probabilities of the whole reply. Leave the field out.",
+                "probabilities of the whole reply. Remove the field.",
                 param=name,
             )
         if rule.treatment is OVERRULED:

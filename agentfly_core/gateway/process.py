@@ -53,7 +53,9 @@ class ProgramEnd:
             case dict(counts) if all(isinstance(one, int) for one in counts.values()):
                 return counts
             case other:
-                raise ValueError(f'Got "counts": {other!r}, expected {{"retry": 2}} or similar.')
+                raise ValueError(
+                    f'Got "counts": {other!r}, expected integers such as {{"retry": 2}}.'
+                )
 
     @property
     def how(self) -> str:

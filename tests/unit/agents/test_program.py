@@ -87,7 +87,7 @@ async def test_counts_that_are_no_integers_are_refused(tmp_path, counts):
     lines = f"""ask('x'); print('{{"answer": "99", "counts": {counts}}}')"""
     trajectory = await played(tmp_path, lines)
     assert trajectory.ending is Ending.AGENT_ERROR
-    assert 'expected {"retry": 2} or similar' in trajectory.error
+    assert 'expected integers such as {"retry": 2}' in trajectory.error
 
 
 def test_secrets_in_the_outputs_of_a_program_are_replaced(monkeypatch):

@@ -109,7 +109,7 @@ async def test_an_integer_too_long_for_a_float_is_unscored() -> None:
 
 async def test_turn_rewards_are_as_many_as_turns() -> None:
     three = giving(Score(1.0, per_turn=(1.0, 0.0, 0.0)))
-    assert await three.score(played(), {}) == Unscored("gives: 3 turn rewards for 2 turns")
+    assert await three.score(played(), {}) == Unscored("gives: got 3 turn rewards for 2 turns")
 
 
 def raising(error: BaseException) -> Reward:

@@ -90,7 +90,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
     [
         (
             {"shop": {**BUYING, "agent": {"max_model_len": 4000}}},
-            "tasks.shop.agent.max_model_len: got 4000, expected at most agent.max_model_len, 2000",
+            "tasks.shop.agent.max_model_len: got 4000, expected at most 2000; raise agent.",
         ),
         (
             {"shop": {**BUYING, "weight": 0.1}},

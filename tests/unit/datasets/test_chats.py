@@ -158,7 +158,7 @@ def test_unusable_messages_are_refused_with_their_number(
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        ({"messages": [SYSTEM]}, "its messages lack a message of the user"),
+        ({"messages": [SYSTEM]}, "its messages lack a user message"),
         ({"prompt": "2+2?", "messages": [USER]}, "end with different questions; rename all but"),
         ({"question": "1+1?", "tools": 3}, "its field 'tools' is 3, expected a list of names"),
         ({"question": "1+1?", "tools": "add"}, "its field 'tools' is 'add', expected a list"),

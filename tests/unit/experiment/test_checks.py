@@ -59,8 +59,8 @@ def settings_with(**settings: Any) -> Settings:
         ),
         (
             {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},
-            "update.mini_batches is 9, and a step has 8 episodes (rollout.problems x "
-            "rollout.group_size). Set it to 8 or less.",
+            "update.mini_batches is 9, but a step has 8 episodes (rollout.problems x "
+            "rollout.group_size). Set mini_batches to 8 or less.",
         ),
         (
             {"steps": 2, "update": {"lr_scheduler_type": "cosine", "warmup_steps": 2}},

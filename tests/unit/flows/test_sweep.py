@@ -132,7 +132,7 @@ def test_a_sweep_with_a_refused_run_starts_no_run(
 ) -> None:
     trained = train({})
     assert main(["sweep", "tiny", "update.mini_batches=1,9999"]) == 2
-    assert "agentfly: update.mini_batches is 9999, and a step has" in capsys.readouterr().err
+    assert "agentfly: update.mini_batches is 9999, but a step has" in capsys.readouterr().err
     assert trained.words == []
 
 

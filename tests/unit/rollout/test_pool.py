@@ -102,7 +102,7 @@ async def test_an_environment_without_a_reset_says_what_to_define() -> None:
     class Bare(Environment): ...
 
     async with ResourceManager({Bare: 1}) as resources:
-        with pytest.raises(ServiceFailure, match=r"Bare must define reset\(\)"):
+        with pytest.raises(ServiceFailure, match=r"Bare lacks reset\(\)"):
             async with lease(resources, Bare, ONE, LIMIT):
                 pass
 
