@@ -72,7 +72,7 @@ def test_a_mixture_sums_its_data_and_reads_back_equal():
                 "sums": {**SUMS, "warm_start": {"demonstrations": "a:b"}},
                 "warm_start": {"rounds": 2},
             },
-            r"tasks\.shop\.warm_start: give it for each task",
+            r"tasks\.shop\.warm_start is missing, but",
         ),
         (
             {"evaluate": {"by": "task"}},

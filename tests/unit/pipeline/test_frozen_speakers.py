@@ -151,7 +151,7 @@ def test_a_run_continues_with_its_first_speakers(
         run.experiment.require_speakers_unchanged()
         assert "url, model or extra of endpoint:gpt changed" in caplog.text
         publish(here.store, 1, [nano / "config.json"])
-        with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy"):
+        with pytest.raises(ValueError, match=r"critic: the policy run:demo@1 has changed"):
             run.experiment.require_speakers_unchanged()
 
 
