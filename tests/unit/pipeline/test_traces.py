@@ -109,7 +109,7 @@ def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
     assert stored(of, play) == episodes
     with pytest.raises(ValueError, match=r"out exists; .*new folder"):
         export(episodes, "", tmp_path / "out")
-    with pytest.raises(ValueError, match="no episode .*critic"):
+    with pytest.raises(ValueError, match=r"no episode .*critic"):
         export(episodes, "critic", tmp_path / "none")
 
 
@@ -239,7 +239,7 @@ def whole_contexts(trajectory: Trajectory) -> dict[int, list[int]]:
 def test_a_parent_that_comes_later_is_refused(tmp_path: Path) -> None:
     row = json.loads((FIXTURES / "verifiers-0.4.0.jsonl").read_text())
     row["nodes"][1]["parent"] = 2
-    with pytest.raises(ValueError, match="node 1 .*parent 2, expected"):
+    with pytest.raises(ValueError, match=r"node 1 .*parent 2, expected"):
         import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [row]), "import")
 
 
