@@ -83,7 +83,7 @@ def test_a_default_shrinks_to_the_context_length(tmp_path: Path) -> None:
         json.dumps({**settings_with().model_dump(mode="json", exclude_unset=True), **small})
     )
     checks.check_beginning(loading.read(str(path)).settings)
-    with pytest.raises(ValueError, match=r"agent.max_tokens is 256, and agent.max_model_len"):
+    with pytest.raises(ValueError, match=r"agent.max_tokens is 256, but agent.max_model_len"):
         checks.check_beginning(loading.read(str(path), ["agent.max_tokens=256"]).settings)
 
 
