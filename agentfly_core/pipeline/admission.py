@@ -1,4 +1,4 @@
-"""Admit a model by proof: try on this machine all functions that training needs."""
+"""Check a model before training: try on this machine all functions that training needs."""
 
 import asyncio
 import importlib.util
@@ -47,23 +47,23 @@ TEXTS = (
 )
 """Texts that a tokenizer must give back unchanged."""
 LENGTH, SHARED, PROMPTS, REPLY = 64, 40, (24, 9, 3), 32
-"""Numbers of tokens: of a row, of the common beginning of two rows, of prompts in a batch, and of
-each reply.
+"""Token counts: of a row, of the prefix that two rows share, of each prompt in a batch, and of each
+reply.
 """
 PROBLEM = Problem("admission", "")
 DATE = "2026-01-31"
-"""The date in prompts of templates that insert one; an experiment sets template.date."""
+"""The date for chat templates that insert a date. Experiments set template.date instead."""
 NOISE = 0.05
 """Standard deviation of the noise in changed weights, relative to that of each weight."""
 LEARNER_BYTES = 16
-"""Bytes of a trained parameter with its gradient and the states of Adam in float32 and, with a
-float32 copy, in bfloat16 (arXiv 1910.02054, section 3.1).
+"""Bytes of a trained parameter, its gradient and its Adam states. The number is the same in float32
+and in bfloat16 with a float32 copy (arXiv 1910.02054, section 3.1).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of one check of the admission: `Proof("tokenizer", True, "49152 tokens, 5 texts
+    """The result of one check of a model: `Proof("tokenizer", True, "49152 tokens, 5 texts
     unchanged")`.
     """
 
@@ -74,43 +74,45 @@ class Proof:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model on this machine: `Candidate(Path("/tmp/x/policy"), "float32", Site())`."""
+    """A model to check, its dtype, and the site: `Candidate(Path("/tmp/x/policy"), "float32",
+    Site())`.
+    """
 
     folder: Path
     dtype: str
     site: Site
 
     def config(self) -> PreTrainedConfig:
-        """The content of config.json."""
+        """Read config.json."""
         config = model_config.of_reference(LocalModel(str(self.folder)))
         assert config
         return config
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer, with the model's chat template."""
+        """Load the tokenizer, with the model's chat template."""
         return model_config.tokenizer(str(self.folder))
 
     def policy(self) -> Policy:
-        """The learner's model."""
+        """Load the model as the learner does."""
         return load_policy(str(self.folder), self.dtype).to(self.site.device)
 
     def plain(self) -> PreTrainedModel:
-        """The model of transformers."""
+        """Load the model with transformers, without the learner."""
         model = lora.load(self.folder, None, self.dtype)
         model.to(self.site.device)  # type: ignore[arg-type] # the decorator hides its type
         model.eval()
         return model
 
     def row(self) -> list[int]:
-        """Return random tokens: greedy tokens may repeat, and equal tokens hide a wrong mask."""
+        """Return random tokens. Greedy tokens may repeat, and repeats would hide a wrong mask."""
         size = self.config().get_text_config(decoder=True).vocab_size
         return torch.randint(size, (LENGTH,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
-    """Check a model, from its files to the served weights.
+    """Yield the result of each check of a model, from its files to the weights of a sampler.
 
-    If files are missing, nothing else is checked.
+    If the files cannot be loaded, the other checks are skipped.
 
     `scratch` is an empty directory with room for three copies of the model.
     """
@@ -137,8 +139,9 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
 
 
 def require_learnable(folder: Path, dtype: str, site: Site) -> None:
-    """Raise ValueError if the learner's results differ from those of transformers, for a model that
-    can be trained.
+    """Raise ValueError if the log-probabilities of learner and transformers differ.
+
+    A model that cannot be trained is not checked.
     """
     candidate = Candidate(folder, dtype, site)
     # a model that cannot be trained can still be played and evaluated
@@ -204,7 +207,9 @@ def _tool_call(candidate: Candidate) -> str:
     text = writer(template)(Message("assistant", "", (probes.CALL,)))
     tokens = (*reply_encoder(tokenizer)(text), template.stop_tokens[0])
     if (calls := template.parse(tokens).calls) != (probes.CALL,):
-        raise ValueError(f"It writes {text!r}, which is read as {calls}.")
+        raise ValueError(
+            f"The chat template writes a call as {text!r}, but parses this text as {calls}."
+        )
     return repr(text)
 
 
@@ -274,7 +279,7 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 
 
 def _changed(candidate: Candidate) -> Path:
-    """Write the model with noise in all weights, and its probe."""
+    """Write a copy of the model with noise in all weights, and with its own probe."""
     folder = candidate.folder.parent / "changed"
     if not folder.exists():
         model, draw = lora.load(candidate.folder, None, candidate.dtype), torch.Generator()
@@ -303,7 +308,7 @@ def _memory(candidate: Candidate) -> str:
 
 @torch.no_grad()
 def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = None) -> Tensor:
-    """Compute by the learner the log-probabilities of all tokens of a row after the first one."""
+    """Compute the log-probabilities of a row's tokens after the first with the learner."""
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
@@ -315,12 +320,15 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
 
 
 def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
-    """Compute the same log-probabilities by transformers."""
+    """Compute the log-probabilities of a row's tokens after the first with transformers."""
     return torch.tensor(probe.of_model(candidate.plain(), row))
 
 
 def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
-    """Raise ValueError if log-probabilities differ by more than a probe allows."""
+    """Describe the difference of log-probabilities.
+
+    Raises ValueError if the difference is larger than a probe allows.
+    """
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
     # bfloat16 rounding changes some unlikely tokens more
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())

@@ -1,4 +1,6 @@
-"""Play training problems by the script of the warm start."""
+"""Play training problems with the script of the warm start: a function that replies instead of a
+model.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,16 @@ HEARD = 512
 """The number of episodes from which the model `nano` learns its tokens."""
 BYTES_A_TOKEN = 4
 Spans = list[tuple[int, ...]]
-"""The tokens of a conversation's spans."""
+"""Token ids by span: of each prompt, tool answer and reply in an episode."""
 
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """Plays problems by the script of a warm start: `DemonstrationPlayer(spec, tokenizer, problems,
-    warm_start, settings.quotas, seed, failed)`.
+    """Plays problems with the script of a warm start: `DemonstrationPlayer(spec, tokenizer,
+    problems, warm_start, settings.quotas, seed, failed)`.
 
-    `quotas` divides episodes among tasks. If the share of failed episodes is above `failed`,
-    GateClosed is raised. `blame` lists episodes that killed a worker.
+    `quotas` divides a number of episodes among tasks. Methods raise GateClosed if the share of
+    failed episodes is above `failed`. `blame` has the episodes that killed a worker.
     """
 
     spec: RolloutSpec
@@ -66,16 +68,13 @@ class DemonstrationPlayer:
 
     @cached_property
     def script(self) -> Scripted:
-        """The script as a sampler."""
+        """The script, as a sampler."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
         policy = policy_at(path, settings, self.problems, self.seed)
         return scripted(policy, self.tokenizer, self.spec.template)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
-        """Draw `count` episodes with each task's quota.
-
-        They are ordered so that the first n episodes also have the tasks' proportions.
-        """
+        """Draw `count` episodes with each task's quota."""
         specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
@@ -92,17 +91,17 @@ class DemonstrationPlayer:
     def play(self, count: int, folder: Path, resources: ResourceManager) -> None:
         """Play `count` episodes and store them in `folder`.
 
-        Problems are repeated if there are too few.
+        If there are fewer problems, each is played several times.
         """
         specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
         played, _ = collect_into(specs, self.spec, self.script, folder, watch, resources)
         stop_if_failing(played, self.failed)
 
     def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
-        """Play REHEARSED episodes with the rewards that need an environment.
+        """Play REHEARSED episodes, and compute the rewards that need an environment.
 
-        Also raises GateClosed if an agent returns without an answer after a reply without a tool
-        call.
+        Raises GateClosed if too many episodes fail, and if an agent ends without an answer after a
+        reply without a tool call.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -116,7 +115,7 @@ class DemonstrationPlayer:
         return played
 
     def spans(self) -> list[Spans]:
-        """Play HEARD episodes and return their token spans."""
+        """Play HEARD episodes, and return the token spans of each episode."""
         watch = watching("model", 0, 0, HEARD)
         with resources_for(self.spec.limits) as resources:
             played = self._collect(self.script, self.episodes(HEARD), watch, resources)
@@ -135,7 +134,7 @@ class DemonstrationPlayer:
 
 
 def spans_of(played: Sequence[Trajectory]) -> list[Spans]:
-    """Return the token spans of episodes."""
+    """Return the token spans of each episode, of all its speakers."""
     return [
         [
             tokens
@@ -152,11 +151,11 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the spec without limits of length, for a tokenizer of bytes."""
+    """Return the spec without length limits, because a tokenizer of bytes needs more tokens."""
     return replace(
         spec,
         max_tokens=sys.maxsize,
-        # observations are cut at this limit later, too: the script must see about the same text
+        # observations are also cut in training, and the script must see about the same text
         max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
         max_model_len=sys.maxsize,
         tasks={name: boundless(task) for name, task in spec.tasks.items()},
@@ -169,8 +168,9 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans for an experiment without demonstrations: the prompts of the first
-    problems of each task, each with an empty call of every tool.
+    """Return token spans for an experiment without demonstrations.
+
+    They are the prompts of each task's first problems, each with an empty call of every tool.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -1,4 +1,4 @@
-"""Make the specs of episodes, and play a shard of them to a folder of trajectories."""
+"""Make the specs of episodes, and play a shard of episodes into a folder of trajectories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rollout_spec(
     programs: int = sys.maxsize,
     memory: Path | None = None,
 ) -> RolloutSpec:
-    """Collect the rules by which a model with this tokenizer plays episodes.
+    """Collect the rules for episodes of a model with this tokenizer: template, tools, limits, ...
 
     The policy plays all roles that are not in `frozen`. At most `programs` agent programs run at
     once. If `memory` is None, the memory is empty.
@@ -87,7 +87,7 @@ def _task_spec(
 
 
 def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
-    """Make the rule of a setting for a model with `vocabulary` tokens."""
+    """Make the rule that decides where episodes fork, for a model with `vocabulary` tokens."""
     return ForkRule(
         k=branching.k,
         alpha=branching.alpha,
@@ -101,7 +101,7 @@ def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
 def scripted(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, template: ChatTemplate
 ) -> Scripted:
-    """Make a sampler from a function; replies are encoded by the template."""
+    """Make a sampler from a function that replies. The template encodes the replies as tokens."""
     return Scripted(reply_encoder(tokenizer), template.stop_tokens[0], policy, writer(template))
 
 
@@ -110,8 +110,8 @@ def require_room(
 ) -> None:
     """Raise PromptTooLong before playing if a problem's prompt leaves no room for a reply.
 
-    This is checked only for `tool_loop`, because the first prompt of another agent depends on its
-    code. Raises ValueError if a problem's tools or system message do not fit the experiment.
+    The room is checked only for `tool_loop`, because the first prompt of another agent depends on
+    its code. Raises ValueError if a problem's tools or system message do not fit the experiment.
     """
     for name, some in by_task(problems, tasks).items():
         spec = _task_spec(tasks[name], tokenizer, {})
@@ -122,7 +122,7 @@ def require_room(
 
 
 def require_tags(by: str, problems: Iterable[Problem]) -> None:
-    """Raise ValueError for a problem without the fact of `evaluate.by`."""
+    """Raise ValueError for a problem without the fact that `by` (evaluate.by) names."""
     for problem in problems if by else ():
         tag(problem, by, "evaluate.by")
 
@@ -130,10 +130,11 @@ def require_tags(by: str, problems: Iterable[Problem]) -> None:
 def of_step(
     settings: Rollout, seeds: Seeds, problems: Sequence[Problem], step: int, greedy: bool
 ) -> list[EpisodeSpec]:
-    """Make the episodes of a training step: `group_size` per problem, and with `greedy` one
-    baseline episode each.
+    """Make the episodes of a training step: `group_size` per problem, and with `greedy` one more
+    per problem at temperature 0.
 
-    With `branching` the first episodes of a problem own the others as spares.
+    With `branching`, only the first episodes of a problem are started. The others are their spares,
+    which are used for forks.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
@@ -147,7 +148,7 @@ def of_step(
 
 
 def _owning(chains: Sequence[EpisodeSpec], count: int) -> list[EpisodeSpec]:
-    """The first `count` episodes of a problem, each with its share of the others as spares."""
+    """Return a problem's first `count` episodes, each with its share of the others as spares."""
     return [replace(chains[n], spares=tuple(chains[n + count :: count])) for n in range(count)]
 
 
@@ -156,7 +157,7 @@ def of_test(
 ) -> list[EpisodeSpec]:
     """Make the episodes of a held-out evaluation.
 
-    Seeds are the same for every policy, which makes comparisons paired.
+    Seeds are the same for every policy, so that policies can be compared episode by episode.
     """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))
@@ -165,10 +166,9 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """Make the first `episodes` episodes of a split: one per problem, then a second per problem,
-    ...
+    """Make `episodes` episodes of a split: first one per problem, then a second per problem, ...
 
-    The seeds are those of a held-out evaluation.
+    They have the seeds of a held-out evaluation.
     """
     chains = -(-episodes // len(problems))
     specs = episode_specs(problems, chains, name, "evaluation", temperature, (seed, name))
@@ -188,7 +188,7 @@ def play_shard(
     metrics.
 
     Raises SamplerLost if the sampler dies. Raises GateClosed if too many episodes failed or lack a
-    reward of an environment.
+    reward that reads an environment.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)
@@ -202,7 +202,7 @@ OnEpisode = Callable[[Trajectory], None]
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
     """Return a function that reports finished episodes as progress, up to REPORTS times per stage.
 
-    `done` episodes were played before. Forks of agents come on top of `total`.
+    `done` is the number of episodes played before. `total` excludes forks that agents make.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 

@@ -8,7 +8,7 @@ from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
 
 Make = Callable[[Path], Mapping[str, float]]
-"""Fills an empty folder and returns its metrics: `{"time/swap": 0.4}`."""
+"""A function that fills an empty folder and returns its metrics: `{"time/swap": 0.4}`."""
 
 
 class Reused(Artifact):
@@ -18,7 +18,8 @@ class Reused(Artifact):
 
 
 def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Return the artifact of a key: `Reused` if it is in the store, else made and published.
+    """Return the artifact of a key. If the store lacks it, make and publish it; else it is
+    `Reused`.
 
     Nothing is published if `make` raises.
     """

@@ -39,8 +39,8 @@ def score_episodes(
 ) -> dict[str, float]:
     """Score stored episodes, write scores and ledger to `folder`, and return metrics.
 
-    Episodes with a score in `ready` are not scored again. Ledger and metrics leave out baseline
-    episodes. Raises GateClosed for too many unscored episodes, including baselines.
+    Episodes with a score in `ready` are not scored again. Ledger and metrics exclude baseline
+    (greedy) episodes. Raises GateClosed for too many unscored episodes, including baselines.
     """
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in ready}
@@ -86,11 +86,11 @@ def score(
     round: int = 0,
     ready: Sequence[Scored] = (),
 ) -> Artifact:
-    """Publish the scores and the ledger of the episodes of a step or an evaluation.
+    """Publish the scores and the ledger of a step's or an evaluation's episodes.
 
-    Scores in `before` (an earlier round) and in `ready` are reused. A step with refills plays
-    further rounds of episodes; the scores of each `round` 1, 2, ... are an artifact of their own.
-    `what` names the stage in logs.
+    Scores in `before` (of an earlier round) and in `ready` are reused. A step with refills plays
+    further rounds of episodes, and each `round` 1, 2, ... has a separate artifact of scores. `what`
+    names the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -106,7 +106,7 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Raise GateClosed if more than this share of rehearsed demonstrations has no reward."""
+    """Raise GateClosed if more than this share of the trial demonstrations has no reward."""
     try:
         stop_if_unscored(episodes, scores, unscored)
     except GateClosed as closed:
@@ -114,10 +114,10 @@ def check_rewards(
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:
-    """Score one shard before its step has ended. `scores` is `Experiment.scores`.
+    """Score the episodes of a shard before its step has ended. `scores` is `Experiment.scores`.
 
-    The other episodes are left to `score_episodes`: unscored ones, because a reward may name a
-    speaker of another shard, and all episodes if a reward compares groups, because a group may be
+    Some episodes are left to `score_episodes`: unscored episodes, because a reward may name a
+    speaker of another shard; and all episodes if a reward compares groups, because a group may be
     in several shards.
     """
     trajectories = read_trajectories(rollout / EPISODES)
@@ -134,7 +134,7 @@ def _counted(
     played: Sequence[Trajectory],
     outcomes: Mapping[str, Sequence[bool]],
 ) -> list[LedgerRow]:
-    """Add the kind and the solved episodes of each problem to ledger rows, for a curriculum."""
+    """Add kind and number of solved episodes of each problem to the ledger rows of a curriculum."""
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [
         replace(row, kind=kinds[row.problem], solved=sum(outcomes.get(row.problem, [])))

@@ -28,14 +28,14 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices:
-    """The player and the learner of a session. With `update: none` there is no learner."""
+    """The services of a session: a player of episodes and, unless `update: none`, a learner."""
 
     player: JobPlayer
     started: AsyncCheckpointer | None
 
     @property
     def learner(self) -> AsyncCheckpointer:
-        """The learner of a session that changes weights."""
+        """The learner. The session must have one."""
         assert self.started is not None, "update: none starts no learner"
         return self.started
 
@@ -44,9 +44,9 @@ class TrainingServices:
 def training_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[TrainingServices]:
-    """Start the services of training; `owner` is the uid of their run.
+    """Start the services of training. `owner` is the uid of their run.
 
-    With `scripted=True`, for a run that is only a warm start, no sampler is started.
+    With `scripted`, no sampler is started; this is for a run that is only a warm start.
     """
     store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()
@@ -60,11 +60,10 @@ def training_services(
 def rollout_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[JobPlayer]:
-    """Start the site's workers and its sampler, which can load `model` and policies trained from
-    it.
+    """Start the site's workers, and its sampler for `model` and for policies trained from `model`.
 
-    With `scripted`, the sampler is in the process that plays. Raises ValueError for a frozen
-    speaker that is missing or uses another tokenizer.
+    With `scripted`, no sampler server is started. Raises ValueError for a frozen speaker that is
+    missing or uses another tokenizer.
     """
     samplers = Samplers(experiment, endpoint_of(experiment.store, model))
     serving = nullcontext("") if scripted else samplers.server(model, owner, logs)
@@ -83,9 +82,9 @@ def rollout_services(
 def local_player(
     samplers: Samplers, tokenizer: PreTrainedTokenizerBase, server: str
 ) -> Iterator[LocalPlayer]:
-    """Start environments and speakers in this process; `server` is the address of vLLM, or empty.
+    """Start environments and speakers in this process. `server` is the address of vLLM, or empty.
 
-    At the end of the block, a job that another thread is running is cancelled.
+    At the end of the block, a job that still runs in another thread is cancelled.
     """
     experiment = samplers.experiment
     with environments_here(experiment.whole) as resources:
@@ -117,8 +116,8 @@ def learner_service(
 ) -> Iterator[AsyncCheckpointer]:
     """Start the learner.
 
-    The end of the block waits for its last save. Raises ValueError for a model that cannot be
-    trained.
+    The end of the block waits until the last checkpoint is saved. Raises ValueError for a model
+    that cannot be trained.
     """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)

@@ -1,1 +1,1 @@
-"""The order of stages: warm start, training, evaluation; functions for scripts."""
+"""Run stages in order (warm start, training, evaluation), and provide functions for scripts."""

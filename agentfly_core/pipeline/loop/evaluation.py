@@ -1,4 +1,4 @@
-"""Evaluate policies on held-out problems: on a split, and on further datasets of the experiment."""
+"""Evaluate policies on held-out problems: on a split, and on the datasets of evaluate.datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Evaluator:
     """Evaluates policies on the dataset `data` of an experiment:
     `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
 
-    `further` has an evaluator for each of evaluate.datasets, see `with_datasets`.
+    `further` has an evaluator for each dataset of evaluate.datasets, see `with_datasets`.
     """
 
     stages: Stages
@@ -30,7 +30,10 @@ class Evaluator:
     further: Mapping[str, Evaluator] = field(default_factory=dict)
 
     def with_datasets(self, policy: Pointer) -> Evaluator:
-        """Prepare evaluate.datasets; raises ValueError for datasets that do not fit."""
+        """Prepare evaluate.datasets, and return an evaluator that includes them.
+
+        Raises ValueError for unusable datasets, for example with prompts that are too long.
+        """
         further, settings = dict[str, Evaluator](), self.experiment.settings
         for name, dataset in settings.evaluate.datasets.items():
             there = self.experiment.on(settings.on(dataset))
@@ -44,8 +47,8 @@ class Evaluator:
         Raises ValueError for a model or a dataset that does not fit.
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
-        # under this name, the next evaluation of this policy ends services that a killed one has
-        # left
+        # by this name, a later evaluation of the policy finds and ends services that a killed
+        # evaluation has left
         complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
         with rollout_services(self.experiment, policy, owner, logs) as player:
             return complete.on_test(player, policy, 0)

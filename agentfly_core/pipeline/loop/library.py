@@ -35,7 +35,7 @@ from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.hardware import WAITING
 
 STATE = Path(".agentfly")
-"""Folder of logs and copies of a remote store in the working directory, as for commands."""
+"""Folder in the working directory for logs and for copies from a remote store, as in commands."""
 # libraries must not report their use over the network, unless the user has set these variables
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 P = ParamSpec("P")
@@ -44,7 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function in another thread if an event loop is already running, as in a notebook."""
+    """Wrap a function to run in another thread if an event loop is already running, as in a
+    notebook.
+    """
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -63,11 +65,11 @@ def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
 def load_experiment(
     experiment: str, *overrides: str, site: str = "local", store: str = ""
 ) -> Experiment:
-    """Load an experiment by its name in `conf/` or the path of its file, with overrides:
-    `load_experiment("quickstart", "steps=2", store="/tmp/shop")`.
+    """Load an experiment with overrides of its settings: `load_experiment("quickstart", "steps=2",
+    store="/tmp/shop")`.
 
-    `store` is a path or s3:// uri; by default it is the site's store. Raises ValueError with the
-    key of a wrong setting.
+    `experiment` is a name in `conf/` or the path of a file. `store` is a path or s3:// uri, by
+    default the site's store. Raises ValueError with the key of a wrong setting.
     """
     for name, value in {**QUIET, **WAITING}.items():
         os.environ.setdefault(name, value)
@@ -95,11 +97,11 @@ def play(
 
 @_outside_loop
 def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
-    """Evaluate a policy on the held-out test problems, unless the store has its evaluation.
+    """Evaluate a policy on the held-out test problems, or return its stored evaluation.
 
-    `policy` has the same values as `--policy` of `agentfly evaluate`; by default it is the last
-    policy of the run that `train` makes. Raises ValueError for a missing policy, and if there are
-    no rewards.
+    `policy` has the same values as `--policy` of `agentfly evaluate`. The default is the last
+    policy of the run that `train` makes. Raises ValueError for a missing policy, and for an
+    experiment without rewards.
     """
     require_rewards(experiment.settings.goal)
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
@@ -112,11 +114,11 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
 def train(
     experiment: Experiment, run: str = "", new: bool = False, hours: float | None = None
 ) -> Summary:
-    """Train a run, or continue it from the store; return its summary.json.
+    """Train a run, or continue it from the store. Return its summary.json.
 
-    The default name is the experiment's name with a digest of its settings; `new` takes the next
-    free name. The step that is running when `hours` have passed is the last one. Raises Locked
-    while another process writes the run.
+    The default name is the experiment's name with a digest of its settings. With `new`, the run
+    gets the next free name. After `hours`, training ends with the step that is running. Raises
+    Locked while another process writes the run.
     """
     name = experiment.run_name(run, new)
     RunRequest(experiment, name).check_new()
@@ -132,7 +134,10 @@ def train(
 
 @contextmanager
 def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold the site's GPUs, if any, during the block. Waits for other processes, with a warning."""
+    """Reserve the site's GPUs, if any, during the block.
+
+    While other processes hold them, this logs a warning and waits.
+    """
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
     with held(wanted, holder, logger.warning):
         yield

@@ -1,4 +1,4 @@
-"""An experiment by its name, with its site and its store."""
+"""Load an experiment by its name, with its site and its store."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ def load(
     open_store: Callable[[str], Store],
     workers: int = 0,
 ) -> Experiment:
-    """Load and check an experiment, its site and its store; raises ValueError with the key of a
-    wrong setting.
+    """Load and check an experiment, its site and its store.
 
-    `open_store` opens the store of the site, or `store`, by path or s3:// uri. `workers` play for a
-    site that names no number.
+    `open_store` opens a store by its path or s3:// uri: `store`, or by default the site's store.
+    `workers` is the number of workers if the site sets none. Raises ValueError with the key of a
+    wrong setting.
     """
     read = experiments.read(experiment, overrides)
     tasks = checks.check(read.settings)
@@ -36,7 +36,7 @@ def load(
     checks.check_place(read.settings, place)
     checks.check_workers(read.settings.agent.speakers.values(), tasks, place)
     check_hidden_states(tasks, place)
-    # or DeepSpeed guesses, on the terminal, when it is imported
+    # otherwise DeepSpeed guesses when it is imported, and prints to the terminal
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
     settings = read.settings

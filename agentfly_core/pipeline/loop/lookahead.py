@@ -1,4 +1,4 @@
-"""Play rollouts in threads: shards side by side, and later steps ahead within the allowed
+"""Play rollouts in threads: several shards at once, and later steps ahead within the allowed
 staleness.
 """
 
@@ -21,10 +21,10 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 @contextmanager
 def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of one thread. If the block is interrupted, only work in progress is waited for.
+    """Yield a pool with one thread.
 
-    After an interrupt, a thread that `plays` is not waited for, because the end of the services
-    cancels its job.
+    If the block is interrupted, the exit waits only for work in progress. For a thread that `plays`
+    it does not wait at all, because the end of the services cancels the job.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
@@ -37,11 +37,10 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
 
 
 def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Return the function's results for items in order, computed `count` at a time.
+    """Apply a function to items, `count` at a time, and return the results in the items' order.
 
-    The first error is raised at the end.
-
-    With a `count` of 1 the calls run in this thread. An interrupt is raised at once.
+    The first error is raised after all calls have ended. An interrupt is raised at once. With a
+    `count` of 1, the calls run in this thread.
     """
     if count < 2:
         return [function(item) for item in items]
@@ -60,10 +59,10 @@ def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> 
 
 @contextmanager
 def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
-    """Yield `played_by(step, policy)`; call it for the run's steps in order, with the policy before
-    each step.
+    """Yield a function `played_by(step, policy)` that returns the episodes of a step.
 
-    `play(policy, version, step)` plays step k with policy k - 1 - s, or with the first policy; s is
+    Call it for the run's steps in order, with the policy before each step. `play(policy, version,
+    step)` plays step k with policy k - 1 - s, or with the first policy for early steps; s is
     `rollout.max_staleness`. This choice never depends on speed. With s > 0, a thread plays the next
     steps while the block runs.
     """

@@ -28,10 +28,10 @@ SERVICE_LOST = SamplerLost | LearnerLost
 
 
 class Wrap(Protocol):
-    """Wraps a stage function.
+    """Wraps a stage function, for example as a Prefect task.
 
-    `name` is a pattern with its parameters; `retries` is the number of retries if a running service
-    dies.
+    `name` is a pattern with the function's parameters. `retries` is the number of retries after the
+    death of a running service.
     """
 
     def __call__(self, name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]: ...

@@ -1,4 +1,4 @@
-"""Training: data, warm start, the rollout, scores and update of each step, and evaluation."""
+"""Train a run: data, warm start, evaluation, and for each step rollout, scores and update."""
 
 import logging
 import math
@@ -36,7 +36,7 @@ class Training:
     """The training of a run: `Training(run, Path("logs"), Stages(), end_after(hours=6))`.
 
     The step that is running when the monotonic clock passes `until` becomes the run's last step.
-    `report` is called after changes of the run's files; it must return at once.
+    `report` is called after changes of the run's files, and must return at once.
     """
 
     run: Run
@@ -46,7 +46,7 @@ class Training:
     report: Callable[[Run], None] = lambda run: None
 
     def complete(self) -> Summary:
-        """Do the remaining stages of the run, and return its summary.json."""
+        """Run the remaining stages of the run, and return its summary.json."""
         run, stages, experiment = self.run, self.stages, self.run.experiment
         data = stages.prepare(experiment)
         model = stages.base_model(experiment, run.parent)
@@ -74,7 +74,9 @@ class Training:
     def improved(
         self, services: TrainingServices, policy: Artifact, data: Artifact
     ) -> tuple[Artifact, Run]:
-        """Train the remaining steps; returns the last policy, and the run, which may end early."""
+        """Train the remaining steps. Return the last policy and the run, whose number of steps is
+        lower if it ended early.
+        """
         run, stages = self.run, self.stages
         self.report(run)
         remembers = run.settings.agent.remembers
@@ -94,7 +96,7 @@ class Training:
                     evaluator.on_split(services.player, policy, "validation", step)
                     self.report(run)
                 if time.monotonic() >= self.until and step < run.settings.steps:
-                    logger.warning("The time is over: step %s is the last one.", step)
+                    logger.warning("The time limit has passed: step %s is the last step.", step)
                     # the step has become the last one only now, and update.learner_every may have
                     # skipped its state
                     stages.keep_state(run, services, step)
@@ -104,7 +106,7 @@ class Training:
 
 
 def end_after(hours: float | None) -> float:
-    """Return the time of the monotonic clock after these hours; infinity for None."""
+    """Return the monotonic clock's time in `hours` from now; infinity for None."""
     return math.inf if hours is None else time.monotonic() + 3600 * hours
 
 
@@ -117,10 +119,10 @@ def episodes(
     version: int,
     step: int,
 ) -> tuple[list[Artifact], Artifact]:
-    """Play a step and score it; returns rollouts and scores.
+    """Play and score a step. Return its rollouts and scores.
 
-    Up to `rollout.refills` rounds replace problems without an advantage. Shards are scored while
-    the next ones are played.
+    Up to `rollout.refills` further rounds replace problems without an advantage. Shards are scored
+    while the next shards are played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}
@@ -171,8 +173,9 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """Return the demonstrations and the policy of each round; empty if the run has no warm start of
-    its own.
+    """Run the warm start. Return the demonstrations and the policy after each round.
+
+    The result is empty for a run without a warm start and for a fork.
     """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []

@@ -42,7 +42,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""The gates of a play never close, because failed episodes are stored, too."""
+"""Limits that never stop a play, because failed and unscored episodes are stored, too."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class PlayRequest:
     """A request to play episodes: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart
     ...")`.
 
-    `policy` and `problem` may be empty. `episodes` is the number of episodes. They play the first
-    problems of the split, or all play the single `problem`.
+    `policy` and `problem` may be empty. `episodes` is the number of episodes. If `problem` is
+    empty, they play the first problems of the split; otherwise, all play this problem.
     """
 
     policy: str
@@ -75,8 +75,10 @@ class Played:
 
 
 def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
-    """Return the first `most` problems of a prepared split, alternating between tasks, or the
-    problem with the id `named`. Raises ValueError if it is missing.
+    """Return the first `most` problems of a prepared split, alternating between tasks.
+
+    If `named` is set, return only the problem with this id. Raises ValueError for an empty split
+    and for a missing problem.
     """
     file = folder / f"{name}.parquet"
     ids = read_column(file, "id")
@@ -92,7 +94,9 @@ def problems(folder: Path, name: str, most: int, named: str = "") -> list[Proble
 
 
 def in_turn(tasks: Sequence[str]) -> list[int]:
-    """Order rows so that tasks alternate: for `["sums", "sums", "shop"]` this is 0, 2, 1."""
+    """Return the indices of `tasks` in an order in which tasks alternate: `["sums", "sums",
+    "shop"]` gives 0, 2, 1.
+    """
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for row, task in enumerate(tasks):
         by_task[task].append(row)
@@ -101,7 +105,7 @@ def in_turn(tasks: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class PreparedPlay:
-    """Episodes of a player that are ready to be played, `at_once` at the same time."""
+    """Episodes that are ready to be played by a player, `at_once` at the same time."""
 
     experiment: Experiment
     request: PlayRequest
@@ -113,8 +117,9 @@ class PreparedPlay:
     def play(self, logs: Path, mode: Mode) -> Played:
         """Play, publish and score the episodes under the experiment's next free name.
 
-        If no shard was stored, the name is released again. Raises SamplerLost, NoReply for an error
-        of a scripted policy, and EpisodeBroken for errors in other code of an author.
+        If an error occurs before a shard is stored, the name is released again. Raises SamplerLost
+        if the sampler dies, NoReply for an error in a policy function, and EpisodeBroken for errors
+        in other user code.
         """
         here, store = self.experiment, self.experiment.store
         with PlayerServices(here, self.player).started(logs) as ready:
@@ -183,10 +188,10 @@ class PreparedPlay:
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
-    """Prepare the dataset and the policy.
+    """Prepare the dataset and the policy of a request.
 
-    The default policy is the last one of the run with these settings, or the base model. Raises
-    ValueError if they are missing.
+    By default, the policy is the last policy of the run with these settings, or else the base
+    model. Raises ValueError for a missing policy or problem.
     """
     store, settings = experiment.store, experiment.settings
     data, name, count = inputs.dataset(experiment), request.split, request.episodes
@@ -216,7 +221,7 @@ def take_name(
     mode: ModeName = "experiment",
     player: Player | None = None,
 ) -> str:
-    """Take the next free name by writing its play.json. Imported episodes have no player."""
+    """Take the next free name by writing its play.json. Imports have no `player`."""
     settings = experiment.settings
     sampled_from: ArtifactRecord | None = None
     if isinstance(player, ModelPlayer):
@@ -237,7 +242,7 @@ def take_name(
     while True:
         name = next_play(experiment.store, experiment.name)
         if experiment.store.create_json(PlayLayout(name).record, as_json(record)):
-            return name  # otherwise another process took the name meanwhile
+            return name  # otherwise another process has taken the name
 
 
 def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
@@ -246,5 +251,5 @@ def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
-    """Return the key of an artifact of a play."""
+    """Return the key of an artifact of a play. `inputs` has the digests of its inputs."""
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

@@ -15,20 +15,22 @@ CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 
 
 def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
-    """Write the policy's episodes, or one speaker's part of them, into a new folder.
+    """Write episodes into a new folder: all replies of the policy, or those of one `speaker`.
 
-    The file CHATS has a chat for each conversation, for a warm start. The file TRACES has OpenEnv's
-    `TrainingTrace`, with our record in its metadata.
+    The file CHATS has a chat for each conversation, which a warm start can read. The file TRACES
+    has a `TrainingTrace` of OpenEnv for each trajectory, with AgentFly's trajectory in its
+    metadata.
 
-    Returns the number of rows by file, and how many were left out: conversations with an unreadable
-    call, and texts with NUL. Raises ValueError if the folder exists or there is no episode.
+    Returns the number of rows by file, and the number of skipped rows: conversations with an
+    unreadable call, and texts with NUL. Raises ValueError for an existing folder and without an
+    episode.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
     if not mine:
         raise ValueError(f"There is no episode with a reply of {speaker or 'the policy'}.")
     if folder.exists():
-        raise ValueError(f"{folder} exists; name a new folder, or remove it.")
+        raise ValueError(f"The folder {folder} exists; name a new folder, or remove it.")
     conversations = [(t, one) for t in mine for one in conversations_of(t)]
     chats = [chat_row(t, one) for t, one in conversations if not any(map(_is_bad, one.turns))]
     traces = [trace_row(t) for t in mine if all(turn.sampled for turn in t.turns)]
@@ -49,14 +51,17 @@ def _is_bad(turn: Turn) -> bool:
 
 
 class RecordedConversation(NamedTuple):
-    """The turns of a conversation. The first `shared` ones also belong to an earlier one."""
+    """The turns of a conversation. An earlier conversation also has the first `shared` turns."""
 
     turns: tuple[Turn, ...]
     shared: int
 
 
 def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
-    """Return the conversations by their last turns. A branch repeats the turns before it."""
+    """Return the conversations of a trajectory, ordered by their last turns.
+
+    A conversation that branches off another repeats the turns before the branch.
+    """
     histories, conversations = histories_of(trajectory), list[RecordedConversation]()
     continued, exported = {path[-1] for path in histories if path}, set[int]()
     for last in (number for number in range(len(histories)) if number not in continued):
@@ -68,7 +73,7 @@ def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
 
 
 def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
-    """Return the numbers of the earlier turns in each turn's conversation."""
+    """Return for each turn the indices of the turns before it in its conversation."""
     histories, last = list[tuple[int, ...]](), dict[int, int]()  # turns by context
     for number, turn in enumerate(trajectory.turns):
         before = last.get(turn.context, turn.continues)
@@ -78,7 +83,9 @@ def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
 
 
 def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:
-    """Convert a conversation to OpenAI's messages; `train` marks replies that are not trained."""
+    """Convert a conversation to OpenAI's messages. Replies that are not trained are marked in the
+    key `train`.
+    """
     turns, shared = conversation
     items = [item for turn in turns for item in (*turn.read, turn.reply)]
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()

@@ -26,7 +26,8 @@ from agentfly_core.records.trajectory import Problem, Trajectory
 class Imported:
     """The result of an import, stored as the play `name`.
 
-    `traces` is the number of episodes with token ids; `kept` of them keep their own tokens.
+    `traces` is the number of episodes with token ids. `kept` is the number of these episodes that
+    keep their ids; the others are encoded again.
     """
 
     name: str
@@ -38,8 +39,8 @@ class Imported:
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     """Store the chats and traces of a file as a play, scored by the experiment's rewards.
 
-    If a prompt is that of one of the experiment's problems, the episode gets this problem with its
-    facts. Raises ValueError for unusable rows.
+    An episode whose prompt equals that of a problem in the dataset gets the facts of this problem.
+    Raises ValueError for unusable rows.
     """
     store, data = experiment.store, inputs.dataset(experiment)
     tokenizer, _ = inputs.tokenizer(experiment)
@@ -66,13 +67,13 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     layout = PlayLayout(name)
     publish(store, play_key(layout.tokenizer, {}), save)
     rollout = publish(store, play_key(layout.rollout(0), {"data": data.digest}), write)
-    # imported episodes of other problems stay unscored, which must not refuse the file
+    # imported episodes on unknown problems stay unscored, so the gates are open
     score(experiment.on(experiment.settings.model_copy(update={"gates": OPEN})), [rollout], 0, name)
     return Imported(name, len(episodes), len(kept), sum(kept))
 
 
 def _of(trajectory: Trajectory, by_prompt: Mapping[str, Problem]) -> Trajectory:
-    """Return the episode with the dataset's problem of the same prompt, if there is one."""
+    """Return the episode with the facts and task of the problem with the same prompt, if any."""
     problem = trajectory.problem
     own = by_prompt.get(spaced_alike(problem.prompt), problem)
     return replace(trajectory, problem=replace(problem, facts=own.facts, task=own.task))

@@ -27,15 +27,14 @@ from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_pi
 MAX_TURNS = 100
 LONGEST = 24 * 3600.0
 Show = Callable[[Piece | str], None]
-"""Shows a stretch of an episode, or a line about it."""
+"""Shows a piece of an episode's text, or a line about the episode."""
 
 
 class Mode:
-    """Hooks that change the sampler and the spec, and that get ended episodes.
+    """The play mode `name`, with hooks that change the sampler and the spec, and a hook that gets
+    each ended episode.
 
-    This class changes nothing.
-
-    `name` is recorded in play.json.
+    The hooks of this class change nothing. `name` is recorded in play.json.
     """
 
     name: ModeName = "experiment"
@@ -52,7 +51,7 @@ class Mode:
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Called with each episode that has ended."""
+        """Handle an episode that has ended."""
 
 
 @dataclass
@@ -68,7 +67,7 @@ class WrappedSession(SamplerSession):
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Hidden states of the inner session."""
+        """Return hidden states from the wrapped session."""
         return await self.inner.hidden(prompt, layers, speaker)
 
     def open(self) -> None:
@@ -80,11 +79,11 @@ class WrappedSession(SamplerSession):
         self.inner.close()
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a speaker's reply starts only once every open branch has a request."""
+        """Whether a speaker's replies wait until every open branch has a request."""
         return self.inner.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests."""
+        """Whether a reply of this speaker may be sampled in several requests."""
         return self.inner.continues(speaker)
 
 
@@ -111,7 +110,7 @@ class WrappedSampler:
 
 
 class Live(Mode):
-    """Shows each turn as it happens; for episodes that are played one at a time."""
+    """Shows each turn as it happens. Episodes must be played one at a time."""
 
     name: ModeName = "live"
 
@@ -145,7 +144,7 @@ class _Session(WrappedSession):
             self.shown = ()
             self.show(f"problem {problem}, chain {chain}")
         prompt, length = tuple(request.prompt), len(self.shown)
-        # another speaker or a rewritten history does not continue the shown tokens
+        # a prompt of another speaker or with a rewritten history does not continue the shown tokens
         new = prompt[length:] if prompt[:length] == self.shown else prompt
         self.show(Piece("read", self.decode(new)))
         sampled = await self.inner.sample(request)
@@ -155,10 +154,10 @@ class _Session(WrappedSession):
 
 
 class Chat(Mode):
-    """The mode and agent of a chat with a person.
+    """Play mode and agent of a chat with a person.
 
-    The chat begins with `first`. After each reply without a tool call, the text that `ask` returns
-    follows; an empty text ends the chat.
+    The person's first message is `first`. After each reply without a tool call, `ask` returns the
+    person's next message. An empty message ends the chat.
 
         Chat("What is the capital of Chile?", ask=input, tell=print)
 

@@ -29,7 +29,7 @@ class ModelPlayer:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of the inputs of its episodes."""
+        """The digests of the inputs of the player's episodes."""
         memory = {MEMORY: self.memory.digest} if self.memory else {}
         return {"policy": self.policy.digest, **memory}
 

@@ -1,4 +1,4 @@
-"""Serve the policy of a run by OpenAI's API."""
+"""Serve the policy of a run with OpenAI's API."""
 
 import secrets
 import socket
@@ -19,7 +19,7 @@ from agentfly_core.rollout.frozen import cast
 from agentfly_core.rollout.rules import EpisodeSpec
 
 Ready = Callable[[str, str], None]
-"""Gets the base URL and the API key of a server that is ready."""
+"""A function that is called with the base URL and the API key when the server is ready."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PolicyToServe:
     def serve(self, logs: Path, ready: Ready) -> None:
         """Serve the policy on this machine until the process is interrupted.
 
-        Raises ValueError for a taken port, and SamplerLost.
+        Raises ValueError for a taken port, and SamplerLost if the sampler dies.
         """
         with PlayerServices(self.experiment, self.player).started(logs) as services:
             run(self._serve(services, ready))

@@ -18,15 +18,15 @@ from agentfly_core.system.formats.text import counted
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts of played episodes, and means of reward and success over problems with 95 % intervals.
+    """Counts of played episodes, and mean reward and success with 95 % intervals over problems.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, episodes_per_second=312.4)
 
-    `reward` and `success` are None if no episode could be scored. `success_by_task` has the tasks
-    of a mixture with a scored episode. `causes` counts why episodes failed or could not be scored.
-    `cut_replies` counts replies that a token limit ended.
+    `reward` and `success` are None if no episode could be scored. `success_by_task` has an entry
+    for each task of a mixture with a scored episode. `causes` counts the reasons for failed and
+    unscored episodes. `cut_replies` counts replies that a token limit ended.
     """
 
     episodes: int
