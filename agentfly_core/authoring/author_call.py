@@ -138,7 +138,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
     try:
         await call.wait(task)
     except asyncio.CancelledError:
-        # before the task is cancelled, because cleanup code reads it
+        # set before the task is cancelled, because cleanup code reads `cancelled`
         call.cancelled = True
         task.cancel()
         # authors' cleanup code gets a short time; code that ignores cancellation must not block the

@@ -156,7 +156,8 @@ class Tool(calling.AuthorPart):
             raise
         except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
-        except (Exception, SystemExit) as error:  # a crash must not avoid a bad reward
+        # the episode continues, because a policy could crash tools to avoid a bad reward
+        except (Exception, SystemExit) as error:
             self._tell(error, lent)
             return self._error(fault(error))
 

@@ -88,7 +88,7 @@ def has_lost(experiment: str, flow: str) -> bool:
     return named is not None and flow not in named
 
 
-@cache  # `agentfly up` looks every few seconds
+@cache  # because `agentfly up` reads all files every few seconds
 def _flows(path: Path, changed_ns: int) -> tuple[str, ...] | None:
     try:
         named = strict_yaml.settings(path).get("flows")
@@ -242,7 +242,7 @@ def override(text: str) -> tuple[str, JSON]:
             "update.learning_rate=3e-4."
         )
     try:
-        return key, strict_json.parse(value)  # as programs write it
+        return key, strict_json.parse(value)  # JSON first, because programs write it
     except ValueError:
         return key, strict_yaml.parse(value, f"The value of the override {key!r}")
 

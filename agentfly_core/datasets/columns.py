@@ -29,7 +29,7 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     if twice := [key for key, name in columns.items() if key in row and name in row]:
         name = columns[twice[0]]
         raise ValueError(
-            f"its fields {twice[0]!r} and {name!r} would both be named {name!r}; change `columns`"
+            f"the fields {twice[0]!r} and {name!r} would both be named {name!r}; change `columns`"
         )
     return {columns.get(key, key): value for key, value in row.items()}
 
@@ -41,12 +41,12 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     question.
     """
     if not (fields := _given(row, PROMPTS)):
-        raise ValueError(f"it has none of the fields {', '.join(PROMPTS)}")
+        raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")
     field, prompt = fields[0], _chat(row, fields[0], "user")
     for other in fields[1:]:
         if other in CHATS and _chat(row, other, "user").question != prompt.question:
             raise ValueError(
-                f"its fields {field!r} and {other!r} end with different questions; rename all but "
+                f"the fields {field!r} and {other!r} end with different questions; rename all but "
                 f"the prompt, such as `columns: {{{other}: former}}`"
             )
     return field, prompt
@@ -59,10 +59,10 @@ def demonstration_of(row: DataRow) -> RecordedChat:
     """
     choices = (*CHATS, *COMPLETIONS)
     if not (fields := _given(row, choices)):
-        raise ValueError(f"it has none of the fields {', '.join(choices)}")
+        raise ValueError(f"the row has none of the fields {', '.join(choices)}")
     if len(fields) > 1:
         raise ValueError(
-            f"its fields {' and '.join(map(repr, fields))} could each be the chat to train on; "
+            f"the fields {' and '.join(map(repr, fields))} could each be the chat to train on; "
             f"rename all but one, such as `columns: {{{fields[-1]}: former}}`"
         )
     (field,) = fields
@@ -70,7 +70,7 @@ def demonstration_of(row: DataRow) -> RecordedChat:
     if field in COMPLETIONS:
         chat = prompt_of(row)[1].followed_by(chat)
     if not any(chat.trained):
-        raise ValueError(f"its field {field!r} lacks an assistant message to train on")
+        raise ValueError(f"the field {field!r} lacks an assistant message to train on")
     return chat
 
 
@@ -104,12 +104,12 @@ def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
         )
     except (ValueError, ValidationError):
         raise ValueError(
-            f"its field {TOOLS!r} is {shown(listed)}, expected a list of names or of OpenAI's "
+            f"the field {TOOLS!r} is {shown(listed)}, expected a list of names or of OpenAI's "
             f"functions. If it is no list of tools, rename it: `columns: {{{TOOLS}: listed}}`"
         ) from None
     names = [one if isinstance(one, str) else one.name for one in tools]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"its field {TOOLS!r} lists {twice[0]!r} twice; list each tool once")
+        raise ValueError(f"the field {TOOLS!r} lists {twice[0]!r} twice; list each tool once")
     return tuple(
         ToolSchema(one, "", {})
         if isinstance(one, str)
@@ -130,13 +130,13 @@ def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
             chat = chat_of(value)
             return chat.checked() if field in PROMPTS else chat
         except ValueError as error:
-            raise ValueError(f"its field {field!r}: {error}") from None
+            raise ValueError(f"the field {field!r}: {error}") from None
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"its field {field!r} is {shown(value)}, expected text or messages")
+        raise ValueError(f"the field {field!r} is {shown(value)}, expected text or messages")
     if field != "instruction" or (more := row.get("input")) is None:
         return text_chat(role, value)
     if not isinstance(more, str):
         raise ValueError(
-            f"its field 'input' is {shown(more)}, expected text to append to the instruction"
+            f"the field 'input' is {shown(more)}, expected text to append to the instruction"
         )
     return text_chat(role, "\n\n".join(filter(None, (value, more.strip()))))

@@ -180,12 +180,12 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
         raise ValueError(f"it has no {', '.join(map(repr, missing))}")
     name = row.get("id")
     if name is not None and not isinstance(name, str | int):
-        raise ValueError(f"its field 'id' is {shown(name)}, expected text or an integer")
+        raise ValueError(f"the field 'id' is {shown(name)}, expected text or an integer")
     unread = {field, "id", *([] if tools is None else [TOOLS])}
     facts = {key: row[key] for key in row if key not in unread and not INDEX.fullmatch(key)}
     for key, fact in facts.items():
         if fault := json_fault(fact):
-            raise ValueError(f"its field {key!r} {fault}")
+            raise ValueError(f"the field {key!r} {fault}")
     made = Problem("", question, facts, messages=messages, tools=tools)
     return replace(made, id=_made_id(made) if name is None else str(name))
 

@@ -100,7 +100,7 @@ def _package(name: str) -> Package:
             package.imports.update(_imports(path.read_bytes()))
         if is_small and not _is_installed(spec):
             package.parts.update(definitions(relative, path.read_bytes()))
-    # for a package that is large, installed or not in Python, only the whole counts
+    # a package that is large, installed or not in Python has one digest
     if not package.parts:
         package.parts[name] = digest(package.files)[:8]
     return package

@@ -46,7 +46,7 @@ async def in_sandbox(
         stack.callback(session.close)
         listener = await confined.listener(ours)
         await stack.enter_async_context(served_alone(session, session.token, listener))
-        # before its server ends: a reply that comes after a deadline is not received
+        # killed before its server ends, because it must not receive replies after a deadline
         stack.callback(program.kill)
         yield program
 

@@ -38,7 +38,7 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
         return
     link.send(b"ready")
     gc.freeze()  # collections in forked processes copy no shared pages
-    # the kernel reaps the watchers
+    # lets the kernel reap the processes of `_watch`
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, LARGEST, 4)

@@ -79,7 +79,7 @@ class GatewayServer:
         headers = {name.lower(): value for name, value in request.headers.items()}
         part, transport = request.match_info.get("part", ""), request.transport
 
-        # without the request, which keeps its body
+        # no reference to the request, which would keep its body in memory
         def connected() -> bool:
             return transport is not None and not transport.is_closing()
 

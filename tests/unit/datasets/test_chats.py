@@ -151,7 +151,7 @@ def test_unusable_messages_are_refused_with_their_number(
 ) -> None:
     row = row_of({field: messages}, path)
     assert isinstance(row, BadRow)
-    assert row.fault.startswith(f"its field {field!r}: ")
+    assert row.fault.startswith(f"the field {field!r}: ")
     assert fault in row.fault
 
 
@@ -160,8 +160,8 @@ def test_unusable_messages_are_refused_with_their_number(
     [
         ({"messages": [SYSTEM]}, "its messages lack a user message"),
         ({"prompt": "2+2?", "messages": [USER]}, "end with different questions; rename all but"),
-        ({"question": "1+1?", "tools": 3}, "its field 'tools' is 3, expected a list of names"),
-        ({"question": "1+1?", "tools": "add"}, "its field 'tools' is 'add', expected a list"),
+        ({"question": "1+1?", "tools": 3}, "the field 'tools' is 3, expected a list of names"),
+        ({"question": "1+1?", "tools": "add"}, "the field 'tools' is 'add', expected a list"),
     ],
 )
 def test_an_ambiguous_row_is_refused(row: Any, fault: str, path: Path) -> None:

@@ -42,7 +42,7 @@ def test_table_rows_are_numbered_like_a_spreadsheet(tmp_path: Path) -> None:
         BadRow(
             "sums.csv",
             4,
-            "it has none of the fields prompt, question, instruction, problem, messages, "
+            "the row has none of the fields prompt, question, instruction, problem, messages, "
             "conversations",
         ),
         BadRow("sums.csv", 5, "it has no 'answer'"),
@@ -64,7 +64,7 @@ def test_columns_can_be_renamed(tmp_path: Path) -> None:
         BadRow(
             "a.jsonl",
             2,
-            "its fields 'solution' and 'answer' would both be named 'answer'; change `columns`",
+            "the fields 'solution' and 'answer' would both be named 'answer'; change `columns`",
         ),
     ]
 

@@ -65,12 +65,12 @@ def test_without_an_id_the_prompt_is_the_id(tmp_path: Path) -> None:
     [
         (
             {"answer": "99"},
-            "it has none of the fields prompt, question, instruction, problem, messages, "
+            "the row has none of the fields prompt, question, instruction, problem, messages, "
             "conversations",
         ),
-        ({"question": 3}, "its field 'question' is 3, expected text or messages"),
-        ({"question": " "}, "its field 'question' is ' ', expected text or messages"),
-        ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
+        ({"question": 3}, "the field 'question' is 3, expected text or messages"),
+        ({"question": " "}, "the field 'question' is ' ', expected text or messages"),
+        ({"question": "Q", "id": 1.5}, "the field 'id' is 1.5, expected text or an integer"),
         (["Q"], "it is a list, expected an object"),
         (
             {"question": "What is 0+1?", "id": "a"},
@@ -78,7 +78,7 @@ def test_without_an_id_the_prompt_is_the_id(tmp_path: Path) -> None:
         ),
         (
             {"instruction": "Sum", "input": 3},
-            "its field 'input' is 3, expected text to append to the instruction",
+            "the field 'input' is 3, expected text to append to the instruction",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_fact_outside_of_json_is_a_fault(tmp_path: Path) -> None:
         parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}])
     )
     assert isinstance(row, BadRow)
-    assert row.fault.startswith("its field 'when' cannot be stored as JSON")
+    assert row.fault.startswith("the field 'when' cannot be stored as JSON")
 
 
 def test_splits_are_cut_from_one_file_without_overlap(tmp_path: Path) -> None:

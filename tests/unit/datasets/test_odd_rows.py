@@ -128,4 +128,4 @@ def test_odd_cells_of_tables_are_read_or_refused_by_number(tmp_path: Path) -> No
     (_, first), (_, second) = read(tmp_path / "a.parquet")
     assert isinstance(first, Problem)
     assert isinstance(second, BadRow)
-    assert second.fault.startswith("its field 'score' cannot be stored as JSON")
+    assert second.fault.startswith("the field 'score' cannot be stored as JSON")

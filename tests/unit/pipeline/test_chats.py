@@ -191,10 +191,10 @@ USER = CHAT[0]
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        ({"prompt": "1+1?"}, "it has none of the fields messages, conversations, completion"),
+        ({"prompt": "1+1?"}, "the row has none of the fields messages, conversations, completion"),
         ({"messages": CHAT, "output": "2"}, "'messages' and 'output' could each be the chat"),
-        ({"messages": [USER]}, "its field 'messages' lacks an assistant message"),
-        ({"prompt": "1+1?", "output": ""}, "its field 'output' is '', expected text or messages"),
+        ({"messages": [USER]}, "the field 'messages' lacks an assistant message"),
+        ({"prompt": "1+1?", "output": ""}, "the field 'output' is '', expected text or messages"),
         ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', expected one"),
         ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', expected names from"),
         (
