@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    """Start an event loop in a daemon thread, which ends when the loop is stopped."""
+    """Start an event loop in a daemon thread, and return both. The thread ends with the loop."""
     begun: Future[asyncio.AbstractEventLoop] = Future()
     thread = threading.Thread(target=_run, args=[begun], name=name, daemon=True)
     thread.start()
@@ -21,9 +21,9 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 class Mailbox:
-    """Passes callbacks of other threads to an event loop.
+    """Passes callbacks from other threads to an event loop.
 
-    The loop is woken once for several callbacks, which saves time.
+    Several callbacks wake the loop only once, which saves time.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -31,38 +31,36 @@ class Mailbox:
         self._posted: list[tuple[Context, Callable[[], None]]] = []
 
     def post(self, callback: Callable[[], None], context: Context | None = None) -> None:
-        """Run a callback on the loop, in order.
+        """Run a callback on the loop, after all callbacks that were posted before.
 
-        It runs in `context`, or in a copy of the caller's context.
-
-        Raises RuntimeError for a closed loop.
+        The callback runs in `context`, by default a copy of the caller's context. Raises
+        RuntimeError if the loop is closed.
         """
         if self._loop.is_closed():
             raise RuntimeError("The event loop is closed.")
         with self._turn:
             self._posted.append((context or copy_context(), callback))
-            # each wake-up writes to the loop's pipe; thousands of results at once need only one
-            # write
+            # each wake-up writes to the loop's pipe; thousands of callbacks need only one write
             first = len(self._posted) == 1
         if first:
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         with self._turn:
-            # taken under the lock; a callback that is posted from now on wakes the loop again
+            # taken under the lock; a callback that is posted later wakes the loop again
             posted, self._posted = self._posted, []
         for context, callback in posted:
             self._loop.call_soon(callback, context=context)
 
 
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
-    """Return the mailbox of an event loop, which is stored in the loop."""
+    """Return the mailbox of an event loop. It is stored as an attribute of the loop."""
     box: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
     return box
 
 
 class Threads(ThreadPoolExecutor):
-    """An executor with a daemon thread for each call, so that a hanging call blocks nothing."""
+    """An executor that starts a daemon thread for each call, so a hanging call blocks nothing."""
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run a call in a new thread, as `Executor.submit` does."""

@@ -1,6 +1,6 @@
 """File locks on GPUs and CPU slots, shared by all projects and users of the machine.
 
-The system frees a lock when its process ends. Child processes do not inherit it.
+The kernel frees a lock when its process ends. Child processes do not inherit locks.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU, or one of several CPU slots, that a run locks.
+    """A device that a run locks: a GPU, or any of this machine's CPU slots.
 
     `Device("GPU 1", (Path("/tmp/agentfly-GPU-5d0f2b7e-....lock"),))`
     """
@@ -36,7 +36,9 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Lock one of the device's files during the block. Waits while all of them are locked."""
+        """Lock one of the device's files during the block, and yield its path. If all files are
+        locked, wait and report the holders by `tell`.
+        """
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
             holders = "; ".join(map(_holder, self.files))
@@ -57,17 +59,17 @@ class Device:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """Return GPUs by their index among those visible to this process.
+    """Return GPUs by their index among the GPUs that are visible to this process.
 
-    Raises ValueError for a missing one.
+    Raises ValueError for a missing GPU.
     """
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
         seen = os.environ.get(hardware.VISIBLE)
         why = "" if seen is None else f" ({hardware.VISIBLE}={seen})"
         raise ValueError(
-            f"GPU {missing[0]} is missing: this process sees {len(names)}{why}, counted from 0. "
-            "Change sampler_gpus and learner_gpus, or use fewer ranks."
+            f"GPU {missing[0]} (counted from 0) is missing: this process sees {len(names)} "
+            f"GPUs{why}. Change sampler_gpus and learner_gpus, or use fewer ranks."
         )
     return [
         Device(f"GPU {number}", (Path(locks, f"agentfly-{names[number]}.lock"),))
@@ -76,7 +78,7 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """Return the device that stands for one of this machine's CPU slots."""
+    """Return the device for any one of this machine's `count` CPU slots."""
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))
     return Device(f"{which} of this machine for runs that a worker starts (site.slots)", files)
@@ -84,11 +86,10 @@ def slot(count: int, locks: str) -> Device:
 
 @contextmanager
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
-    """Hold devices during the block for `holder`, such as "the run nightly-2026-11-21".
+    """Lock devices during the block for `holder`, such as "the run nightly-2026-11-21".
 
-    Inner blocks share them.
-
-    Waits for other holders, and reports each of them once. A fixed order avoids deadlocks.
+    Nested blocks share the locks. Waits for other holders, and reports each holder once by `tell`.
+    Devices are locked in a fixed order, which avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]
@@ -103,9 +104,10 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """Open and lock the file, created if missing; None while another process holds the lock.
+    """Create the file if it is missing, open it and lock it. Return None while another process
+    holds the lock.
 
-    O_CREAT is avoided, because in /tmp the system may refuse it for other users' files
+    O_CREAT is avoided, because the kernel may refuse it for other users' files in /tmp
     (fs.protected_regular).
     """
     try:
@@ -119,8 +121,9 @@ def _lock(path: Path) -> IO[str] | None:
         )
     except OSError as error:
         raise ValueError(
-            f"Cannot lock {path}: {error.strerror}. All users must be able to write it (chmod 666) "
-            f"and create files in {path.parent}; AGENTFLY_LOCKS selects another folder for all."
+            f"Cannot lock {path}: {error.strerror}. All users must be able to write this file "
+            f"(chmod 666) and to create files in {path.parent}. AGENTFLY_LOCKS selects another "
+            "folder; set it for all users."
         ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,14 +134,14 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _holder(path: Path) -> str:
-    """Read the holder from the file, without control characters."""
+    """Read the name of the lock's holder from the file, without control characters."""
     with suppress(OSError), path.open(errors="replace") as file:
         return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"
     return "another process"
 
 
 def _release() -> None:
-    """Release locks in a forked child."""
+    """Close the lock files in a forked child, so that only the parent holds the locks."""
     for file in _locked:
         file.close()
 

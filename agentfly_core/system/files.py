@@ -19,11 +19,11 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 LARGEST = 2**30
-"""Largest file in bytes that is read into memory without a listed size."""
+"""The largest file, in bytes, that is read into memory if no manifest lists its size."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL_IN_WORDS = re.compile(r"No space left on device|[Oo]s error 28\b|Errno 28\b")
-"""A full disk in messages of libraries, without an error number."""
+"""Matches a full disk in messages of libraries that give no error number."""
 
 
 def sha256(path: Path) -> str:
@@ -33,7 +33,9 @@ def sha256(path: Path) -> str:
 
 
 def unchanged_sha256(path: Path) -> str:
-    """Return the sha256 of a large file. A process reads it only once while it is unchanged."""
+    """Return the sha256 of a large file. The hash is cached until the file's size or time
+    changes.
+    """
     state = path.stat()
     return _sha256_at(path.absolute(), state.st_size, state.st_mtime_ns)
 
@@ -49,13 +51,15 @@ def runs_python(command: Sequence[str]) -> bool:
 
 
 def command_files(command: Sequence[str]) -> list[str]:
-    """The files that a command names, except its interpreter: `[python, a.py]` names `a.py`."""
+    """Return the files among a command's words, without its interpreter: `["a.py"]` for `[python,
+    a.py]`.
+    """
     words = command[1:] if runs_python(command) else command
     return [word for word in words if Path(word).is_file()]
 
 
 def sync(path: Path) -> None:
-    """Force a file's or folder's content to disk."""
+    """Force the content of a file or a folder to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -64,8 +68,8 @@ def sync(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Set default permissions below a folder, because safetensors writes files that only their
-    owner can read.
+    """Give all files below a folder the folder's own read and write permissions. Safetensors writes
+    files that only their owner can read.
     """
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
@@ -84,7 +88,7 @@ def uncache(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file atomically; creates its folder."""
+    """Create or replace a text file atomically. Its folder is created if it is missing."""
     _written_beside(path, text).rename(path)
     sync(path.parent)
 
@@ -120,17 +124,19 @@ def write_json(path: Path, value: JSON) -> None:
 
 
 def json_text(value: JSON) -> str:
-    """JSON text for files; raises ValueError for NaN and infinity."""
+    """Return a value as indented JSON with sorted keys. Raises ValueError for NaN and infinity."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 class DiskFault(OSError):
-    """A path cannot be written; the message has the path and the reason."""
+    """A path cannot be written. The message contains the path and the reason."""
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Raise disk errors of the block as DiskFault, with the path of the error or else `path`."""
+    """Convert disk errors of the block to DiskFault. The message has the error's path, or else
+    `path`.
+    """
     try:
         yield
     except DiskFault:
@@ -142,9 +148,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
-    """Return the message of a disk error with its path, or else `path`; None for other errors.
-
-    "/data/runs: No space left on device. Free some space and repeat the command."
+    """Describe a disk error, for example "/data/runs: No space left on device. Free some space and
+    repeat the command." `path` is used for errors without a path. Returns None for other errors.
     """
     failed = error if isinstance(error, OSError) else OSError()  # libraries wrap errors as text
     own, reason = failed.filename, failed.strerror
@@ -155,28 +160,32 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
         return f"{where}: No space left on device. Free some space and repeat the command."
     if reason and failed.errno in REFUSED and own:
         return (
-            f"{where}: {reason}. Change the permissions, or give the command in a folder that you "
+            f"{where}: {reason}. Change the permissions, or run the command in a folder that you "
             "may write."
         )
     return f"{where}: {reason}" if failed.errno is not None and not own else None
 
 
 def contained(root: Path, name: str) -> Path:
-    """Return the path of `name` below `root`; raises Damaged for another place or a link."""
+    """Return the path of `name` in `root`. Raises Damaged if it is outside of `root` or contains a
+    symbolic link.
+    """
     try:
         path = root / require_relative(name)
     except ValueError as error:
-        raise Damaged(f"A name in {root} is a path outside of it: {error}.") from None
+        raise Damaged(f"A name in {root} leads out of this folder: {error}.") from None
     for place in (path, *path.parents):
         if place == root:
             break
         if place.is_symlink():
-            raise Damaged(f"{place} is a link, which may lead anywhere: replace it by a copy.")
+            raise Damaged(f"{place} is a symbolic link. Replace it with a copy of its target.")
     return path
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a regular file, None if missing; raises Damaged for anything else."""
+    """Return the size of a regular file in bytes, or None if it is missing. Raises Damaged for
+    anything other than a regular file.
+    """
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -187,7 +196,9 @@ def file_size(path: Path) -> int | None:
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
-    """Return the bytes of a regular file, None if missing; raises Damaged above `largest`."""
+    """Return the bytes of a regular file, or None if it is missing. Raises Damaged if the file has
+    more than `largest` bytes.
+    """
     size = file_size(path)
     if size is not None and size > largest:
         raise Damaged(f"{path} has {size} bytes, expected at most {largest}.")
@@ -195,7 +206,9 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Return file sizes by relative name; raises Damaged for a link, device or pipe."""
+    """Return the sizes of all files in a folder by relative name. Raises Damaged for a link, a
+    device or a pipe.
+    """
     sizes = {}
     for place, folders, names in os.walk(folder):
         for path in (Path(place, name) for name in (*folders, *names)):
@@ -205,7 +218,9 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or folder to the first free `.damaged-NAME-1`, and return the new path."""
+    """Rename a file or folder to `.damaged-NAME-1`, or the next free number; return the new
+    path.
+    """
     places = (path.with_name(f".damaged-{path.name}-{number}") for number in count(1))
     kept = next(place for place in places if not os.path.lexists(place))
     with suppress(FileNotFoundError):  # another process renamed it

@@ -1,6 +1,6 @@
-"""UUIDs of visible GPUs in CUDA's order, read by `python -m agentfly_core.system.gpus`.
+"""List the UUIDs of visible GPUs in CUDA's order: `python -m agentfly_core.system.gpus`.
 
-It is a separate program, because a process that has loaded the driver can no longer change its
+This is a separate program, because a process that has loaded the driver can no longer change its
 visible GPUs.
 """
 
@@ -15,7 +15,9 @@ NO_DEVICE = 100
 
 
 def seen() -> list[str]:
-    """UUIDs of visible GPUs, `["GPU-5d0f2b7e-...", ...]`; raises ValueError without a driver."""
+    """Return the UUIDs of visible GPUs, `["GPU-5d0f2b7e-...", ...]`. Raises ValueError without a
+    driver.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "agentfly_core.system.gpus"],
         stdin=subprocess.DEVNULL,
@@ -26,8 +28,8 @@ def seen() -> list[str]:
     )
     if done.returncode:
         raise ValueError(
-            f"The site has `device: cuda`, and its GPUs cannot be read: {done.stderr.strip()} "
-            "Choose another --site, or check nvidia-smi."
+            f"The site has `device: cuda`, but this machine's GPUs cannot be listed: "
+            f"{done.stderr.strip()} Check nvidia-smi, or choose another --site."
         )
     return done.stdout.split()
 

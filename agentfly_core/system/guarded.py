@@ -1,4 +1,4 @@
-"""Child processes that exchange lines with this process, and are killed when it ends."""
+"""Child processes that exchange lines of text with this process, and are killed when it ends."""
 
 import math
 import select
@@ -19,14 +19,14 @@ END_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Lines:
-    """One end of a socket that carries lines. Any thread may send, only one may receive."""
+    """One end of a socket that carries lines. Any thread may send, but only one may receive."""
 
     socket: socket.socket
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _rest: bytearray = field(default_factory=bytearray)
 
     def send(self, line: bytes) -> None:
-        """Send a line; raises OSError if the other side is gone."""
+        """Send a line. Raises OSError if the other side has closed the socket."""
         with self._turn:
             self.socket.sendall(line + b"\n")
 
@@ -49,7 +49,7 @@ class Lines:
 
     @property
     def at_end(self) -> bool:
-        """Whether the other side is gone and everything is read."""
+        """Whether the other side has closed the socket and all of its lines are read."""
         try:
             return self._readable(0) and not self.socket.recv(1, socket.MSG_PEEK)
         except ConnectionResetError:
@@ -64,10 +64,10 @@ class Lines:
 class GuardedProcess:
     """A child process that runs a module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    The module's arguments are the file descriptors of a socket and of `table`. The child gets this
-    process's environment without the servers' secrets, plus `env`. `output` is a file descriptor
-    for stdout and stderr; None inherits them. The child and its descendants are
-    killed when this process ends.
+    The module's arguments are file descriptors: first the socket of `lines`, then the `files`, here
+    `table`. The child gets this process's environment without the secrets of the Prefect and MLflow
+    servers, plus `env`. `output` is a file descriptor for stdout and stderr; with None, they are
+    inherited. The child and its descendants are killed when this process ends.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ class GuardedProcess:
         return self._guardian.poll() is None
 
     def dump_stacks(self) -> None:
-        """Send SIGUSR1 to the process."""
+        """Send SIGUSR1 to the process, which then prints its stacks."""
         self._guardian.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Let the guardian kill the process. Any thread may call this."""
+        """Let the guardian kill the process. Any thread may call this method."""
         assert self._guardian.stdin is not None
-        # this also happens when this process is killed, because the kernel closes its pipes
+        # the kernel also closes this pipe when this process is killed
         self._guardian.stdin.close()
 
     def cause(self) -> str:
-        """Wait for the end of the process, and return its cause: "SIGSEGV" or "exit code 1"."""
+        """Wait until the process ends, and return the cause: "SIGSEGV" or "exit code 1"."""
         try:
             code = self._guardian.wait(END_SECONDS)
         except subprocess.TimeoutExpired:  # the process closed its socket but still runs
@@ -117,7 +117,7 @@ class GuardedProcess:
         return signal.Signals(-code).name if named else f"exit code {code}"
 
     def end(self) -> str:
-        """Kill the process, and its guardian if that hangs; return "SIGKILL"."""
+        """Kill the process, and return "SIGKILL". A guardian that hangs is killed, too."""
         self.kill()
         self.lines.socket.close()
         try:

@@ -2,7 +2,7 @@
 
     python -m agentfly_core.system.guardian MODULE DESCRIPTOR...
 
-A child process runs the module with these arguments. This process ends as its child did: with the
+A child process runs the module with these arguments. This process ends like its child: with the
 same exit code, or by the same signal. SIGUSR1 is forwarded to the child.
 """
 
@@ -17,7 +17,7 @@ from agentfly_core.system.supervisor import become_subreaper, die_with_parent, k
 
 
 def main() -> None:
-    """Fork a child that runs the module, and wait for the end of the child or of stdin."""
+    """Fork a child that runs the module. Wait until the child ends or stdin is closed."""
     module, *numbers = sys.argv[1:]
     become_subreaper()
     if (child := os.fork()) == 0:
@@ -29,7 +29,7 @@ def main() -> None:
         os._exit(0)  # do not wait for threads that authors' code started
 
     for descriptor in map(int, numbers):
-        # otherwise the socket would stay open here, and the owner would never read its end
+        # otherwise the socket would stay open here, and the owner would not notice the child's end
         os.close(descriptor)
     signal.signal(signal.SIGUSR1, lambda *_: os.kill(child, signal.SIGUSR1))
     ends = select.poll()

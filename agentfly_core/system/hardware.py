@@ -14,19 +14,19 @@ spinning would take the cores from other services."""
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""glibc keeps freed memory for the next update: a virtual machine may need 2 s for a new GiB. Older
-versions refuse these thresholds."""
+"""glibc keeps freed memory for the next update, because a virtual machine may need 2 s to provide a
+new GiB. Versions before 2.36 reject these thresholds.
+"""
 
 
 def slots(hostfile: str) -> dict[str, int]:
-    """Return the number of workers of each node in a DeepSpeed hostfile: `{"worker-1": 4,
-    "worker-2": 4}`.
+    """Return the number of workers by node from a DeepSpeed hostfile: `{"worker-1": 4, "worker-2":
 
-    Lines are `worker-1 slots=4` or comments with `#`. Raises ValueError for a missing file, another
-    format or repeated nodes.
+    4}`. Lines of the file are `worker-1 slots=4`, or comments with `#`. Raises ValueError for a
+    missing file, another format or a repeated node.
     """
     if not os.path.isfile(hostfile):
-        raise ValueError(f"There is no hostfile {hostfile!r} (looked in {Path.cwd()}).")
+        raise ValueError(f"The hostfile {hostfile!r} is missing (searched in {Path.cwd()}).")
     written = (
         line.partition("#")[0].strip()
         for line in Path(hostfile).read_text(errors="replace").splitlines()
@@ -40,7 +40,7 @@ def slots(hostfile: str) -> dict[str, int]:
             )
         counts[match[1]] = int(match[2])
     if not counts:
-        raise ValueError(f"{hostfile} names no node, expected lines such as `worker-1 slots=4`.")
+        raise ValueError(f"{hostfile} lists no nodes, expected lines such as `worker-1 slots=4`.")
     return counts
 
 
@@ -56,7 +56,7 @@ def visible(gpus: Sequence[int]) -> list[str]:
     names = [*filter(None, seen.split(","))]
     if missing := [gpu for gpu in gpus if gpu >= len(names)]:
         raise ValueError(
-            f"There is no GPU {missing[0]}: {VISIBLE}={seen} has {len(names)}, counted from 0. "
-            "Change sampler_gpus and learner_gpus, or use fewer ranks."
+            f"GPU {missing[0]} (counted from 0) is missing: {VISIBLE}={seen} has {len(names)} "
+            "GPUs. Change sampler_gpus and learner_gpus, or use fewer ranks."
         )
     return [names[gpu] for gpu in gpus]

@@ -23,7 +23,9 @@ OF_SERVERS = {
 
 
 def import_ours() -> None:
-    """Import AgentFly's packages from their own folder, even if others have the same names."""
+    """Import AgentFly's packages from their own folder, even if other packages have the same
+    names.
+    """
     for name in OURS:
         if name not in sys.modules:
             package = SOURCES / name
@@ -36,15 +38,15 @@ def import_ours() -> None:
 
 
 def importable_here() -> None:
-    """Make modules of the working directory importable; other modules of the same name come
-    first.
+    """Make modules of the working directory importable. Other modules of the same name take
+    precedence.
     """
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # added last, because libraries are imported from elsewhere
 
 
 def finding_ours() -> dict[str, str]:
-    """Return environment variables with which Python finds this AgentFly from any working
+    """Return environment variables that let Python import this copy of AgentFly from any working
     directory.
     """
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
@@ -53,7 +55,7 @@ def finding_ours() -> dict[str, str]:
 
 
 def for_children() -> dict[str, str]:
-    """Return the environment for child processes, without access to the Prefect and MLflow
+    """Return the environment for child processes, without the secrets of the Prefect and MLflow
     servers.
     """
     kept = {name: value for name, value in environment().items() if name not in OF_SERVERS}

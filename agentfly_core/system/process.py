@@ -20,10 +20,11 @@ MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`.
+    """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`.
 
-    `ticks` is its start in clock ticks since the boot, because a pid alone may be reused.
-    `started`, in seconds since 1970, is for human readers.
+    `ticks` is the start of the process in clock ticks since the boot; it is needed because process
+    ids are reused. `boot` is the boot id of the machine. `started`, in seconds since 1970, is only
+    information for users.
     """
 
     host: str
@@ -34,13 +35,13 @@ class Owner:
 
     @classmethod
     def current(cls) -> Owner:
-        """This process."""
+        """Return the identity of this process."""
         pid, started = os.getpid(), psutil.Process().create_time()
         return cls(socket.gethostname(), pid, started, _boot(), _state(pid)[1])
 
     @classmethod
     def of(cls, value: JSON) -> Owner:
-        """Read an owner that `to_json` wrote. Raises ValueError for anything else."""
+        """Parse an owner that `to_json` wrote. Raises ValueError for other values."""
         match value:
             case {
                 "host": str(host),
@@ -53,24 +54,27 @@ class Owner:
         raise ValueError(f"got {str(value)[:80]!r}, expected host, pid, started, boot and ticks")
 
     def to_json(self) -> dict[str, JSON]:
-        """A JSON object that `of` reads."""
+        """Return the owner as a JSON object, which `of` can parse."""
         return asdict(self)
 
     @property
     def here(self) -> bool:
-        """Whether the process belongs to this boot of this machine; only then `alive` is
+        """Whether the process was started on this machine since its last boot. Only then `alive` is
         certain.
         """
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs; True for another machine."""
+        """Whether the process is running. Always True for a process of another machine."""
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
     @property
     def mark(self) -> str:
-        """A suffix for the names of its unfinished files: `a41f09c2-4711-73512-5b0d77e1`."""
+        """A suffix that identifies this process in names of unfinished files:
+
+        `a41f09c2-4711-73512-5b0d77e1`.
+        """
         return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
 
     def __str__(self) -> str:
@@ -78,7 +82,7 @@ class Owner:
 
 
 def own_mark() -> str:
-    """Return the mark of this process for names of its unfinished files; cached."""
+    """Return the `Owner.mark` of this process. Cached."""
     return _mark_of(os.getpid())
 
 
@@ -88,9 +92,9 @@ def _mark_of(_: int) -> str:
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process that a file name's mark identifies is running.
+    """Whether the process that is identified by the mark in a file name is running.
 
-    True if the mark is not of this machine.
+    True for a name without a mark, and for the mark of another machine.
     """
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):
@@ -99,7 +103,7 @@ def mark_alive(name: str) -> bool:
 
 
 def _runs(pid: int, ticks: int) -> bool:
-    """Whether a process with this pid and start runs, zombies excepted."""
+    """Whether a process with this pid and start time is running. Zombies do not count."""
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -112,7 +116,7 @@ def _runs(pid: int, ticks: int) -> bool:
 
 
 def _state(pid: int) -> tuple[str, int]:
-    """A process's state letter and start in clock ticks since the boot, see proc(5)."""
+    """Return a process's state letter and its start in clock ticks since the boot, see proc(5)."""
     # the program's name before the last ")" may contain any bytes
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[19])
@@ -123,6 +127,6 @@ def _short(text: str) -> str:
 
 
 def _boot() -> str:
-    """The boot id; empty on systems without one."""
+    """Return the boot id of this machine, or "" on systems without boot ids."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else ""

@@ -1,4 +1,4 @@
-"""Progress reports, which working code sends to listeners that display them."""
+"""Progress reports. Stages send them, and listeners display them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a stage: `Progress("score", 3, 128, 128, "reward 0.610, success 55.5 %")`; `note`
-    is shown beside it.
+    """Progress of a stage: `Progress("score", 3, 128, 128, "reward 0.610, success 55.5 %")`.
+
+    `note` is a text that is shown beside the numbers.
     """
 
     stage: str
@@ -19,7 +20,7 @@ class Progress:
 
 
 Listener = Callable[[Progress], None]
-"""A receiver of progress reports; must not raise, and must return at once."""
+"""A function that receives progress reports. It must not raise errors, and must return at once."""
 _listeners: list[Listener] = []
 
 
@@ -31,7 +32,7 @@ def report(progress: Progress) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Send reports made inside the block, from any thread, to `listener`."""
+    """Send all reports of all threads to `listener` during the block."""
     _listeners.append(listener)
     try:
         yield

@@ -10,9 +10,10 @@ HERE = Path(__file__).resolve().parent
 
 @functools.cache
 def revision(folder: Path = HERE) -> dict[str, str]:
-    """Commit and digest of uncommitted changes, `{"commit": "4f0c...", "dirty": ""}`, cached.
+    """Return the git commit of a folder and the digest of its uncommitted changes, `{"commit":
 
-    Both are empty outside a checkout. The default folder is that of this package.
+    "4f0c...", "dirty": ""}`. Cached. Both are empty outside of a git checkout. The default folder
+    is the folder of this package.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     change = _git(folder, "diff", "--no-ext-diff", "HEAD") if commit else ""

@@ -1,4 +1,4 @@
-"""Run child services (vLLM, the learner's workers) under a supervisor that restarts them."""
+"""Run child services (vLLM, learner workers) under a supervisor process that restarts them."""
 
 import asyncio
 import glob
@@ -31,18 +31,22 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""Seconds that a live service may take on a busy machine."""
+"""The most seconds that a running service may take to become ready or to exit."""
 TAIL = 12
 PREFIX = re.compile(
     r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
 )
-"""Prefixes of vLLM's processes and torch's ranks before lines of a traceback."""
+"""Matches the prefixes that processes of vLLM and ranks of torch write before lines of a
+traceback.
+"""
 CAUSE = re.compile(r"^[\w.]*(Error|Exception)(: |$)")
 logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service died or was not ready in time; the message has the end of its log."""
+    """A service died or was not ready in time. The message contains the end of the service's
+    log.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Service:
 
     @property
     def scratch(self) -> Path:
-        """The private TMPDIR of the service, removed with it."""
+        """The private TMPDIR of the service. It is removed when the service ends."""
         return Path(f"{self.address}.d")
 
     def claim(self, log: Path, run: str) -> dict[str, str]:
@@ -70,7 +74,9 @@ class Service:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # the services accept any request on their sockets; the folder's mode is their only guard
         if folder.stat().st_mode & 0o077:
-            raise ValueError(f"Others can enter {folder}, expected mode 0700 to guard its sockets.")
+            raise ValueError(
+                f"Other users can enter {folder} with its sockets, expected mode 0700."
+            )
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         log.parent.mkdir(parents=True, exist_ok=True)
         ChildState(str(log), os.getpid()).write(self.address)
@@ -81,7 +87,9 @@ class Service:
         return marks | {"SPT_NOENV": "1"}
 
     def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
-        """Wait until `ready()` is true. Raises ServiceLost for a dead or hanging service."""
+        """Wait until `ready()` is true. Raises ServiceLost if the service dies or is not ready
+        within `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while not ready():
             if fault := self.fault():
@@ -91,7 +99,7 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """Make an error with causes and the end of the service's log."""
+        """Make an error with the lines of the service's log that name causes, and the log's end."""
         state = ChildState.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
@@ -106,7 +114,9 @@ class Service:
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Describe why the service cannot restart, as a phrase; None if it can."""
+        """Describe why the service is lost ("died 4 times, ..."), or return None if it is running
+        or can be restarted.
+        """
         state = ChildState.read(self.address)
         if state is None:
             return "was ended, or never started"
@@ -119,10 +129,10 @@ class Service:
 
 
 def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Make the environment of a child process.
+    """Make the environment variables of a child process.
 
-    It contains `env`, the variables in INHERITED and `inherited`, and a mark by which a later run
-    kills the child if this process is dead.
+    They are `env`, this process's variables that are named in INHERITED and `inherited`, and a mark
+    of this process. If this process dies, a later run finds the child by this mark and kills it.
     """
     names = (*INHERITED, *inherited)
     kept = {name: os.environ[name] for name in names if name in os.environ}
@@ -130,10 +140,10 @@ def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[
 
 
 async def owned_process(command: Sequence[str], env: Mapping[str, str], **streams: Any) -> Process:
-    """Start a process with the environment `env`, an `owned_environment`.
+    """Start a process with the environment `env`, made by `owned_environment`.
 
-    It leads its own session, because a kill must also end its descendants. `streams` are arguments
-    of `asyncio.create_subprocess_exec`. Raises OSError.
+    The process has its own session, so that its descendants can be killed with it. `streams` are
+    arguments of `asyncio.create_subprocess_exec`. Raises OSError.
     """
     start = asyncio.create_subprocess_exec
     return await start(*command, env=env, start_new_session=True, **streams)
@@ -145,7 +155,7 @@ def new_address(kind: str) -> Path:
 
 
 def private_folder() -> Path:
-    """Make a new private folder, `/tmp/agentfly-x1_8cd2q`. Folders of dead owners are removed."""
+    """Create a private folder, `/tmp/agentfly-x1_8cd2q`, and remove folders of dead processes."""
     # pathlib's glob fails if a folder is removed meanwhile
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
         try:
@@ -168,18 +178,18 @@ def supervised(
     restarts: int = 3,
     grace: float = GRACE,
 ) -> Iterator[Service]:
-    """Run a service during the block; yields it without waiting until it is ready.
+    """Run a service during the block. Yields the service before it is ready.
 
-    `env` is added to this process's environment, which is passed without the servers' secrets.
-    `run` marks the processes; orphans of this run are killed first. A child that dies is restarted
-    up to `restarts` times. At the end of the block it has `grace` seconds to exit. Raises
-    ValueError for a bad socket path.
+    The service gets this process's environment, without the secrets of the Prefect and MLflow
+    servers, plus `env`. `run` marks the processes of the service; orphans of this run are killed
+    first. A child that dies is restarted up to `restarts` times. At the end of the block the child
+    has `grace` seconds to exit. Raises ValueError for an invalid socket path.
     """
     if ended := end_orphans(run):
         logger.warning("Ended the processes %s of a dead owner.", ended)
     service = Service(kind, str(socket))
     marks = service.claim(log, run)
-    # the pipe closes in whatever way this process ends
+    # the kernel closes the pipe when this process ends, even after SIGKILL
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
@@ -207,7 +217,9 @@ def supervised(
 
 
 def end_orphans(run: str) -> list[int]:
-    """End service processes of this run with a dead owner; returns their process ids."""
+    """Kill the service processes of this run that dead processes had started; return their process
+    ids.
+    """
     ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))
@@ -215,20 +227,21 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill processes whose owner died: those of a run, or with None those that belong to no run;
-    see `killed`.
+    """Kill processes of dead owners, and return their variables as `killed` does.
+
+    With a `run`, only processes of this run are killed; with None, only processes without a run.
     """
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
 def end_users(scratch: Path) -> None:
-    """SIGKILL the processes with this TMPDIR."""
+    """Kill the processes that have this TMPDIR, by SIGKILL."""
     killed(lambda marks: marks.get("TMPDIR") == str(scratch))
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
-    """SIGKILL processes that are chosen by their environment variables; return the variables by
-    process id.
+    """Kill the processes that `chosen` selects by their environment variables, by SIGKILL. Return
+    their variables by process id.
     """
     ended: dict[int, Mapping[str, str]] = {}
     # repeated, because a killed process may have started another one
@@ -248,7 +261,7 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
 
 
 def gone(written: str) -> bool:
-    """Whether the owner in a process's environment variables is dead; False for invalid text."""
+    """Whether the owner `written` in an environment variable is dead. False for invalid text."""
     try:
         return not Owner.of(strict_json.parse(written)).alive
     except ValueError:

@@ -1,12 +1,13 @@
-"""The program that restarts a child service, and ends it when its owner is gone.
+"""The program that restarts a child service, and ends the service when its owner dies.
 
     python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 \\
         --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
-As a subreaper it adopts all descendants of the service. It kills them and ends when the lifeline
-pipe closes, when the owner dies, or on SIGTERM; its child first has `--grace` seconds to exit. A
-child that dies is restarted up to `--restarts` times; after that, the state file of `--address` has
-its exit code. stdout and stderr already go to `--log`.
+The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the
+lifeline pipe closes, when the owner dies, or on SIGTERM. Then the child has `--grace` seconds to
+exit, and the remaining descendants are killed. A child that dies is restarted up to `--restarts`
+times; after that, its exit code is written to the state file of `--address`. The starting process
+connects stdout and stderr to `--log`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 class ChildState:
     """State of a service: `ChildState("vllm.log", 4713, starts=2)`.
 
-    `exit` is the exit code after the last start.
+    `keeper` is the process id of the supervisor. `exit` is the exit code after the last restart,
+    None while the service is running or restarted.
     """
 
     log: str
@@ -49,7 +51,7 @@ class ChildState:
 
     @classmethod
     def read(cls, address: str) -> ChildState | None:
-        """The state of the service at an address, or None."""
+        """Read the state of the service at an address, or return None."""
         with suppress(FileNotFoundError):
             return cls(**json.loads(Path(f"{address}.state").read_text()))
         return None
@@ -63,7 +65,7 @@ class ChildState:
 
 
 def main() -> None:
-    """Run until the owner is gone."""
+    """Keep the service running until the owner dies."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -125,14 +127,16 @@ def become_subreaper() -> None:
 
 
 def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
-    """Send SIGTERM first, to free shared memory; the caller kills the rest."""
+    """Send SIGTERM, and give the child up to `grace` seconds to free shared memory. The caller
+    kills processes that remain.
+    """
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace)
 
 
 def kill_descendants() -> None:
-    """SIGKILL all descendants, repeatedly."""
+    """Kill all descendants by SIGKILL. Repeat this until all have ended."""
     # repeated, because a dying process may fork between the listing and the kill
     while children := psutil.Process().children(recursive=True):
         for child in children:
@@ -145,7 +149,9 @@ def kill_descendants() -> None:
 
 
 def clean(address: str) -> None:
-    """Remove a service's socket, state and scratch folder, and their folder if empty."""
+    """Remove a service's socket, state files and scratch folder, and the enclosing folder if it is
+    then empty.
+    """
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):
         Path(path).unlink(missing_ok=True)

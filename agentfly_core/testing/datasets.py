@@ -13,7 +13,7 @@ def problems_of(
 
         problems_of("my_quiz:capitals", train=2, validation=0, test=2)["train"][0].prompt
 
-    Raises ValueError for problems that a run refuses.
+    Raises ValueError for problems that a run would reject.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     data = Data.model_validate({"use": use, **sizes, **settings})

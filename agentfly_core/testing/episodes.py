@@ -1,4 +1,4 @@
-"""Play episodes by the real rollout code with scripted replies."""
+"""Play episodes with the real rollout code and scripted replies."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,11 +44,11 @@ def rollout_spec(
     limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
-    """Make the spec of episodes, by default with letters as tokens and the default agent.
+    """Make the spec of episodes. By default, letters are tokens and the agent is `tool_loop`.
 
-    `rewards` must read an environment. `limits` default to one environment of each class that is
-    needed; `{Game: Limit(1, settings={"highest": 10})}` passes settings. Raises the same
-    ValueErrors as an experiment.
+    `rewards` must read an environment. `limits` are the limits of environments, by default one
+    environment of each class that is needed; `{Game: Limit(1, settings={"highest": 10})}` passes
+    settings. Raises the same ValueErrors as an experiment.
     """
     needed = kinds_needed([*tools, *rewards])
     given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
@@ -74,12 +74,12 @@ def rollout_spec(
 
 
 def scripted(policy: ScriptedPolicy) -> Scripted:
-    """Make a sampler of a policy's replies, with letters as tokens."""
+    """Make a sampler that replies with a scripted policy. Letters are tokens."""
     return Scripted(encode, STOP, policy, _text_of)
 
 
 def saying(*replies: str) -> ScriptedPolicy:
-    """Make a policy with these replies, one per turn."""
+    """Make a policy that replies with one of these texts in each turn, in order."""
 
     async def policy(conversation: Conversation) -> str:
         return replies[conversation.turn]
@@ -88,7 +88,7 @@ def saying(*replies: str) -> ScriptedPolicy:
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
-    """Make the episodes of these problems in training step 7."""
+    """Make the specs of episodes in training step 7, `chains` episodes for each problem."""
     return [
         EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain), chains)
         for problem in problems
@@ -106,7 +106,7 @@ async def play_all(
     sampler: Sampler,
     watch: Callable[[Trajectory], None] = unwatched,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play episodes in environments of their own; return trajectories, timings and metrics."""
+    """Play episodes in new environments, and return trajectories, timings and metrics."""
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
 
@@ -117,13 +117,14 @@ async def play(
     problem: Problem = ADD,
     spec: RolloutSpec | None = None,
 ) -> Trajectory:
-    """Play an episode with real tools, and with given replies or those of a policy.
+    """Play an episode with real tools, and with scripted replies.
 
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
-    A reply is a text, a call or several calls; a policy is an `async def` of a Conversation with up
-    to 100 replies. `spec=rollout_spec(...)` sets limits, rewards or an agent. Returns the
-    trajectory of the answer; `play_all` returns all. Raises errors of the agent.
+    `replies` is a list, or a policy: an `async def` that gets a Conversation and returns a reply,
+    up to 100 times. A reply in a list is a text, a call or several calls. Set limits, rewards or an
+    agent with `spec=rollout_spec(...)`. Returns the trajectory with the answer; `play_all` returns
+    all trajectories. Raises errors of the agent.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)
@@ -152,7 +153,9 @@ async def play(
 
 
 async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
-    """Score a trajectory by one reward; `.reward` is a number, or `Unscored` with the reason."""
+    """Score a trajectory with a reward. `.reward` of the result is a number, or `Unscored` with the
+    reason.
+    """
     (scored,) = await score([trajectory], {reward: 1.0})
     return scored
 

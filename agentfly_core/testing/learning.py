@@ -1,4 +1,4 @@
-"""Compute advantages of an algorithm, and make jobs for a learner."""
+"""Compute the advantages of an algorithm, and make jobs for a learner."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,9 @@ GRPO = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
 def advantages_of(
     algorithm: Algorithm, trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> list[list[float]]:
-    """Compute the advantages of sampled tokens by trajectory: `[[1.0, 1.0], [-1.0]]`."""
+    """Return the advantage of each sampled token, in a list for each trajectory: `[[1.0, 1.0],
+    [-1.0]]`.
+    """
     batch = pack(trajectories)
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
     earned = outcomes(trajectories, scores, {}, {}, batch)
@@ -37,10 +39,10 @@ def update_job(
     algorithm: AlgorithmPart = GRPO,
     update: Update = Update(mini_batches=1),  # noqa: B008 - it is frozen
 ) -> UpdateJob:
-    """Make the job of a policy's first update on trajectories with these rewards; its files are
-    written to `folder`.
+    """Make the job of a policy's first update on trajectories with these rewards, and write its
+    files to `folder`.
 
-    `dataclasses.replace` changes other fields of the job.
+    Use `dataclasses.replace` to change other fields of the job.
     """
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
     write_trajectories(folder / EPISODES, trajectories)

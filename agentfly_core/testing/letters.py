@@ -1,10 +1,11 @@
-"""A template with letters as tokens, for episodes with handwritten tokens.
+"""A chat template in which each letter is a token, for tests with handwritten tokens.
 
     ^u41+58?$^a<calculator expression=41+58>$^t99$^a99$
 
-A token is the code point of its letter. `^` opens a message, the next letter is its role, and `$`
-ends it and is the stop token. In texts of users and tools, `^` and `$` become `_`. A call is `<tool
-key=text key:json>`, with the JSON percent-encoded.
+The number of a token is the code point of its letter. `^` opens a message, and the next letter is
+the message's role. `$` ends a message and is the stop token. In texts of users and tools, `_`
+replaces `^` and `$`. A call is written as `<tool key=text key:json>`, with the JSON
+percent-encoded.
 """
 
 import json
@@ -35,13 +36,15 @@ def call_text(call: ToolCall) -> str:
 
 
 def as_letters(trajectory: Trajectory) -> str:
-    """Write all tokens of a trajectory as text."""
+    """Return all tokens of a trajectory as text."""
     spans = ((turn.given.tokens, *(s.tokens for s in turn.sampled)) for turn in trajectory.turns)
     return "".join(decode(tokens) for turn in spans for tokens in turn)
 
 
 def loss_mask(trajectory: Trajectory) -> str:
-    """Write a sign for each token of a trajectory: `x` for trained tokens, `.` for others."""
+    """Return a sign for each token of a trajectory: `x` for trained tokens, `.` for other
+    tokens.
+    """
     return "".join(
         "." * len(turn.given.tokens)
         + "".join(
@@ -53,7 +56,7 @@ def loss_mask(trajectory: Trajectory) -> str:
 
 
 class Letters:
-    """The template of these letters."""
+    """The chat template, as described in this module's docstring."""
 
     stop_tokens = (STOP,)
 

@@ -1,4 +1,4 @@
-"""A simulated policy with skills and errors, which follow from the visible conversation."""
+"""A simulated policy with skills and errors. Both are computed from the visible conversation."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,8 @@ _policy: ContextVar["Simulated | None"] = ContextVar("policy", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What a model reads: the texts of all messages, the speaker, and draws that follow from them.
+    """The input of a skill: the speaker's name, the texts of all messages, and a random generator
+    that is seeded with both.
 
     `Visible("main", ("Reply with a plan.", "What is 41+58?"), draw)`; the last text is the newest.
     """
@@ -30,12 +31,12 @@ class Visible:
 
 
 Skill = Callable[[Visible], str | None]
-"""The reply of a skill to what is visible, or None if the skill does not apply."""
+"""A function that returns a reply, or None if the skill does not apply."""
 
 
 @dataclass
 class Simulated:
-    """A policy for `play` that replies with its first skill that applies.
+    """A policy for `play` that replies with the first skill that applies.
 
         def adds(visible: Visible) -> str | None:
             match = re.fullmatch(r"(\\d+)\\+(\\d+)\\?", visible.texts[-1])
@@ -43,10 +44,10 @@ class Simulated:
 
         await play(Simulated([adds], error_rate=0.1, mistake=lambda visible, reply: "0"), ...)
 
-    A skill computes its reply from texts alone: it gets no problem and no facts. A share
-    `error_rate` of the replies is replaced by `mistake`. Equal conversations have equal replies and
-    equal errors, so compared agents share them. `facts_read` counts the facts of `counted` problems
-    that were read while a skill ran, and must stay 0.
+    A skill computes its reply only from texts, without the problem and its facts. `mistake`
+    replaces a share `error_rate` of the replies. Equal conversations have equal replies and equal
+    errors, so agents that are compared have the same errors. `facts_read` counts how often a skill
+    read facts of `counted` problems; it must stay 0.
     """
 
     skills: Sequence[Skill]
@@ -70,7 +71,9 @@ class Simulated:
 
 
 def counted(problem: Problem) -> Problem:
-    """The problem with facts that count reads by a simulated policy in `Simulated.facts_read`."""
+    """Return the problem with facts that count a simulated policy's reads in
+    `Simulated.facts_read`.
+    """
     return replace(problem, facts=_CountedFacts(problem.facts))
 
 
@@ -111,11 +114,12 @@ def _count() -> None:
 async def scores_of_policy(
     policy: Simulated, problems: Sequence[Problem], spec: RolloutSpec, rewards: Sequence[Reward]
 ) -> dict[str, Mapping[str, float]]:
-    """Play an episode of each problem with a policy, and return its rewards by problem id.
+    """Play an episode of each problem with a policy, and return the rewards by problem id.
 
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
-    Facts are `counted`. Rewards may read `Team`. A failed or unscored episode has no rewards.
+    Problems are `counted`. Rewards may read `Team`. The rewards of a failed or unscored episode are
+    empty.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

@@ -1,4 +1,4 @@
-"""Check that a model can be played in its own chat template."""
+"""Check that a model can be used with its own chat template."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[str, str]:
-    """Return what `template: model` does with ten short conversations of this tokenizer.
+    """Try `template: model` with this tokenizer on ten short conversations; return the outcomes.
 
         check_template(AutoTokenizer.from_pretrained("my-model"))["a call"]  # "continues"
 
-    `settings` are those of the template. Raises ValueError for a tokenizer that cannot be used, and
-    for a prompt with other tokens than the served one.
+    `settings` are settings of the template. Raises ValueError for a tokenizer that cannot be used,
+    and for a prompt whose tokens differ from those of the served model.
     """
     verdicts = table(ModelTemplate(tokenizer, **settings))
     for name, verdict in verdicts.items():

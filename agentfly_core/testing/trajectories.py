@@ -15,8 +15,10 @@ def turn(
     version: int = 0,
     temperature: float | None = None,
 ) -> record.Turn:
-    """Make a turn with the given tokens and the log-probabilities of sampled ones: `turn([1, 87,
-    203], {57: -0.1, 2: -0.5}, reply="99")`; turns of the same `context` form one sequence.
+    """Make a turn from prompt tokens and the log-probabilities of sampled tokens: `turn([1, 87,
+    203], {57: -0.1, 2: -0.5}, reply="99")`.
+
+    Turns with the same `context` form a sequence.
     """
     sampled = tuple(
         record.Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans
@@ -43,7 +45,7 @@ def trajectory(
     answered: str | None = None,
     policy: str = "",
 ) -> record.Trajectory:
-    """Make a trajectory from turns in the order of time, by default with the problem of its
+    """Make a trajectory from turns in chronological order. The default problem is named after
     `group`.
     """
     return record.Trajectory(

@@ -66,8 +66,8 @@ class Search:
         checksum = hashlib.sha256(_content(corpus)).hexdigest()
         if not checksum.startswith(sha256):
             raise ValueError(
-                f"The corpus {corpus} has the sha256 {checksum}, expected {sha256}: fetch that "
-                "version of the file, or name this one in `sha256`."
+                f"The corpus {corpus} has the sha256 {checksum}, expected {sha256}. Fetch the "
+                "expected version of the file, or change `sha256`."
             )
         self.results, self.index = results, index(str(Path(corpus).resolve()), checksum)
         self.hides = hides
@@ -120,14 +120,16 @@ def rows(corpus: str) -> list[Row]:
         try:
             row = _ROW.validate_json(line)
         except ValidationError as error:
-            raise ValueError(f"{corpus}, row {number} is no object of texts: {error}") from None
+            raise ValueError(
+                f"{corpus}, row {number} is not an object of strings: {error}"
+            ) from None
         if missing := [key for key in ("id", "title", "text") if key not in row]:
             raise ValueError(f"{corpus}, row {number} has no {missing[0]}.")
         if row["id"] in by_id:
             raise ValueError(f"{corpus}, row {number}: an earlier row has the id {row['id']!r}.")
         by_id[row["id"]] = row
     if not by_id:
-        raise ValueError(f"{corpus} is empty, expected a page on each line.")
+        raise ValueError(f"{corpus} is empty, expected a page as JSON on each line.")
     return list(by_id.values())
 
 

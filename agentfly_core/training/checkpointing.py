@@ -13,7 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """Saves states of a learner, one at a time. Training waits only for the copy in memory."""
+    """Saves learner states in the background, one at a time. Training waits only until a state is
+    copied in memory.
+    """
 
     def __init__(self, learner: DeepSpeedLearner) -> None:
         self.learner = learner
@@ -21,35 +23,37 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the learner's state. A thread then writes it, publishes it and calls `then`.
+        """Copy the learner's state. A thread then writes the copy, publishes it and calls `then`.
 
-        First waits for the previous save and raises its error. Raises LearnerLost and
+        First waits for the previous save and raises its error, if it failed. Raises LearnerLost and
         LearnerFailed.
         """
         self.wait()
         with ExitStack() as stack:
             written = self.learner.save_state(stack.enter_context(publication))
-            # the thread closes the publication, because it must not be sealed before all is written
+            # the thread closes the publication, which seals the files that it has written
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
-        """Write and publish the state at once. Also raises errors of the previous save."""
+        """Write and publish the state before returning. Also raises an error of the previous
+        save.
+        """
         self.wait()
         with publication as folder:
             self.learner.save_state(folder)()
 
     def busy(self) -> bool:
-        """Whether a save is running; raises the error of a failed save."""
+        """Whether a save is running. Raises the error of a failed save."""
         if self._begun and self._begun.done():
             self.wait()
         return self._begun is not None
 
     def wait(self) -> None:
-        """Wait for the running save and raise its error.
+        """Wait for the running save, and raise its error if it fails.
 
         LearnerLost is only logged, because the next update can start from an older state.
         """
-        # cleared first, to raise an error only once and to allow the next save
+        # cleared first: an error is raised only once, and does not prevent the next save
         begun, self._begun = self._begun, None
         try:
             if begun:

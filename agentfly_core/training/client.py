@@ -27,14 +27,14 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment of a single rank; nothing listens on the port."""
+"""Environment variables of a single rank. The port is not used."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """Return the command and environment of workers that listen at `address`.
+    """Return the command and the environment variables that start workers listening at `address`.
 
-    Raises ValueError for missing GPUs, and if this machine is not the first in the hostfile.
+    Raises ValueError for missing GPUs, or if this machine is not the first node of the hostfile.
     """
     first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
@@ -54,8 +54,8 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """Return the command of a node: DeepSpeed's launcher, or the worker itself if there is one
-    rank.
+    """Return the command that each node runs: DeepSpeed's launcher, or for a single rank the worker
+    itself.
     """
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB
@@ -72,9 +72,10 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
 
 class DeepSpeedLearner:
-    """Trains weights in DeepSpeed workers, which keep them in memory between updates.
+    """Trains a policy in DeepSpeed workers, which keep weights and optimizer in memory between
+    updates.
 
-    Each call opens its own connection. It raises LearnerLost and LearnerFailed.
+    Each method call opens its own connection, and may raise LearnerLost and LearnerFailed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -82,17 +83,19 @@ class DeepSpeedLearner:
         self._label: str | None = None
 
     def label(self) -> str | None:
-        """The label of the state in memory, or None."""
+        """Return the label of the state that the workers have in memory, such as "step/6", or
+        None.
+        """
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)
         return label
 
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
-        """Run an update from memory or disk, and return its metrics.
+        """Run an update from the state in memory or on disk, and return its metrics.
 
-        `progress` is called with the number of finished steps and of all steps. Steps without
-        advantages are skipped and counted, and so are steps whose loss or gradient norm is not
-        finite.
+        `progress` is called with the number of finished optimizer steps and the number of all
+        steps. Steps without advantages, and steps with a loss or gradient norm that is not finite,
+        are skipped and counted.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
@@ -104,9 +107,9 @@ class DeepSpeedLearner:
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state that a bit-identical resume needs, and write it in the background.
+        """Copy the state for a bit-identical resume, and write the copy in the background.
 
-        The returned function waits until it is written.
+        Returns a function that waits until the copy is written.
         """
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)

@@ -1,6 +1,4 @@
-"""Read an update's trajectories and scores as a batch with outcomes, and split it into
-mini-batches.
-"""
+"""Read an update's trajectories and scores into a batch, and split the batch into mini-batches."""
 
 import math
 from collections import defaultdict
@@ -28,9 +26,10 @@ from agentfly_core.training.job import UpdateJob
 
 @dataclass(frozen=True)
 class UpdateData:
-    """A batch with outcomes.
+    """The data of an update: tokens (`batch`) and rewards (`outcomes`).
 
-    `trajectories` is their number, `unscored` the number of skipped ones.
+    `trajectories` is the number of trajectories in the batch, `unscored` the number of trajectories
+    that were skipped because their score is missing.
     """
 
     batch: RolloutBatch
@@ -40,11 +39,11 @@ class UpdateData:
 
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
-    """Read a job's files. Unscored, failed and untrained trajectories are left out.
+    """Read a job's files, without unscored, failed and untrained trajectories.
 
-    With `drop_equal`, problems are also left out if the rewards of each speaker are equal in all
-    episodes. A greedy episode only gives its reward as a baseline. Raises ValueError for a
-    trajectory without a row in the scores.
+    With `drop_equal`, problems are also left out if each speaker's rewards are equal in all
+    episodes. Greedy episodes are used only for their reward, as a baseline. Raises ValueError if a
+    trajectory is missing in the scores.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]
@@ -52,7 +51,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
         by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
         if missing := [t.id for t in own if t.id not in by_id]:
             raise ValueError(
-                f"{job.scores} has no score for {len(missing)} trajectories, the first is "
+                f"{job.scores} lacks the scores of {len(missing)} trajectories, the first is "
                 f"{missing[0]}."
             )
         scores = {
@@ -81,7 +80,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 def _with_spread(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
 ) -> list[Trajectory]:
-    """Select the trajectories of problems for which a speaker's rewards differ."""
+    """Select the trajectories of problems with different rewards of a speaker."""
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):
         if rewards := earned_by_speaker(episode, scores):
@@ -91,9 +90,10 @@ def _with_spread(
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
-    """Return the trajectories of each optimizer step. Every epoch shuffles them, seeded by the job.
+    """Return the indices of the trajectories of each optimizer step.
 
-    A step has at most `job.batch` trajectories. If that is None, an epoch has `update.mini_batches`
+    Each epoch shuffles the trajectories with a seed that is derived from the job's seed. A step has
+    at most `job.batch` trajectories. If `job.batch` is None, an epoch has `update.mini_batches`
     steps.
     """
     if not len(trajectories):
@@ -104,8 +104,8 @@ def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
     batches: list[Tensor] = []
     for epoch in range(job.update.epochs):
         generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
-        # a generator per epoch, seeded by job and epoch: a resumed update draws the same order on
-        # every rank without stored state
+        # a generator for each epoch: a resumed update draws the same order on every rank without
+        # any stored state
         shuffled = trajectories[torch.randperm(len(trajectories), generator=generator)]
         batches += shuffled.tensor_split(steps)
     return batches

@@ -18,7 +18,7 @@ from agentfly_core.training.prefix_tree import PrefixTrees
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process is `rank` of `count`; `channel` is a gloo group for CPU tensors."""
+    """This process's `rank` among `count` ranks. `channel` is a gloo group for CPU tensors."""
 
     rank: int
     count: int
@@ -31,7 +31,7 @@ class Ranks:
         return holder[0]
 
     def gather(self, patience: timedelta) -> bool:
-        """Wait for all ranks; returns False if a rank is missing after `patience`."""
+        """Wait for all ranks. Returns False if a rank has not arrived after `patience`."""
         try:
             dist.monitored_barrier(self.channel, patience)
         except RuntimeError:
@@ -44,16 +44,16 @@ class Ranks:
         return tensor
 
     def add_up(self, numbers: Mapping[str, float]) -> dict[str, float]:
-        """Sum numbers with the same name over all ranks."""
-        # sorted by name: the tensors are added by position, and ranks may have counted in another
-        # order
+        """Sum the numbers of each name over all ranks."""
+        # sorted by name: the tensors are added by position, but the names may be in another order
+        # on other ranks
         names = sorted(numbers)
         total = self.sum(torch.tensor([numbers[name] for name in names], dtype=torch.float64))
         return dict(zip(names, total.tolist(), strict=True))
 
 
 class ParameterGroup(TypedDict):
-    """Parameters that learn with the same settings."""
+    """Parameters with the same optimizer settings."""
 
     params: list[nn.Parameter]
     lr: float
@@ -62,7 +62,7 @@ class ParameterGroup(TypedDict):
 
 
 class Optimizer(Protocol):
-    """AdamW, or DeepSpeed's wrapper, which clips the gradient norm to `clip_grad`.
+    """AdamW or DeepSpeed's wrapper of it. Both clip the gradient norm to `clip_grad`.
 
     `state` maps each parameter to its `MOMENTS` and `step`.
     """
@@ -104,7 +104,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
-    """Return a float32 weight. All ranks must call this together."""
+    """Return a whole float32 weight. All ranks must call this function together."""
     full: Tensor = (
         utils.safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     )
@@ -112,7 +112,9 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
-    """Return one of a parameter's `MOMENTS`. All ranks must call this together."""
+    """Return a parameter's AdamW moment, one of `MOMENTS`. All ranks must call this function
+    together.
+    """
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
     whole: Tensor = utils.safe_get_full_optimizer_state(parameter, name)
@@ -122,7 +124,7 @@ def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
 def put(
     engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]
 ) -> None:
-    """Set weight and moments on every rank."""
+    """Set a parameter's weight and moments. Call this function on every rank."""
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
         parameter.data.copy_(weight)
     if not engine.zero_optimization():
@@ -141,7 +143,7 @@ def put(
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
     """Return this rank's part of a tensor at ZeRO stage 3.
 
-    It is padded because of a bug in DeepSpeed 0.19.
+    The tensor is padded because of a bug in DeepSpeed 0.19.
     """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))

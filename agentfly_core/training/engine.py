@@ -1,7 +1,7 @@
 """A policy and its optimizer in a DeepSpeed engine, for ZeRO stages 0 to 3.
 
-A saved state contains the unsharded float32 weights and AdamW moments as safetensors. Equal states
-have equal bytes, whatever the number of ranks.
+A saved state contains the unsharded float32 weights and AdamW moments as safetensors. Its bytes do
+not depend on the number of ranks.
 """
 
 import json
@@ -30,7 +30,7 @@ from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 
 POLICY = "model."
-"""Prefix of the policy's weights in the engine's module."""
+"""The prefix of the policy's weights in the engine's module, which may also contain a critic."""
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = (
     "tokenizer*",
@@ -46,7 +46,8 @@ TOKENIZER = (
 class Memory:
     """Memory settings: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
 
-    ZeRO (arXiv 1910.02054) divides optimizer state (1), gradients (2) and weights (3) among ranks.
+    ZeRO (arXiv 1910.02054) shards the optimizer state (stage 1), also the gradients (stage 2), and
+    also the weights (stage 3) among ranks.
     """
 
     zero_stage: int
@@ -63,7 +64,7 @@ class Memory:
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
         adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
         return {
-            # DeepSpeed requires it, but it is not used: the learner itself splits batches by tokens
+            # required by DeepSpeed, but not used: the learner itself splits batches by tokens
             "train_micro_batch_size_per_gpu": 1,
             "zero_optimization": zero,
             "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
@@ -74,11 +75,13 @@ class Memory:
 
 
 LearnerState = tuple[dict[str, Tensor], int]
-"""Tensors and optimizer steps: `({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
+"""Tensors by name, and the number of optimizer steps: `({"model.lm_head.weight/exp_avg": tensor,
+...}, 12)`.
+"""
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
-    """Make an engine with a job's policy, a new critic and a new optimizer."""
+    """Make an engine with the policy of a job, a new critic and a new optimizer."""
     model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
@@ -103,8 +106,8 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
 
 
 def close(engine: Engine) -> None:
-    """Free the large tensors explicitly, because DeepSpeed 0.19 keeps references to ZeRO 3's
-    modules.
+    """Destroy an engine and free its tensors. They are freed explicitly, because DeepSpeed 0.19
+    keeps references to the modules at ZeRO stage 3.
     """
     engine.destroy()
     for parameter in engine.module.parameters():
@@ -116,7 +119,9 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Set the hyper-parameters of the next steps; a critic learns `critic_rate` times as fast."""
+    """Set the hyper-parameters of the next steps. The critic's learning rate is `critic_rate` times
+    the policy's.
+    """
     for group, rate in zip(engine.optimizer.param_groups, (1.0, critic_rate), strict=False):
         group["lr"] = update.learning_rate * rate
         group["betas"] = update.betas
@@ -125,19 +130,21 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for unknown tokens. On a GPU they would kill the process."""
+    """Raise ValueError for tokens that are not in the policy's vocabulary. On a GPU they would kill
+    the process.
+    """
     vocabulary = engine.module.model.config.vocab_size
     if bool((batch.tokens >= vocabulary).any()):
         raise ValueError(
-            f"The trajectories have the token {int(batch.tokens.max())}, but the policy has "
-            f"{vocabulary} tokens: they were sampled from another model."
+            f"The trajectories have the token {int(batch.tokens.max())}, but the policy has only "
+            f"{vocabulary} tokens. Another model has sampled these trajectories."
         )
 
 
 def copy_state(engine: Engine) -> LearnerState:
-    """Copy the state for a bit-identical resume.
+    """Copy the state that a bit-identical resume needs.
 
-    All ranks call this; only the first gets tensors.
+    All ranks must call this function together; only the first rank gets tensors.
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -162,24 +169,24 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
 def read_state(engine: Engine, label: str, folder: Path) -> None:
     """Load a saved state into a fresh engine of the same policy.
 
-    Raises FileNotFoundError without a state, ValueError for another label or policy.
+    Raises FileNotFoundError if the state is missing, and ValueError for another label or policy.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
         raise ValueError(
-            f"{folder} holds the learner state {state['label']!r}, expected {label!r}."
+            f"{folder} contains the learner state {state['label']!r}, expected {label!r}."
         )
     with safe_open(folder / TENSORS, "pt") as tensors:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
-            # the policy on disk may be bfloat16 and the state float32, so they are compared as the
-            # policy's type
+            # the policy on disk may be bfloat16 and the state is float32, so both are compared in
+            # the policy's type
             if name.startswith(POLICY) and not torch.equal(
                 as_policy, weight.to(parameter.dtype).float()
             ):
                 raise ValueError(
-                    f"{folder} belongs to another policy: {name} differs from the policy's."
+                    f"{folder} is the learner state of another policy: the weights {name} differ."
                 )
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
@@ -189,9 +196,10 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a policy directory with the tokenizer of `source` and a probe.
+    """Write a policy directory with the tokenizer of `source` and a probe (reference
+    log-probabilities).
 
-    All ranks call this together.
+    All ranks must call this function together.
     """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}
@@ -221,9 +229,9 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW creates its moments in its first step, which is too late to load them. So a step of size
-    # 0 is taken, first without DeepSpeed, because DeepSpeed expects all moments after the first
-    # group's step.
+    # AdamW creates its moments in its first step, which is too late to load them. So a step with
+    # learning rate 0 is taken: first without DeepSpeed, because DeepSpeed expects all moments to
+    # exist after the step of the first group.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()

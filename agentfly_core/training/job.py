@@ -18,20 +18,23 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """An update from the learner state `start` (such as "step/6") to `end`, with the paths of its
-    inputs.
+    """An update from the learner state `start` (such as "step/6") to the state `end`, with the
+    paths of its inputs.
 
-    A `start` with the prefix "fresh:" has a new optimizer. `policy` is the policy directory at
-    `start`. `learner` is the saved optimizer state; it is None for a new optimizer, or if the state
-    exists only in memory. If `scores` is None, the rollouts are demonstrations. `rewards` maps
-    names to weights. `batch` is the number of trajectories in a mini-batch, or None for
-    `update.mini_batches`. `before` are the metrics of the run's last update, which adaptive
-    settings and skipped steps need.
-
-    After the update, the loss of the demonstrations in `held_out` is measured.
-
-    With `adapter`, only an adapter is trained: the adapter in `policy` on the model `base`, or a
-    new one, initialised with `seed`. `reference_base` is the model of a reference adapter.
+    - `start`: with the prefix "fresh:", the update begins with a new optimizer
+    - `policy`: the policy directory at `start`
+    - `learner`: the saved optimizer state; None for a new optimizer, or if the state is in memory
+      only
+    - `scores`: None if the rollouts are demonstrations
+    - `rewards`: the weights of rewards by name
+    - `batch`: the number of trajectories in a mini-batch; None for `update.mini_batches`
+    - `reference`: the directory of the policy for the KL penalty
+    - `before`: the metrics of the run's last update, for adaptive settings and the count of skipped
+      steps
+    - `held_out`: demonstrations; their loss is measured after the update
+    - `adapter`: if set, only an adapter is trained: the adapter in `policy` on the model `base`, or
+      a new adapter that is initialised with `seed`
+    - `reference_base`: the base model of the reference policy, if that is an adapter
     """
 
     start: str
@@ -56,15 +59,17 @@ class UpdateJob:
 
 
 class LearnerLost(RuntimeError):
-    """The learner died or lost its state; the update must be repeated."""
+    """The learner died or lost its state. The update must be repeated."""
 
 
 class LearnerFailed(RuntimeError):
-    """A request failed in the learner; the message ends with its traceback."""
+    """A request failed in the learner. The message ends with the learner's traceback."""
 
 
 class WorkerMessage(BaseModel):
-    """A line of JSON between the workers and their client. Each request has its own connection."""
+    """A message between the workers and their client, sent as a line of JSON. Each request has its
+    own connection.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,7 +111,7 @@ class Result(WorkerMessage):
 
 
 class Lost(WorkerMessage):
-    """The reply that the state to save is not in memory."""
+    """A reply: the state that should be saved is not in memory."""
 
     reason: str
 

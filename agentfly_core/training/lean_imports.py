@@ -1,7 +1,8 @@
 """`python -m agentfly_core.training.lean_imports MODULE ...` runs a program with fewer imports.
 
-DeepSpeed would import MLflow and transformers scikit-learn, which takes two seconds; garbage
-collection during imports takes another. The program must call `gc.enable()` once it is loaded.
+DeepSpeed would import MLflow, and transformers would import scikit-learn, which takes two seconds.
+Garbage collection during imports takes another second, so it is disabled: the program must call
+`gc.enable()` when it is loaded.
 """
 
 import gc

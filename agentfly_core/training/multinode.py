@@ -1,10 +1,10 @@
-"""The program that runs a command on every node of a learner, until one of them ends.
+"""The program that runs a command on every node of a learner, until the command ends on any node.
 
     python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
-The first node is this machine. The others are reached by ssh and need the same Python and the same
-folder. In the command, `{node}` becomes the node's number and `{port}` a free port of the first
-node.
+The first node is this machine. The other nodes are reached by ssh, and need the same Python and the
+same folder. In the command, `{node}` is replaced by the node's number, and `{port}` by a free port
+of the first node.
 """
 
 import argparse
@@ -38,7 +38,7 @@ HANDED_ON = (
     "PYTORCH_",
     "TORCH_",
 )
-"""Prefixes of environment variables for other nodes; none holds a secret."""
+"""Prefixes of environment variables that are passed to other nodes. They contain no secrets."""
 INTERVAL = 1.0
 
 
@@ -61,11 +61,11 @@ def main() -> None:
             parts[node] = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
         while not (ended := [name for name, part in parts.items() if part.poll() is not None]):
             for pipe in filter(None, (part.stdin for part in parts.values())):
-                # the command has ended, which the check above reports
+                # the command has ended on this node; the check above reports that
                 with suppress(BrokenPipeError):
                     pipe.write(remote_watchdog.SIGN)
             time.sleep(INTERVAL)
-        sys.exit(f"On {ended[0]} it ended with exit code {parts[ended[0]].returncode}.")
+        sys.exit(f"On {ended[0]} the command ended: exit code {parts[ended[0]].returncode}.")
     finally:
         parts[here].terminate()
         parts[here].wait()
@@ -81,7 +81,8 @@ def free_port(node: str) -> int:
             return int(server.getsockname()[1])
     except OSError as error:
         raise ValueError(
-            f"This machine cannot listen as {node!r} ({error}): name it first in the hostfile."
+            f"This machine cannot listen as {node!r} ({error}). The first node of the hostfile "
+            "must be this machine."
         ) from error
 
 

@@ -21,15 +21,17 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""Tokens projected at once; more on a GPU, where each piece adds a gradient of the vocabulary."""
+"""Tokens whose logits are computed at once. Pieces are larger on a GPU, because each piece adds a
+gradient with the size of the output layer.
+"""
 
 
 class Policy(nn.Module):
     """A language model that computes logits only at positions that predict sampled tokens.
 
     Rows are padded on the right, so causal attention needs no mask. A critic predicts the return
-    from the hidden state before each sampled token; the state comes from the policy or from the
-    critic's own backbone.
+    from the hidden state before each sampled token. This hidden state comes from the policy, or
+    from the critic's own backbone.
     """
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
@@ -54,15 +56,17 @@ class Policy(nn.Module):
         temperature: float | Tensor,
         trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute log-probability, entropy and value [rows, T] of sampled tokens, 0 for others.
+        """Compute log-probability, entropy and value, each [rows, T]. They are 0 for tokens that
+        were not sampled.
 
-        `tokens` int64 and `sampled` bool are [rows, T]; `temperature` is a number or [rows, T].
-        `trees` are the same rows as prefix trees; the result is the same.
+        `tokens` (int64) and `sampled` (bool) are [rows, T]; `temperature` is a number or [rows, T].
+        `trees` contains the same rows as prefix trees, which saves time without changing the
+        result.
         """
         inputs: dict[str, Any] = {"input_ids": tokens}
         if trees is not None:
             inputs = trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
-        # only at these positions, because logits of all tokens would take most of the memory
+        # only at these positions: logits of all tokens would take most of the memory
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
@@ -83,7 +87,7 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """An output layer that computes logits in pieces, with soft-caps as in arXiv 2408.00118.
+    """An output layer that computes logits in pieces, with soft-capping as in arXiv 2408.00118.
 
     All pieces are computed in one call of the module: ZeRO 3 gathers weights for each call, and all
     ranks must make the same calls in the same order.
@@ -96,8 +100,8 @@ class Projection(nn.Module):
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute log-probability and entropy [n] of tokens; the backward pass recomputes each
-        piece.
+        """Compute the log-probability and the entropy of n tokens, each [n]. The backward pass
+        recomputes each piece.
         """
 
         def chosen(
@@ -139,16 +143,17 @@ def load_policy(
     adapter: Adapter | None = None,
     seed: int = 0,
 ) -> Policy:
-    """Load a policy directory without dropout; a directory with an adapter is loaded on `base`.
+    """Load a policy directory, without dropout. An adapter is loaded on the model `base`.
 
-    With `adapter`, a whole model gets a new adapter, initialised with `seed`. A `critic` is new.
-    -0.0 becomes 0.0, because saved states are sums over ranks. Raises OSError for a missing model.
+    If `adapter` is set and the directory contains a whole model, the model gets a new adapter,
+    initialised with `seed`. The critic is always new. Weights of -0.0 become 0.0, because saved
+    states are sums over ranks. Raises OSError for a missing model.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not is_adapter(Path(folder)):
         lora.add(model, adapter, seed)
     for parameter in model.parameters():
-        # a sum with zeros over ranks turns -0.0 into 0.0, and a resumed run must have equal bytes
+        # a sum over ranks turns -0.0 into 0.0, and a resumed run must have the same bytes
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()
 
@@ -156,14 +161,14 @@ def load_policy(
 def recompute_activations(policy: Policy) -> None:
     """Make layers recompute their activations in the backward pass (arXiv 1604.06174).
 
-    Sets the training mode of layers, which transformers requires. Raises ValueError for a model
-    with dropout or without support for gradient checkpointing.
+    Sets layers to training mode, which transformers requires. Raises ValueError for a model with
+    dropout or without support for gradient checkpointing.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):
         raise ValueError(
-            f"{config.model_type} has dropout: set it to 0 in its config.json for gradient "
-            "checkpointing."
+            f"{config.model_type} has dropout, which gradient checkpointing does not allow: set "
+            "it to 0 in the model's config.json."
         )
     for part in (policy.model, *(policy.critic.values() if policy.critic is not None else ())):
         if isinstance(part, PreTrainedModel):

@@ -1,9 +1,9 @@
-"""Prefix sharing: rows with a common prefix form a tree of tokens, so the prefix is computed only
-once.
+"""Prefix sharing: rows with a common prefix form a tree of tokens, so the common prefix is computed
+only once.
 
-Trees are stored in preorder: a token's descendants follow it without gaps. So the attention mask
-only needs the index at which each token's descendants end. A token's position is its depth. The
-loss gets the same rows as without sharing.
+Trees are stored in preorder: the descendants of a token follow it without gaps. So the attention
+mask needs only the index where each token's descendants end. A token's position is its depth in the
+tree. The loss gets the same rows as without prefix sharing.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 SMALL = 2048
-"""Up to this many tokens the masked attention between rows costs little."""
+"""The number of tokens up to which a tree's masked attention between rows costs little."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The indices of rows with a common prefix, and the indices of their tokens in the tree.
+    """Rows with a common prefix: the indices of the rows, and of their tokens in the tree.
 
-    The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]:
-    `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
+    The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]: `Tree((4, 7), ([0, 1, 2, 3], [0,
+    1, 4]))`.
     """
 
     rows: tuple[int, ...]
@@ -63,8 +63,8 @@ class PrefixTrees:
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def within(self, window: int) -> Tensor:
-        """Return the attention mask of a sliding window over each token's row, bool [trees, N,
-        N].
+        """Return the attention mask, bool [trees, N, N], of a sliding window of `window` tokens in
+        each row.
         """
         # compared by depth, not by index: tokens of other branches are between a token and its
         # ancestors
@@ -72,8 +72,8 @@ class PrefixTrees:
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """Return the inputs of a causal language model, with a mask for each of its kinds of
-        attention.
+        """Return the inputs of a causal language model, with an attention mask for each kind of
+        attention layer.
         """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
@@ -93,19 +93,21 @@ class PrefixTrees:
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a mask to numbers [trees, 1, N, N]: 0 where a token attends, else the smallest
-    number.
+    """Convert a boolean mask to an additive mask [trees, 1, N, N]: 0 where a token attends, else
+    the smallest number of the dtype.
     """
-    # the smallest number instead of -inf: a row of -inf only would give nan in the softmax
+    # not -inf, because the softmax of a row with only -inf is nan
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
     return mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
 
 
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
-    """Build trees of at most `limit` tokens, or of one row, from right-padded rows [rows, T].
+    """Build trees from right-padded rows [rows, T]. A tree has at most `limit` tokens, or a single
+    row.
 
-    A row joins a tree if it shares at least as many tokens as it adds. The joined tree must also be
-    `SMALL`, or need no more attention than the tree and the row separately.
+    A row joins a tree if it shares at least as many tokens as it adds. In addition, the new tree
+    must have at most `SMALL` tokens, or need no more attention than the tree and the row
+    separately.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
@@ -132,11 +134,11 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
 
 def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """Make the tensors of trees; `tokens` [rows, T] are the rows, tree by tree."""
+    """Make the tensors of trees. `tokens` [rows, T] contains the rows in the order of the trees."""
     width = max(tree.size for tree in trees)
     rows = tokens.numpy()
     merged, depths = np.zeros((2, len(trees), width), np.int64)
-    # padding attends to itself: a softmax needs a term
+    # padding attends to itself, because a softmax needs at least one term
     ends = np.tile(np.arange(1, width + 1), (len(trees), 1))
     places = np.zeros_like(rows)
     branches = [(number, branch) for number, tree in enumerate(trees) for branch in tree.branches]

@@ -1,6 +1,7 @@
-"""The program that runs a command on another node as long as the starting node sends heartbeats.
+"""The program that runs a command on another node while the starting node sends heartbeats.
 
-If stdin ends or gets no heartbeat for a minute, the command and its descendants are killed.
+If stdin is closed, or a minute passes without a heartbeat, the command and its descendants are
+killed.
 """
 
 import os
@@ -16,7 +17,7 @@ SILENCE = 60.0
 
 
 def main() -> None:
-    """Run the command until it ends or the starting node is gone."""
+    """Run the command until it ends, or until heartbeats stop."""
     # an exception, so that `finally` kills the command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     become_subreaper()

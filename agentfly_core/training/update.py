@@ -1,7 +1,7 @@
-"""One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps.
+"""An update of a policy: compute signals and advantages, then take the optimizer steps.
 
-Signals are the reference log-probabilities, and the log-probabilities and values of the policy
-before the first step.
+Signals are the log-probabilities of the reference policy, and the log-probabilities and values of
+the policy before the first step. There are `epochs` x `mini_batches` optimizer steps.
 """
 
 import math
@@ -33,10 +33,11 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 class Updater:
     """Runs an update. Every rank has all data and computes a part of the rows.
 
-    These metrics are means over tokens: `train/entropy`, `train/kl` (from the policy before the
-    update), `train/kl_reference`, `train/clip_fraction` and `train/learned_share` (in rows with a
-    backward pass). Micro-batches with a loss that is not finite are skipped
-    (`train/not_finite_share`). `train/loss` and `train/grad_norm` are means over optimizer steps.
+    Means over tokens: `train/entropy`, `train/kl` (KL divergence from the policy before the
+    update), `train/kl_reference`, `train/clip_fraction` and `train/learned_share` (the share of
+    tokens in rows with a backward pass). `train/not_finite_share` is the share of tokens in
+    micro-batches that were skipped because the loss is not finite. `train/loss` and
+    `train/grad_norm` are means over optimizer steps.
     """
 
     engine: Engine
@@ -55,15 +56,15 @@ class Updater:
     skipped: int = 0
 
     def run(self, data: UpdateData, reference: Policy | None, progress: OnStep) -> dict[str, float]:
-        """Take the optimizer steps and return the metrics; `progress` is called after each step."""
+        """Take the optimizer steps and return the metrics. `progress` is called after each step."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)
-        # dividing by a number instead of a tensor keeps the bits of the logits
+        # a single temperature is kept as a number, because dividing by a tensor changes the logits'
+        # bits
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
-        # the steps are drawn before the advantages, because their number decides which signals are
-        # needed
+        # the steps are drawn first, because their number determines which signals are needed
         steps = mini_batches(self.job, members)
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
@@ -79,7 +80,7 @@ class Updater:
         return self._metrics(data)
 
     def loss_of(self, batch: RolloutBatch) -> float:
-        """Compute the mean of -log p over the reply tokens of demonstrations, without training."""
+        """Return the mean of -log p over the reply tokens of demonstrations, without training."""
         logprobs, _ = self._score(self.engine, batch)
         return -float(logprobs[batch.sampled].double().mean())
 
@@ -93,10 +94,9 @@ class Updater:
             batch = replace(batch, reference_logprobs=logprobs)
             reference.to("cpu")  # the optimizer steps need its memory
         needs = self.algorithm.needs
-        # one optimizer step: its forward pass also gives the old log-probabilities (`on_policy`),
-        # unless the advantages need them earlier
+        # with a single optimizer step, the step's own forward pass also gives the old
+        # log-probabilities (`on_policy`), unless the advantages need them earlier
         ours = needs.old_logprobs and self.job.update.old_logprobs == "learner"
-        # with one step the ratio is 1, so the separate forward pass for it is saved
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
             logprobs, values = self._score(self.engine, batch)
@@ -107,7 +107,9 @@ class Updater:
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
-        """Compute the log-probabilities and values [rows, T] of sampled tokens, on every rank."""
+        """Return the log-probabilities and the values of sampled tokens, each [rows, T]. Every rank
+        gets all rows.
+        """
         logprobs = torch.zeros_like(batch.rollout_logprobs)
         values = torch.zeros_like(logprobs)
         with torch.no_grad(), self._clock("time/forward"):
@@ -115,14 +117,14 @@ class Updater:
                 outputs = model(micro.tokens, micro.sampled, self._temperature(micro), trees)
                 _put(logprobs, rows, outputs[0])
                 _put(values, rows, outputs[2])
-        # each rank has values in the rows that it computed, and zeros in the others
+        # each rank has zeros in the rows that other ranks have computed
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        """Take an optimizer step. Rows without a gradient are measured without a backward pass."""
+        """Take an optimizer step. Rows without a gradient only get a forward pass, for metrics."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
-        # weights are computed for the whole step before it is split: a mean over tokens must not
-        # depend on how rows fall into micro-batches and ranks
+        # weights are computed before the step is split: a mean over tokens must not depend on the
+        # distribution of rows over micro-batches and ranks
         new_logprobs = torch.zeros_like(batch.rollout_logprobs)
         # equal rewards in a group give advantages of exactly 0; such rows need no backward pass
         teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
@@ -168,8 +170,7 @@ class Updater:
         learned = torch.full_like(entropy, float(torch.is_grad_enabled()))
         metrics = {"train/entropy": entropy, "train/learned_share": learned, **loss.metrics}
         if self.algorithm.needs.old_logprobs:
-            # k3 is never negative and has less variance than k1, which matters for a metric of few
-            # tokens
+            # k3 is never negative and has less variance than k1, which matters for few tokens
             metrics["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
         # a loss that is not finite would turn each mean of the update into nan
         counted = micro.sampled & loss.total.isfinite()
@@ -179,8 +180,7 @@ class Updater:
         self.sums["lost"] += float((micro.sampled & ~counted).sum())
         if loss.total.isfinite():
             return loss.total, logprobs.detach()
-        # the optimizer skips a step only for a gradient that is not finite, which a clamp would
-        # hide
+        # nan makes the optimizer skip the step; clamping the loss would hide that it is not finite
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
 
     def _temperature(self, micro: RolloutBatch) -> float | Tensor:
@@ -189,7 +189,9 @@ class Updater:
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
     ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
-        """Yield this rank's micro-batches of the wanted rows, with row indices in the batch."""
+        """Yield this rank's micro-batches of the wanted rows, each with the indices of its rows and
+        with its prefix trees, if rows share prefixes.
+        """
         rows = wanted.nonzero().flatten()
         # with a limit of 0, each row is a tree of its own
         limit = self.token_budget if self.job.update.share_prefixes else 0
@@ -220,7 +222,7 @@ class Updater:
     def _clock(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        # GPU kernels run asynchronously; without it their time would be counted in the next section
+        # GPU kernels run asynchronously: otherwise their time would be counted in the next section
         get_accelerator().synchronize()
         self.seconds[name] += time.perf_counter() - started
 
@@ -253,8 +255,8 @@ class Updater:
 
 
 def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
-    """Return mean, mean size and deviation of the advantages, and the mean baseline, for each task
-    of a mixture.
+    """Return metrics for each task of a mixture: the mean, the mean absolute value and the standard
+    deviation of the advantages, and the mean baseline.
     """
     metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():

@@ -1,6 +1,7 @@
-"""The learner's program on each rank: handles JSON requests from a UNIX socket.
+"""The learner's program on each rank, which handles JSON requests from a UNIX socket.
 
-It keeps one policy with its optimizer in memory. The first rank listens and broadcasts requests.
+Each worker keeps a policy with its optimizer in memory. The first rank listens at the socket and
+broadcasts requests to all ranks.
 """
 
 import argparse
@@ -41,7 +42,7 @@ PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
 class Worker:
-    """One rank with its engine and reference policy."""
+    """A rank of the learner, with its engine and its reference policy."""
 
     def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
         self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
@@ -54,9 +55,9 @@ class Worker:
     def obey(
         self, request: jobs.WorkerRequest, progress: jobs.OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Handle a request.
+        """Handle a request and return its result.
 
-        A returned function runs on the first rank while the next request is handled.
+        If the result is a function, the first rank runs it while the next request is handled.
         """
         if isinstance(request, jobs.AskLabel):
             return self.label
@@ -87,7 +88,7 @@ class Worker:
         if algorithm.needs.reference is not None:
             if job.reference is None:
                 raise ValueError(
-                    f"{job.algorithm.use} compares with a reference policy, and the job names none."
+                    f"{job.algorithm.use} needs a reference policy, but the job has none."
                 )
             if self.reference is None or self.reference[0] != job.reference:
                 policy = load_policy(job.reference, job.dtype, base=job.reference_base)
@@ -101,7 +102,7 @@ class Worker:
         return metrics
 
     def forget(self) -> None:
-        """Free the memory of engine and reference policy."""
+        """Free the memory of the engine and the reference policy."""
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None
@@ -114,9 +115,9 @@ class Worker:
             return self.engine
         if job.learner is None and not job.start.startswith(jobs.FRESH):
             raise ValueError(
-                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job has no "
-                f"saved state: repeat the updates before it. Only {jobs.FRESH!r} starts need no "
-                "saved state."
+                f"The learner has the state {self.label!r} in memory, not {job.start!r}, and the "
+                "job has no saved state. Repeat the updates before this job. Only jobs with the "
+                f"start {jobs.FRESH!r} need no saved state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
@@ -127,7 +128,9 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """Yield requests of clients, one line per connection, with a function that replies."""
+    """Yield requests of clients, each with a function that sends a reply. A connection has one
+    request.
+    """
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -146,9 +149,9 @@ def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
 
 
 def answer(worker: Worker, request: str, reply: Send) -> None:
-    """Handle a request on every rank, and free the memory after an error.
+    """Handle a request on every rank. After an error, free the memory.
 
-    If only some ranks fail, the process ends, because the others may hang in a collective
+    If only some ranks fail, this process exits, because the other ranks may hang in a collective
     operation.
     """
     try:
@@ -156,7 +159,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         result = worker.obey(
             received, lambda done, total: reply(jobs.StepsDone(done=done, total=total))
         )
-        get_accelerator().empty_cache()  # the sampler may be next on this GPU
+        get_accelerator().empty_cache()  # the sampler may use this GPU next
         reply(jobs.Result(value=None if callable(result) else result))
         if callable(result) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
@@ -185,8 +188,8 @@ def _failure(error: Exception) -> jobs.Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks: through a file on one machine, through the launcher's address on
-    several.
+    """Join the other ranks: on a single machine through a file, on several machines through the
+    launcher's address.
     """
     # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

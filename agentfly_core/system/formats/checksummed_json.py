@@ -1,4 +1,4 @@
-"""JSON files with a schema number and a checksum, the digest of all other fields.
+"""JSON files with a schema number and a checksum. The checksum is the digest of all other fields.
 
 {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 1, "uri": "runs/demo/..."}
 """
@@ -15,17 +15,20 @@ SEAL = ("checksum", "schema")
 
 
 class Damaged(ValueError):
-    """A file has changed since it was written; the message names it."""
+    """A file has changed since it was written. The message names the file."""
 
 
 def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Add schema and checksum to `value`, as the content of a file."""
+    """Return the content of a file: `value` with the schema number and the checksum."""
     fields = {**value, "schema": SCHEMA}
     return {**fields, "checksum": digest(fields)}
 
 
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
-    """Return the value in a checksummed file's content; `where` is its path. Raises Damaged."""
+    """Check the content of a checksummed file, and return its value. `where` is the file's path.
+
+    Raises Damaged.
+    """
     fields = json_of(content, where)
     unsealed = {key: value for key, value in fields.items() if key != "checksum"}
     try:
@@ -51,7 +54,7 @@ def json_of(content: bytes, where: str) -> dict[str, JSON]:
             parse_constant=strict_json.refuse_constant,
         )
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{where} is damaged, it is no JSON any more: {error}.") from None
+        raise Damaged(f"{where} is damaged, it is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise Damaged(f"{where} is damaged: it holds {value!r:.40}, expected an object.")
+        raise Damaged(f"{where} is damaged: it contains {value!r:.40}, expected an object.")
     return value

@@ -1,8 +1,6 @@
-"""The structure of the JSON files of a store, and the names in them.
+"""Check the structure of a store's JSON files, and the names in them, before names become paths.
 
-Both are checked before a name is used as a path.
-
-A store that someone else wrote may have valid checksums and still contain a name such as
+A store that another user wrote may have valid checksums and still contain a name such as
 `../precious`.
 """
 
@@ -15,7 +13,7 @@ from typing_extensions import TypedDict
 from agentfly_core.system.formats.json_value import JSON
 
 FOLDERS = ("answers", "artifacts", "nights", "plays", "runs")
-"""Folders of a store. It is often a project's folder, with folders of other programs in it."""
+"""The folders of a store. A store is often a project's folder, which also has other folders."""
 LONGEST_PART = 255
 LONGEST = 1024
 
@@ -45,7 +43,7 @@ def require_uri(uri: str) -> str:
 def require_part(name: str) -> str:
     """Return one part of a path, such as a run's name, or raise ValueError."""
     if "/" in require_relative(name):
-        raise ValueError(f"got the name {name[:80]!r}, expected one without '/'")
+        raise ValueError(f"got the name {name[:80]!r}, expected a name without '/'")
     return name
 
 
@@ -62,7 +60,7 @@ class FileEntry(TypedDict):
 
 
 class Manifest(TypedDict):
-    """MANIFEST.json of an artifact; `stripped` are files that were removed later."""
+    """MANIFEST.json of an artifact. `stripped` lists files that were removed after publication."""
 
     stage: str
     key: str
@@ -86,15 +84,17 @@ class ParentPolicy(ArtifactRecord):
 
 
 class StartRecord(ArtifactRecord):
-    """start.json: the policy before the first step, and the outputs of the stages that made it."""
+    """start.json: the policy before the first step, and the outputs of the stages before it."""
 
     before: NotRequired[dict[str, list[ArtifactRecord]]]
 
 
 class CodeRecord(TypedDict):
-    """A run's code: digests of its modules, `{"my_tools": "9f2c..."}`, of their functions, classes
-    and files, `{"my_tools.look_up": "77b0c2a1"}`, and the state of its repository, `{"commit":
-    "4f0c...", "dirty": ""}`.
+    """The code of a run:
+
+    - `modules`: digests of its modules, `{"my_tools": "9f2c..."}`
+    - `parts`: digests of their functions, classes and files, `{"my_tools.look_up": "77b0c2a1"}`
+    - `repository`: the state of its git repository, `{"commit": "4f0c...", "dirty": ""}`
     """
 
     modules: Mapping[str, str]
@@ -115,11 +115,13 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
     "run.json": TypeAdapter(_Names),
     "start.json": TypeAdapter(StartRecord),
 }
-"""Shapes by the name of the file; of a run.json the names only."""
+"""The expected structure by file name. Of run.json, only names and references are checked."""
 
 
 def check(where: str, value: Mapping[str, JSON]) -> None:
-    """Raise ValueError for a file with a name that leads out of its store."""
+    """Raise ValueError if a file has a wrong structure, or contains a name that leads out of the
+    store.
+    """
     if (shape := SHAPES.get(where.rpartition("/")[2])) is None:
         return
     try:

@@ -1,6 +1,6 @@
-"""Escape names and texts reversibly to the form that MLflow, Prefect and DVC accept.
+"""Escape names and texts for MLflow, Prefect and DVC.
 
-Two different names never become equal. Common names are not changed.
+Different names stay different. Common names are not changed.
 """
 
 import re
@@ -8,7 +8,7 @@ import re
 from agentfly_core.system.formats import hashing
 
 LONGEST_KEY = 250
-"""Characters of the key of a metric, a parameter or a tag (mlflow/utils/validation.py)."""
+"""The most characters in the key of a metric, a parameter or a tag (mlflow/utils/validation.py)."""
 LONGEST_PART = 60
 LONGEST_PARAMETER, LONGEST_TAG = 6000, 5000
 REFUSED = re.compile(r"[^\w\-. :]|^\.(?=\.|$)|^ | $|^_(?=x$)|_(?=x[0-9a-f]{2}|xlong-)")
@@ -16,11 +16,12 @@ UNSTORABLE = re.compile("[\ud800-\udfff\0]" + r"|\\(?=u(?:0000|005c|d[89a-f][0-9
 
 
 def mlflow_key(name: str) -> str:
-    """The key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
+    """Return the key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
 
     Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts are kept. Other bytes
-    become `_x` and two hex digits, and an empty part becomes `_x`. If the key has more than 250
-    characters, long parts and then the whole key are cut and end in `_xlong-` and a digest.
+    become `_x` and two hex digits, and an empty part becomes `_x`. In a key of more than 250
+    characters, long parts are cut; if it is still too long, the whole key is cut. A cut text ends
+    in `_xlong-` and a digest.
     """
     parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
     key = "/".join(parts)
@@ -30,17 +31,19 @@ def mlflow_key(name: str) -> str:
 
 
 def one_part(text: str) -> str:
-    """The text as one part of a name, with `/` escaped: `one_part("a/b")` is "a%2fb"."""
+    """Escape `/` to make a text a single part of a name: `one_part("a/b")` is "a%2fb"."""
     return re.sub("/|%(?=2f|25)", lambda match: f"%{ord(match[0]):02x}", text)
 
 
 def mlflow_model(name: str) -> str:
-    """The name of a registered model, which may contain neither `/` nor `:`."""
+    """Return the name of a registered model, which may contain neither `/` nor `:`."""
     return mlflow_key(re.sub("[/:]|%(?=2f|3a|25)", lambda match: f"%{ord(match[0]):02x}", name))
 
 
 def mlflow_text(value: str, longest: int) -> str:
-    """The value of a parameter or a tag, cut to `longest` characters with a digest at the end."""
+    """Return the value of a parameter or a tag. A text of more than `longest` characters is cut and
+    ends in a digest.
+    """
     return _cut(storable(value), longest, " ... long-")
 
 
@@ -50,9 +53,10 @@ def storable(text: str) -> str:
 
 
 def prefect_key(name: str) -> str:
-    """The key of a Prefect artifact: lowercase letters, digits and dashes.
+    """Return the key of a Prefect artifact, which consists of lowercase letters, digits and dashes.
 
-    `prefect_key("night-shop")` stays; other names get a digest: "my_shop" is "my-shop-c0ee1f71".
+    Valid names such as "night-shop" are kept. Other names are changed and get a digest: "my_shop"
+    becomes "my-shop-c0ee1f71".
     """
     if re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name) and not re.search("-[0-9a-f]{8}$", name):
         return name

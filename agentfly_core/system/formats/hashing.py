@@ -1,6 +1,4 @@
-"""Make names and seeds by hashing, so that they do not depend on arrival order, paths, clocks or
-machines.
-"""
+"""Derive names and seeds by hashing, independent of timing, paths, clocks and machines."""
 
 import hashlib
 import json
@@ -14,15 +12,15 @@ _CANONICAL = json.JSONEncoder(
 
 
 def digest(value: JSON) -> str:
-    """The sha256 (64 hex digits) of a JSON value; raises TypeError for other values."""
+    """Return the sha256 (64 hex digits) of a JSON value. Raises TypeError for other values."""
     return hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
 def seed(*parts: int | str) -> int:
-    """A seed in [0, 2**63): `seed(experiment_seed, step, problem_id, chain, turn)`."""
+    """Derive a seed in [0, 2**63): `seed(experiment_seed, step, problem_id, chain, turn)`."""
     return int(digest(list(parts))[:16], 16) >> 1
 
 
 def short(*parts: int | str) -> str:
-    """A name of 16 hex digits: `short(step, problem_id, chain, agent)`."""
+    """Derive a name of 16 hex digits: `short(step, problem_id, chain, agent)`."""
     return digest(list(parts))[:16]

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 from agentfly_core.system.formats.text import fault
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-"""A JSON value; values read from files have lists and dicts."""
+"""A JSON value. In values that were read from files, sequences are lists and mappings are dicts."""
 
 
 def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
-    """Convert a TypedDict of JSON values; mypy does not accept it without this function."""
+    """Return a TypedDict as a mapping of JSON values, which mypy does not accept directly."""
     return typed
 
 
@@ -29,7 +29,7 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 
 def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
-    """Change all texts of a JSON value, including keys."""
+    """Apply `change` to all strings of a JSON value, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -40,7 +40,9 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 
 
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
-    """Raise ValueError for a value of more than `most` levels, or with itself inside."""
+    """Raise ValueError for a value that is nested more than `most` levels deep or contains
+    itself.
+    """
     if isinstance(value, dict | list):
         if around == most:
             raise ValueError(f"it is more than {most} levels deep")
@@ -49,10 +51,10 @@ def require_levels(value: JSON, most: int, around: int = 0) -> None:
 
 
 def json_fault(value: object) -> str | None:
-    """Describe why JSON cannot express a value, as a phrase; None if it can.
+    """Describe why a value cannot be stored as JSON, or return None.
 
-    "cannot be stored as JSON: TypeError: Object of type date is not JSON serializable". Tuples pass
-    and are read back as lists.
+    The text continues a sentence: "cannot be stored as JSON: TypeError: Object of type date is not
+    JSON serializable". Tuples are allowed, and are read back as lists.
     """
     try:
         json.dumps(value, allow_nan=False)
@@ -62,7 +64,7 @@ def json_fault(value: object) -> str | None:
 
 
 def _other_key(value: object) -> str | None:
-    """Describe a key that JSON would turn into text, or return None."""
+    """Describe a key that JSON would convert to a string, or return None."""
     items: Iterable[object] = ()
     if isinstance(value, dict):
         if others := [key for key in value if not isinstance(key, str)]:

@@ -1,4 +1,4 @@
-"""A strict parser of JSON from models; its values can be stored and tokenized."""
+"""A strict parser for JSON that models write. All parsed values can be stored and tokenized."""
 
 import json
 import math
@@ -12,10 +12,10 @@ MAX_DIGITS = 100
 
 
 def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
-    """Parse a JSON text. Raises ValueError.
+    """Parse a JSON text. Raises ValueError for invalid JSON.
 
-    It also refuses more than `max_bytes` of UTF-8, more than MAX_DEPTH levels, NaN and infinities,
-    repeated keys, integers with more than 100 digits, NUL and lone surrogates.
+    Also raises ValueError for more than `max_bytes` of UTF-8, more than MAX_DEPTH levels, NaN and
+    infinities, repeated keys, integers with more than 100 digits, NUL, and lone surrogates.
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
@@ -34,7 +34,7 @@ def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
 
 
 def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    """An object's pairs as a dict; raises ValueError for a repeated key."""
+    """Return an object's pairs as a dict. Raises ValueError for a repeated key."""
     mapping: dict[str, JSON] = {}
     for key, value in pairs:
         if key in mapping:

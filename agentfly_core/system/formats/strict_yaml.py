@@ -14,7 +14,7 @@ MAX_DEPTH = 64
 
 
 def parse(text: str | bytes, source: str) -> JSON:
-    """Parse a YAML text. Raises ValueError with source, line and fault."""
+    """Parse a YAML text. Raises ValueError with the source, the line and the error."""
     try:
         value: JSON = _yaml().load(text)
         require_levels(value, MAX_DEPTH)
@@ -30,13 +30,16 @@ def settings(path: Path) -> dict[str, JSON]:
     value = parse(path.read_bytes(), str(path))
     if value is not None and not isinstance(value, dict):
         raise ValueError(
-            f"{path} holds a {type(value).__name__}, expected settings, one `key: value` per line."
+            f"{path} contains a {type(value).__name__}, expected settings, one `key: value` per "
+            "line."
         )
     return value or {}
 
 
 def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
-    """Write a value as YAML that `parse` can read; with `flow` on one line, `{a: [1, 2]}`."""
+    """Write a value as YAML that `parse` can read. With `flow`, write a single line: `{a: [1,
+    2]}`.
+    """
     yaml: Any = _yaml()
     stream = StringIO()
     yaml.default_flow_style, yaml.width = flow, 100_000
@@ -46,7 +49,8 @@ def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
 
 
 def items(text: str) -> list[str]:
-    """Split a list into the texts of its items: `items("[0.9, [1, 2]]")` is `["0.9", "[1, 2]"]`.
+    """Split the text of a YAML list into the texts of its items: `items("[0.9, [1, 2]]")` is
+    `["0.9", "[1, 2]"]`.
 
     Raises ValueError for invalid YAML.
     """

@@ -1,4 +1,4 @@
-"""Clean foreign text for tokenizers, files and messages."""
+"""Clean text from models, users and libraries for tokenizers, files and messages."""
 
 import difflib
 import logging
@@ -23,14 +23,15 @@ CONTROL = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with its control characters written out: ESC becomes `\\x1b`, U+202E `\\u202e`."""
+    """Escape the control characters of a text: ESC becomes `\\x1b`, U+202E becomes `\\u202e`."""
     return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
-    """Shorten a text to about `max_bytes` of UTF-8; its middle becomes `[... N bytes omitted ...]`.
+    """Shorten a text to about `max_bytes` of UTF-8. `[... N bytes omitted ...]` replaces its
+    middle.
 
-    Secrets, invalid UTF-8 and lone surrogates are replaced.
+    Secrets, invalid UTF-8 and lone surrogates are also replaced.
     """
     decoded = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
     data = redact(decoded).encode("utf-8", errors="replace")
@@ -48,10 +49,10 @@ def sentence(text: str) -> str:
 
 
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
-    """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'".
+    """Return an error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'".
 
-    For an error without a message its cause is used, and for a group its first errors. Never raises
-    an error.
+    If the error has no message, its cause is added. For an exception group, the first errors of the
+    group are added. Never raises an error.
     """
     text = words_of(error)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -77,7 +78,9 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`counted(1, "episode")` is "1 episode", `counted(8, "reply")` is "8 replies"."""
+    """Return a number with its noun: `counted(1, "episode")` is "1 episode", `counted(8, "reply")`
+    is "8 replies".
+    """
     plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
@@ -95,16 +98,16 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """Copy the environment even while threads change it; `dict(os.environ)` may raise an error
-    then.
+    """Copy the environment variables. Unlike `dict(os.environ)`, this never fails while threads
+    change them.
     """
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
 
 def redact(text: str) -> str:
-    """The text without secrets: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
+    """Replace the secrets in a text: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
 
-    Secrets are passwords in URLs, and values of environment variables whose name matches the
+    Secrets are passwords in URLs, and values of environment variables with names that match the
     pattern SECRET. Values with fewer than 8 characters are kept.
     """
     for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
@@ -132,7 +135,7 @@ def warn_once(logger: logging.Logger, warning: str, details: str = "") -> None:
 
 
 def is_first(warning: str) -> bool:
-    """Whether a warning is new in this process; from now on it is not."""
+    """Whether a warning has not occurred in this process yet. Later calls return False for it."""
     first = warning not in _warned
     _warned.add(warning)
     return first
@@ -140,7 +143,9 @@ def is_first(warning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """Removes secrets and control characters from the log records of another factory."""
+    """A log record factory that removes secrets and control characters from the records of the
+    factory `made`.
+    """
 
     made: Callable[..., logging.LogRecord]
 
@@ -156,14 +161,14 @@ class _Redacting:
 
 
 def guard_logs() -> None:
-    """Keep secrets and control characters out of all log records from now on."""
+    """Remove secrets and control characters from all later log records."""
     if not isinstance(made := logging.getLogRecordFactory(), _Redacting):
         logging.setLogRecordFactory(_Redacting(made))
 
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """Remove secrets from errors of the block, and from all logs from now on."""
+    """Remove secrets from errors of the block, and from all later log records."""
     guard_logs()
     try:
         yield
@@ -175,7 +180,7 @@ def keeping_secrets() -> Iterator[None]:
 
 
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
-    """Return a hint for a mistyped name: the nearest name, or else the first MOST_KNOWN names."""
+    """Return a hint for a mistyped name: a similar name, or else the first MOST_KNOWN names."""
     if hint := nearest(word, choices):
         return hint
     more = f", ... ({len(choices):,} in all)" if len(choices) > MOST_KNOWN else ""
@@ -183,16 +188,18 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 def nearest(word: str, choices: Sequence[str]) -> str:
-    """The nearest name: `nearest("mien", ["mine"])` is " Did you mean 'mine'?", or empty."""
+    """Return a hint with the most similar name: `nearest("mien", ["mine"])` is " Did you mean
+    'mine'?". Empty if no name is similar.
+    """
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
-    """Return begin and end of the stop string that ends first, or None:
-    `first_stop("3.\\nObservation: 4", ["Observation:"])` is (3, 15).
+    """Return the begin and the end of the stop string that ends first, or None:
 
-    Ties are resolved by the order of `stop`, as in vLLM.
+    `first_stop("3.\\nObservation: 4", ["Observation:"])` is (3, 15).
+    If two stop strings end at the same place, the order of `stop` decides, as in vLLM.
     """
     begins = [(text.find(one), len(one)) for one in stop]
     ends = [(begin, begin + length) for begin, length in begins if begin >= 0]
@@ -200,15 +207,15 @@ def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
 
 
 def before_stop(text: str, stop: Sequence[str]) -> str:
-    """The text before the first stop string."""
+    """Return the text before the first stop string."""
     hit = first_stop(text, stop)
     return text[: hit[0]] if hit else text
 
 
 def without_thoughts(text: str) -> str:
-    """The text outside of thoughts.
+    """Return the text outside of reasoning, `<think>...</think>`.
 
-    An opening tag that is never closed counts only at the beginning of the text.
+    An opening tag without a closing tag counts only at the beginning of the text.
     """
     kept, end = list[str](), 0
     while (begin := text.find(THINK, end)) >= 0:

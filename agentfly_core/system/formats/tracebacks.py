@@ -16,15 +16,17 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 
 def own_line(error: BaseException) -> str | None:
-    """The innermost line in the user's own code, "/home/ada/shop.py:12 in react", or None."""
+    """Return the innermost line of a traceback that is in the user's own code,
+    "/home/ada/shop.py:12 in react", or None.
+    """
     own = [frame for frame in _frames(error) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
 
 def trace(error: BaseException) -> str:
-    """Return the lines of a traceback from the user's first line on.
+    """Return the lines of a traceback, beginning with the first line of the user's code.
 
-    Of installed packages, only the last line is kept.
+    Lines in installed packages are removed, except for the last line of the traceback.
     """
     everything = _frames(error)
     begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
@@ -34,14 +36,16 @@ def trace(error: BaseException) -> str:
 
 
 def defined(function: Callable[..., object]) -> str:
-    """The place of a function or callable object: "/home/ada/shop/agents.py:9"."""
+    """Return the place where a function or callable is defined: "/home/ada/shop/agents.py:9"."""
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
 
 
 def returned(function: Callable[..., object], value: str) -> str:
-    """Find the lines of `return` statements with `value`, or of all if none has it:
-    "/home/ada/agents.py:21, 34".
+    """Return the lines of a function's `return` statements that contain `value`:
+
+    "/home/ada/agents.py:21, 34". If no statement contains it, return the lines of all `return`
+    statements.
     """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     try:
@@ -56,7 +60,7 @@ def returned(function: Callable[..., object], value: str) -> str:
 
 
 def _returns(tree: ast.AST) -> Iterator[ast.Return]:
-    """The `return` statements of a function, without nested functions."""
+    """Yield the `return` statements of a function, without nested functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Return):
             yield node

@@ -233,8 +233,8 @@ def test_a_missing_or_different_state_is_refused(learner, job, nano, tmp_path):
     policy, state = saved(learner, tmp_path / "saved")
     for wrong, complaint in (
         (after(job, 1, policy, tmp_path), "learner.json"),
-        (after(job, 4, policy, state), "holds the learner state 'step/1', expected 'step/4'"),
-        (after(job, 1, nano, state), "belongs to another policy"),
+        (after(job, 4, policy, state), "contains the learner state 'step/1', expected 'step/4'"),
+        (after(job, 1, nano, state), "is the learner state of another policy"),
         (replace(after(job, 1, policy), learner=None), "the job has no saved state"),
         (replace(job, policy=str(tmp_path)), "holds no model"),
     ):

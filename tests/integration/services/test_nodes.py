@@ -96,7 +96,7 @@ def test_a_remote_first_node_is_refused_before_the_start(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "hosts").write_text("192.0.2.1 slots=1\nworker-2 slots=1\n")
-    with pytest.raises(ValueError, match=r"cannot listen as '192.0.2.1'.* name it first"):
+    with pytest.raises(ValueError, match=r"cannot listen as '192.0.2.1'.* must be this machine"):
         launch("/tmp/s", Site(hostfile=str(tmp_path / "hosts")))
 
 

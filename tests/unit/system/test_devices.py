@@ -215,13 +215,14 @@ def test_too_many_gpus_are_refused(driver: Driver, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     site = Site(device="cuda", ranks=4)
     with pytest.raises(
-        ValueError, match=r"GPU 2 is missing: .* sees 2 \(CUDA_VISIBLE_DEVICES=6,7\)"
+        ValueError, match=r"GPU 2 .* is missing: .* sees 2 GPUs \(CUDA_VISIBLE_DEVICES=6,7\)"
     ):
         numbered(site.gpus, site.locks)
 
 
 @pytest.mark.parametrize(
-    ("count", "message"), [(0, "GPU 0 is missing: this process sees 0"), (-1, "cuInit failed with")]
+    ("count", "message"),
+    [(0, "GPU 0 .* is missing: this process sees 0 GPUs"), (-1, "cuInit failed with")],
 )
 def test_a_machine_without_gpus_is_refused(count: int, message: str, driver: Driver) -> None:
     driver(count)

@@ -35,7 +35,7 @@ def test_a_hostfile_has_nodes_in_order_with_their_slots(hostfile: str) -> None:
         ("worker-1 slots=0", r"has the line 'worker-1 slots=0'"),
         ("worker-1", r"has the line 'worker-1'"),
         ("a slots=4\na slots=2", r"has the line 'a slots=2', expected .*each NAME once"),
-        ("# nothing\n", r"names no node, expected lines such as `worker-1 slots=4`"),
+        ("# nothing\n", r"lists no nodes, expected lines such as `worker-1 slots=4`"),
     ],
 )
 def test_a_line_of_another_format_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_vllm_and_the_learner_take_turns_on_shared_gpus(
             {"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"},
             r"transformers uses one GPU",
         ),
-        ({"HOSTFILE": "nowhere"}, r"There is no hostfile 'nowhere'"),
+        ({"HOSTFILE": "nowhere"}, r"The hostfile 'nowhere' is missing"),
     ],
 )
 def test_contradictory_places_are_refused(
@@ -119,7 +119,7 @@ def test_gpus_are_counted_within_cuda_visible_devices(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     assert visible((1, 3)) == ["5", "7"]
     with pytest.raises(
-        ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 has 4, counted from 0"
+        ValueError, match=r"GPU 4 .* is missing: CUDA_VISIBLE_DEVICES=4,5,6,7 has 4 GPUs"
     ):
         visible((3, 4))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

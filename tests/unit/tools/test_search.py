@@ -131,7 +131,7 @@ def test_a_binary_corpus_is_refused(corpus: Path) -> None:
     [
         ('{"id": "1", "title": "Ink"}', "row 1 has no text"),
         ('{"id": "1", "title": "Ink", "text": "Blue."}\n' * 2, "row 2: an earlier row has the id"),
-        ("ink", "row 1 is no object of texts"),
+        ("ink", "row 1 is not an object of strings"),
         ("", "is empty, expected a page"),
     ],
 )

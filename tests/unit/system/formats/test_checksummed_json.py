@@ -43,7 +43,7 @@ def test_every_changed_bit_is_refused_with_the_file_name() -> None:
         (b'{"uri": "\xe9"}', "'utf-8' codec"),
         (b'{"uri": "a", "uri": "b"}', "'uri' is given twice"),
         (b'{"uri": NaN}', "NaN is no JSON number"),
-        (b"[1, 2]", r"it holds \[1, 2\], expected an object"),
+        (b"[1, 2]", r"it contains \[1, 2\], expected an object"),
         (b"[" * 100_000, "no JSON"),
         (text(sealed(POINTER) | {"digest": "1d3e"}), "checksum mismatch"),
         (text(POINTER), "checksum mismatch"),
