@@ -45,7 +45,7 @@ class AuthorCall:
 
     @property
     def left(self) -> float:
-        """Seconds left."""
+        """Seconds until the call's time limit."""
         # the time for which other calls have held the loop since this call began
         others = self._table.held - self._held_before - self._held
         return self._seconds - (time.monotonic() - self._begun - others)
@@ -118,7 +118,7 @@ class Steps(Coroutine[Any, Any, R]):
             self._call.release()
 
     def close(self) -> None:
-        """End the call."""
+        """Close the coroutine."""
         self.coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, R]:

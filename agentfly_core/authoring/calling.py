@@ -97,7 +97,10 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """The parameters by kind. Raises ValueError for parameters that cannot be provided."""
+        """The injected parameters, and the arguments that the caller passes.
+
+        Raises ValueError for parameters that cannot be provided.
+        """
         signature = read(self.function)
         self.check(signature)
         if not self.process:

@@ -45,7 +45,7 @@ class Asking(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """The parameters by kind."""
+        """The injected parameters, and the arguments that the caller passes."""
 
 
 def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:

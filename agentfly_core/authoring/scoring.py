@@ -189,7 +189,7 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Return the entries of `Scored.rewards`: values of rewards, of parts and for speakers."""
+    """Return the entries of `Scored.rewards`: values of rewards, parts and single speakers."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):

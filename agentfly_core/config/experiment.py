@@ -287,7 +287,7 @@ class Settings(Section):
     def each(self) -> Mapping[str, Self]:
         """Return the settings of each task; `{"single": self}` without `tasks`.
 
-        In them, `rollout.problems` is the task's share of the problems of a step.
+        In a task's settings, `rollout.problems` is its share of a step's problems.
         """
         if not self.tasks:
             return {SINGLE: self}

@@ -54,7 +54,7 @@ class Part(Section):
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """All keys except `use`."""
+        """The settings of the class or function: all keys except `use`."""
         return dict(self.model_extra or {})
 
     def make(self) -> Any:

@@ -59,11 +59,11 @@ class Promotion(Section):
 
     `rewards` limits the fall of each reward's mean and of its parts, in the reward's unit.
     `reward_margins` sets single margins by the name in MLflow, such as `{"exact/tag": 0.02}`.
-    `tasks` limits the fall of success in each task, `tokens` the relative growth of sampled tokens,
-    and `unreadable_calls` and `unscored` the growth of these shares. With 1,000 problems, a 95 %
-    bound is 0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better answers
-    are often longer, so tokens may grow by a quarter. `start` is the policy from which the next
-    night starts.
+    `tasks` limits the fall of success in each task, and `tokens` the relative growth of sampled
+    tokens. `unreadable_calls` and `unscored` limit how much these shares grow. With 1,000 problems,
+    a 95 % bound is 0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better
+    answers are often longer, so tokens may grow by a quarter. `start` is the policy from which the
+    next night starts.
     """
 
     rewards: Margin | None = 0.05

@@ -44,7 +44,7 @@ class RecordedReply:
 
     @property
     def message(self) -> Message:
-        """The reply itself."""
+        """The reply, which is the last message."""
         message = self.messages[-1]
         assert isinstance(message, Message)
         return message

@@ -21,7 +21,7 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
             {"answer": "509", "bounds": [2, 12, 15]},
         )
 
-    Splits share no bounds of a sum. Raises ValueError for more problems than there are.
+    Sums of different splits have different bounds. Raises ValueError for more problems than exist.
     """
     sizes = {"train": train, "validation": validation, "test": test}
 

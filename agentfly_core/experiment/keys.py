@@ -199,8 +199,9 @@ class StageKeys:
         return ArtifactKey(uri, "evaluate", key, inputs)
 
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
-        """Return the key of the scores of a step's or an evaluation's episodes, in the folder of
-        the rollouts.
+        """Return the key of the scores for these rollouts of a step or an evaluation.
+
+        The scores are stored in the folder of the rollouts.
 
         Rounds 1, 2, ... are scores that a step computes before it plays further problems (refills).
         """

@@ -30,7 +30,7 @@ class EpisodeLayout:
         self.scored = f"{uri}/scored"
 
     def rollout(self, shard: int) -> str:
-        """The episodes of one shard."""
+        """Return the path of one shard's episodes."""
         return shard_uri(self.uri, shard)
 
 

@@ -95,7 +95,7 @@ class OutputTail:
         return self._task.result() if self._task.done() else b""
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the pipe."""
         self._task.cancel()
 
     async def _read(self) -> bytes:

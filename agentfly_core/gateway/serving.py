@@ -79,7 +79,7 @@ class ServedPolicy:
         return [self.name, *self.speakers]
 
     def reward(self, body: str) -> None:
-        """Refuse rewards."""
+        """Raise RequestRefused, because a served policy takes no rewards."""
         raise RequestRefused("A served policy is not trained and takes no rewards.", 404)
 
     async def complete(self, call: HttpCall) -> Exchange:

@@ -39,7 +39,7 @@ class EndpointSampler:
             yield _Session(replace(self), chat)
 
     def rest(self) -> None:
-        """Do nothing."""
+        """Do nothing, because this sampler uses no GPU."""
 
 
 @dataclass(frozen=True, slots=True)

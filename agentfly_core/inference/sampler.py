@@ -76,8 +76,8 @@ class SamplerSession(ABC):
     async def sample(self, request: Request) -> Sampled:
         """Sample a reply; raises SamplerLost.
 
-        `finish` is "stop" if the last token is a stop token, and "stop_string" if it completes a
-        stop string.
+        `finish` is "stop" if the last token is a stop token, and "stop_string" if the last token
+        completes a stop string.
         """
 
     async def hidden(

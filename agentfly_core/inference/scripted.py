@@ -60,7 +60,7 @@ class Scripted(SamplerSession):
         yield self
 
     def rest(self) -> None:
-        """Do nothing."""
+        """Do nothing, because this sampler uses no GPU."""
 
     async def sample(self, request: Request) -> Sampled:
         """Return the function's reply. Raises NoReply unless it is a text or a Message."""
