@@ -173,7 +173,7 @@ class Site(Section):
     @classmethod
     def _distinct(cls, gpus: tuple[int, ...]) -> tuple[int, ...]:
         if len({*gpus}) < len(gpus):
-            raise ValueError(f"got {[*gpus]}, expected each GPU only once")
+            raise ValueError("expected each GPU only once")
         return gpus
 
     @field_validator("hostfile")

@@ -69,7 +69,7 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not any((self.model, self.path, self.header, self.system)):
-            raise ValueError("got no pattern, expected model, path, header or system")
+            raise ValueError("expected at least one of model, path, header and system")
         re.compile(self.system)
         return self
 
