@@ -42,14 +42,14 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """The path, the weight, the settings and the digests of the source files."""
+        """The reward's path, weight and settings, and the digests of its source files."""
         files: JSON = {**sources(self.path.partition(":")[0])}
         return [self.path, self.part.model_dump(mode="json"), VERSIONS["score"], files]
 
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """Episodes of a step, or of a play as step 0, with their old and new scores: `RescoredStep(7,
+    """Episodes of a step with their old and new scores; for a play, the step is 0: `RescoredStep(7,
     Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old, new), ...))`.
 
     `artifact` has the new scores; it is None if some of them could not be computed.
@@ -61,7 +61,7 @@ class RescoredStep:
 
 
 def new_rewards(texts: Sequence[str]) -> list[NewReward]:
-    """Parse several rewards, see `new_reward`; raises ValueError for duplicates."""
+    """Parse several rewards, see `new_reward`. Raises ValueError for duplicates."""
     paths = [text.partition("=")[0] for text in texts]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise ValueError(f"--reward {twice[0]} is given twice; give it once, with one weight.")
@@ -101,8 +101,8 @@ def rescored(
 ) -> Iterator[RescoredStep]:
     """Score one step or all steps of a run with other rewards. Published scores are reused.
 
-    A step's scores are published once all its episodes are scored. Raises ValueError for a step
-    without scores, and FileNotFoundError for removed episodes.
+    The new scores of a step are published if all its episodes could be scored. Raises ValueError
+    for a step without scores, and FileNotFoundError for removed episodes.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
@@ -118,7 +118,7 @@ def rescored(
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score a play, which may be imported, with other rewards. Published scores are reused.
+    """Score the episodes of a play or an import with other rewards. Published scores are reused.
 
     Raises ValueError for a play without scores.
     """
@@ -148,15 +148,15 @@ def _rescored(
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
-        # an agent that is a class is named by its class in lower case
+        # an agent class gives its speaker the class name in lower case
         main = agent if any(one.agent == agent for one in played) else agent.lower()
         weights = {each.reward: each.part.weight for each in rewards}
         # scores observed by an earlier reward of the same name do not belong to this one
         unobserved = [replace(t, observed={}) for t in played]
         new = score_here(unobserved, weights, main)
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
-        # a service may be down, so that the same command can try again later; failed episodes never
-        # get a score
+        # not published with missing scores: a service may be down now, and the same command can try
+        # again later; failed episodes never get a score
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             artifact = publish(store, target, partial(_write, new))
     old = read_scores(store.open(scored) / SCORES)

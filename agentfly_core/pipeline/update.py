@@ -40,7 +40,7 @@ def fresh(policy: Pointer) -> str:
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """Make the job of a step: the update from the previous policy and scored episodes to the policy
+    """Make the update job of a step: from the policy `before` and scored episodes to the policy
     `target`.
     """
     store, settings = run.store, run.settings
@@ -76,9 +76,8 @@ def step_job(
 def learning_rate(update: Update, step: int, steps: int) -> float:
     """Return the learning rate of step 1, 2, ... of `steps`.
 
-    Three warm-up steps have 1/4, 2/4 and 3/4 of it.
-
-    After the warm-up it equals transformers' schedule at `step - 1`.
+    With three warm-up steps, these have 1/4, 2/4 and 3/4 of the rate. After the warm-up, the rate
+    equals transformers' schedule at `step - 1`.
     """
     warmup = update.warmup_steps
     if step <= warmup:
@@ -189,7 +188,7 @@ def label_of(run: Run, step: int) -> str:
 
 
 def require_learner_state(store: Store, fork: Fork) -> None:
-    """Raise ValueError unless the learner state of the step that a fork continues from is kept."""
+    """Raise ValueError unless the store has the learner state of the step where a fork starts."""
     run, step = fork.run, fork.step
     if store.holds(step_layout(store, run, step).learner):
         return
@@ -203,10 +202,13 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Repeat the updates before `step` for which neither learner nor store has a state."""
+    """Bring the learner to the state before `step`, from its own state or the newest stored state.
+
+    Later updates are repeated.
+    """
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
-    # a state that is being written is found only after it is published
+    # wait for a state that is still being written: the store finds it only after its publication
     checkpointer.wait()
     start = run.settings.start_step
     done = range(step - 1, start, -1)
@@ -220,7 +222,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Write the learner state after a step with a published policy, unless it exists."""
+    """Write the learner state after a step with a published policy, unless it is stored."""
     checkpointer.wait()
     target = keys.learner(_published(run, step))
     if run.store.find(target) is None:

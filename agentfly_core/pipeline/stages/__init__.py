@@ -1,1 +1,1 @@
-"""One module per stage. It has the stage's key, body and metrics, as plain functions."""
+"""The stages of training. Each module has the key, body and metrics of one, as plain functions."""

@@ -23,7 +23,7 @@ def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artif
     """Publish the chats of the warm start's file as demonstrations.
 
     Chats about a validation or test problem of `data` are not trained; only their loss is measured.
-    Raises ValueError for too many unusable rows, and without a chat to train.
+    Raises ValueError for too many unusable rows, and if no chat remains to train on.
     """
     settings, store = experiment.settings, experiment.store
     warm_start = settings.warm_start
@@ -57,13 +57,14 @@ def _held_out(data: Path) -> set[str]:
 
 
 def _questions(row: ChatRow) -> set[str]:
-    """Return the prompts of a chat: the messages before each reply."""
+    """Return the digests of a chat's prompts: the messages before each reply."""
     return {_prompt(reply.messages[:-1]) for reply in row.replies}
 
 
 def _prompt(messages: Messages) -> str:
-    """Return the digest of a prompt without system messages, which may differ between chats and
-    problems.
+    """Return the digest of a prompt.
+
+    System messages are ignored, because they may differ between chats and problems.
     """
     texts = [[role, spaced_alike(text)] for role, text in map(plain, messages) if role != "system"]
     return digest(texts)

@@ -1,4 +1,4 @@
-"""The end of a run: its ledger and its summary."""
+"""Finish a run: write its ledger and its summary."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from agentfly_core.system.formats.json_value import as_json
 def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
     """Write the ledger and summary.json of a finished run, and return the summary.
 
-    `evaluations` are those before and after training; empty without rewards.
+    `evaluations` has the evaluations before and after training, and is empty without rewards.
     """
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)

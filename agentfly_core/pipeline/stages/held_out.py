@@ -17,7 +17,7 @@ from agentfly_core.store.artifact import Artifact, Pointer
 class HeldOutEpisodes:
     """The episodes of an evaluation: `HeldOutEpisodes(experiment, data, "test").specs`.
 
-    They are drawn once, when the first shard needs them.
+    The episodes are drawn once, when the first shard needs them.
     """
 
     experiment: Experiment
@@ -35,7 +35,7 @@ class HeldOutEpisodes:
 def held_out(
     player: JobPlayer, policy: Pointer, episodes: HeldOutEpisodes, shard: int, step: int
 ) -> Artifact:
-    """Play one shard of an evaluation of the policy of a step."""
+    """Play one shard of an evaluation. `policy` is the policy after `step`."""
     experiment, data, name = episodes.experiment, episodes.data, episodes.split
     settings, memory = experiment.settings, experiment.memory_of(policy)
     target = StageKeys(settings).evaluation(policy, data, name, shard, experiment.frozen, memory)

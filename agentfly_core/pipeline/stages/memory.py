@@ -18,9 +18,10 @@ from agentfly_core.system.formats import hashing
 
 
 def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: int) -> Artifact:
-    """Publish the memory of a step.
+    """Publish the memory that the policy after this step reads.
 
-    The function `remembers` makes it from the memory of `policy`, the policy before this step.
+    The function `remembers` (agent.remembers) makes it from the memory of `policy`, the policy
+    before this step, and from the step's training episodes.
     """
     settings, store = run.settings, run.store
     function, before = remember_of(remembers), run.experiment.memory_of(policy)
@@ -39,7 +40,9 @@ def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: 
 
 
 def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory], list[Scored]]:
-    """Read the training trajectories of a step, sorted by problem and chain, and their scores."""
+    """Read the training trajectories of a step, sorted by problem and episode number, and their
+    scores.
+    """
     played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
     by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
     training = [t for t in played if t.role == "train"]

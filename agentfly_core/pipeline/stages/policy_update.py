@@ -24,11 +24,10 @@ def update(
     step: int,
     memory: Artifact | None = None,
 ) -> Artifact:
-    """Publish policy number `step`, which plays with the `memory` of the step.
+    """Update the policy, and publish it as policy number `step`, with the `memory` of the step.
 
-    Earlier updates without a stored learner state are repeated first.
-
-    The learner state of a step is written while the next step is played.
+    Earlier updates without a stored learner state are repeated first. The learner state of the step
+    is written while the next step is played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:
@@ -50,7 +49,7 @@ def update(
 
 
 def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
-    """Fill a folder with the files of a policy, without copying their content."""
+    """Fill a folder with links to the files of a policy."""
     for path in policy.iterdir():
         if path.name not in (MANIFEST, METRICS):
             os.link(path, folder / path.name)
@@ -58,7 +57,7 @@ def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
 
 
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
-    """Write the learner state of a step that becomes the run's last, unless it exists."""
+    """Write the learner state of a step that becomes the run's last step, unless it is stored."""
     if run.settings.update.weights:
         services.player.rest()
         policy_updates.keep_state(run, services.learner, step)

@@ -39,8 +39,10 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
 def stored(
     store: Store, episodes: Sequence[Pointer], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
-    """Yield the episodes of `artifacts` with their scores, but only those of the problem ids in
-    `problems`: a problem that is held out here may have been trained in another experiment.
+    """Yield the episodes of `artifacts` on the problem ids in `problems`, with their scores.
+
+    Other episodes are skipped, because a problem that another experiment trained may be held out in
+    this one.
     """
     scores: dict[str, Scored] = {}
     for artifact in episodes:
@@ -58,7 +60,7 @@ def choose(
 ) -> dict[str, float]:
     """Write successful stored episodes to `folder`, at most as many as the warm start needs.
 
-    Returns metrics with their number. Raises ValueError without a success.
+    Returns metrics with the number of episodes. Raises ValueError if no episode was successful.
     """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):

@@ -19,7 +19,7 @@ class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
     False)).specs`.
 
-    They are drawn once, when the first shard needs them.
+    The episodes are drawn once, when the first shard needs them.
     """
 
     run: Run

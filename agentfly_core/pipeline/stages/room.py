@@ -14,8 +14,10 @@ from agentfly_core.store.artifact import Pointer
 def require_room(
     experiment: Experiment, model: Pointer, data: Pointer, names: Sequence[str]
 ) -> None:
-    """Raise ValueError for a model with too few positions, for a prompt in these splits that leaves
-    no room for a reply, and for a problem without the fact that groups problems.
+    """Raise ValueError if a model or a dataset does not fit the limits of an experiment.
+
+    The model needs enough positions. Each prompt in the splits `names` must leave room for a reply,
+    and each problem must have the fact of evaluate.by.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

@@ -21,7 +21,7 @@ from agentfly_core.store.store import Store
 
 
 def demonstrate(store: Store, player: JobPlayer, job: DemonstrationJob) -> Artifact:
-    """Play and publish demonstrations. First, a few are scored to find faults of rewards."""
+    """Play and publish demonstrations. First, a few are scored to detect rewards that fail."""
     return find(store, job.target) or player.do(job)
 
 
@@ -30,8 +30,8 @@ def choose(
 ) -> Artifact:
     """Publish another run's successes on the training problems of `data` as demonstrations.
 
-    They are chosen once: later changes of that run are ignored. The manifest names the
-    episodes by digest.
+    The episodes are chosen once, and later changes of the other run are ignored. The manifest has
+    the episodes' digests.
     """
     if chosen := find(store, target):
         return chosen

@@ -1,4 +1,4 @@
-"""A running worker, and the memory in which it records its calls."""
+"""The connection to a running worker, with the shared memory in which it records its calls."""
 
 import mmap
 import os
@@ -18,7 +18,7 @@ from agentfly_core.system.guarded import GuardedProcess
 PROGRAM = "agentfly_core.pipeline.workers.program"
 LOOK = 1.0
 MARGIN = 5.0
-"""Seconds before a silent worker is killed, beyond the limits of its calls."""
+"""Seconds that a silent worker may exceed the time limits of its calls before it is killed."""
 STACKS_SECONDS = 0.5
 """Seconds for a silent worker to write its stacks into its log."""
 
@@ -27,7 +27,7 @@ STACKS_SECONDS = 0.5
 class Death:
     """How a worker ended: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`.
 
-    One of the `running` calls may have caused the death; the other `calls` were waiting. After
+    One of the `running` calls may have caused the death. The other `calls` were waiting. After
     SIGKILL the cause is not `certain`, because that signal may come from outside.
     """
 
@@ -38,11 +38,11 @@ class Death:
 
     @property
     def suspects(self) -> list[str]:
-        """Return the ids of the episodes with running calls."""
+        """Return the ids of the episodes with unfinished calls."""
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """Return the call that caused the death, or None if it may be a call of several episodes.
+        """Return the call that caused the death, or None if several episodes may have caused it.
 
         `alone` has the ids of episodes that were played alone.
         """
@@ -51,8 +51,8 @@ class Death:
         episodes = {call.episode for call in candidates}
         if len(episodes) != 1 or "" in episodes:
             return None
-        # if memory is short, the kernel kills the largest process, so only an episode that was
-        # played alone is a proof
+        # if memory is short, the kernel kills the largest process, so an episode is blamed only
+        # if it was played alone
         if not self.certain and episodes.isdisjoint(alone):
             return None
         # a tool call runs within its agent's call, so the newest call is the cause
@@ -91,7 +91,7 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message, or None after LOOK seconds. Raises Disconnected.
 
-        A worker is killed if its threads have not run for longer than the time limits of its calls.
+        A worker is killed if its threads did not run for longer than its calls' time limits allow.
         """
         try:
             message = decoded(self._process.lines.receive(LOOK))

@@ -1,4 +1,4 @@
-"""Jobs that play episodes. They are plain data, which other processes can receive."""
+"""Jobs that play episodes. Jobs are plain data that can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DemonstrationJob:
 
 @dataclass(frozen=True)
 class Shard:
-    """Shard 0, 1, ... of the `episodes` of a stage: `Shard("rollout", 7, specs, 2)`."""
+    """One shard (0, 1, ...) of a stage's `episodes`: `Shard("rollout", 7, specs, 2)`."""
 
     stage: str
     step: int
@@ -89,9 +89,10 @@ class JobPlayer(Protocol):
 class Blame:
     """Episodes of a job that may have killed a worker.
 
-    `failed` maps the ids of episodes that certainly killed a worker to the cause: `{"9f2c01d4":
-    "The tool 'search' ended its process: SIGSEGV"}`. They fail without being played. `suspects` are
-    the ids of other candidates, which are played alone after the other episodes.
+    `failed` has the cause for each episode id that certainly killed a worker: `{"9f2c01d4": "The
+    tool 'search' ended its process: SIGSEGV"}`. These episodes fail without being played.
+    `suspects` has the ids of episodes that may have killed a worker. They are played after the
+    other episodes, one at a time.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Blame:
 
     @classmethod
     def stored(cls, store: Store, target: ArtifactKey) -> Blame:
-        """Read the blame that earlier attempts stored, including other processes."""
+        """Read what earlier attempts at the job, also by other processes, have stored."""
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
 
@@ -109,7 +110,7 @@ class Blame:
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
-        """Store that an episode killed a worker."""
+        """Store that an episode killed a worker, and return the new blame."""
         # stored, because a resumed run must fail the same episodes without losing another worker
         failed = {**self.failed, episode: cause}
         store.write_json(_uri(target), {"failed": failed})

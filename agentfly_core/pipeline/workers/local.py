@@ -27,7 +27,7 @@ from agentfly_core.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LocalServices:
-    """Services of an episode in this process: `LocalServices(VLLM(...), resources, tokenizer,
+    """The services for episodes in this process: `LocalServices(VLLM(...), resources, tokenizer,
     {"critic": FrozenPolicy(...)})`.
 
     All policies use the same tokenizer. `frozen` has the untrained speakers by role.
@@ -39,7 +39,7 @@ class LocalServices:
     frozen: Mapping[str, Frozen]
 
     def load(self, store: Store, policy: Pointer, version: int) -> None:
-        """Load a policy into the sampler, whose tokens then have the label `version`.
+        """Load a policy into the sampler. Tokens sampled from then on have the label `version`.
 
         Raises SamplerLost.
         """
@@ -81,7 +81,7 @@ class LocalPlayer:
                 forget_interrupt()
 
     def load(self, job: Job) -> dict[str, float]:
-        """Load the policy of a job, and return the seconds: `{"time/swap": 0.4}`."""
+        """Load the policy of a job, and return the time that this took: `{"time/swap": 0.4}`."""
         metrics = dict[str, float]()
         if isinstance(job, RolloutJob):
             with timing(metrics, "time/swap"):
@@ -89,8 +89,9 @@ class LocalPlayer:
         return metrics
 
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
-        """Play a job with the loaded policy, and publish the result with these and further
-        metrics.
+        """Play a job with the loaded policy, and publish the result.
+
+        Its metrics include the given `metrics`.
         """
 
         def make(folder: Path) -> Mapping[str, float]:

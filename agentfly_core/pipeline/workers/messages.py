@@ -30,7 +30,7 @@ ERRORS = {
         FileNotFoundError,
     )
 }
-"""Errors of a worker that are raised in the session as they are."""
+"""Types of worker errors that the session raises again with the same type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A job, with the blame of earlier attempts and `metrics` that are already measured:
+    """A job for the worker, with the `blame` of earlier attempts and the `metrics` measured so far:
     `{"time/swap": 0.4}`.
     """
 
@@ -78,14 +78,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The question whether the budget allows a request to a chat service."""
+    """A worker's question: does the budget allow a request to a chat service?"""
 
     service: str
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The answer to Asked; `refusal` is the error of a spent budget."""
+    """The answer to Asked. `refusal` is the error message if the budget is spent."""
 
     refusal: str
 
@@ -100,7 +100,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A log record; a warning with `once` is logged once in a session."""
+    """A log record. With `once`, the session logs the same warning only once."""
 
     logger: str
     level: int
@@ -110,9 +110,9 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """The published artifact.
+    """The result of a job: the published artifact.
 
-    A `worn` worker still runs calls whose callers have stopped waiting, and must be replaced.
+    A `worn` worker must be replaced, because it still runs calls that nobody waits for.
     """
 
     artifact: Pointer
@@ -123,7 +123,7 @@ class JobDone:
 class Failed:
     """An error of the job: `Failed("GateClosed", "9 of 64 episodes failed ...", False)`.
 
-    For kinds other than ERRORS, `text` is the traceback.
+    For errors of other types than ERRORS, `text` is the traceback.
     """
 
     kind: str
@@ -140,7 +140,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The reason why the worker ends, and the calls that caused it: `GivenUp("held the event loop
+    """A worker ends itself: the reason, and the calls that caused it: `GivenUp("held the event loop
     ...", (CallRecord(...),))`.
     """
 

@@ -1,4 +1,4 @@
-"""The workers of a session: they play its jobs, and a job is retried if its worker dies."""
+"""The workers of a session. They play its jobs, and a job is retried if its worker dies."""
 
 import logging
 import os
@@ -32,16 +32,13 @@ class WorkerLost(RuntimeError):
 
 
 class OwnSamplers:
-    """The samplers are in the workers' processes.
-
-    Each worker loads policies and frees memory itself.
+    """The case that each worker has a sampler in its process, and loads policies and frees memory
+    itself.
     """
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
-        """Keep the policy of a job loaded during the block; yields the seconds that loading
-        took.
-        """
+        """Keep the policy of a job loaded during the block. Yields the time that loading took."""
         yield {}
 
     def rest(self) -> None:
@@ -66,7 +63,7 @@ class ServedSampler(OwnSamplers):
                     self._load(job.policy, job.version)
             with self._changed:
                 # within the turn, because otherwise another job could swap the policy before this
-                # one begins
+                # job begins
                 self._playing += 1
         try:
             yield metrics
@@ -104,7 +101,7 @@ class WorkerPool:
             self._idle.put(process)
 
     def do(self, job: Job) -> Artifact:
-        """Let an idle worker do a job; see JobPlayer."""
+        """Let an idle worker play a job; see JobPlayer."""
         process = self._idle.get()
         try:
             with self._sampler.loaded(job) as metrics:
@@ -117,7 +114,7 @@ class WorkerPool:
         self._sampler.rest()
 
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
-        """Repeat a job until it is done, without the episodes that killed a worker."""
+        """Repeat a job until it is done. Episodes that killed a worker are not played again."""
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:
             try:
@@ -153,8 +150,10 @@ def _lost(death: Death) -> str:
 def worker_pool(
     samplers: Samplers, model: Pointer, tokenizer: str, server: str, owner: str, logs: Path
 ) -> Iterator[WorkerPool]:
-    """Start the workers of a site; `owner` is the uid of their run, `server` the address of vLLM,
-    or empty. `tokenizer` is the class of the model's tokenizer.
+    """Start the workers of a site.
+
+    `owner` is the uid of their run, and `server` the address of vLLM, or empty. `tokenizer` is the
+    import path of the class of the model's tokenizer.
 
     Raises RuntimeError for an environment still in use at the end of the block.
     """

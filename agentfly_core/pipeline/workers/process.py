@@ -44,8 +44,8 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    It does one job at a time. It is replaced after its death, and after a job that leaves calls
-    running although their callers have stopped waiting.
+    A worker does one job at a time. Its process is replaced after its death, and after a job that
+    leaves calls running although their callers no longer wait.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class WorkerProcess:
                 raise
 
     def end(self) -> None:
-        """Close the worker's environments and end it; a job of another thread is cancelled.
+        """Close the worker's environments and end the worker. A job of another thread is cancelled.
 
         Raises RuntimeError for environments in use.
         """
@@ -98,7 +98,7 @@ class WorkerProcess:
         self._end()
 
     def _connected(self) -> Connection:
-        """Return the running worker, or a new one."""
+        """Return the connection to the running worker, or start a worker."""
         # this job did not cause the worker's death
         if self._connection and self._connection.is_gone:
             self._connection.death()
@@ -174,7 +174,7 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start worker 1, 2, ... for the duration of the block; `owner` is the uid of its run.
+    """Start worker `number` for the duration of the block. `owner` is the uid of its run.
 
     Raises RuntimeError for an environment still in use at the end.
     """

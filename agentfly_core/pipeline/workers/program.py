@@ -1,8 +1,8 @@
 """The program of a worker, which plays the jobs of a session one at a time.
 
-Calls of authors' functions are recorded in memory that the session reads if this process dies or
-does not answer. SIGINT is ignored, and SIGUSR1 prints the stacks of all threads. The session's side
-is in `process`.
+Calls of authors' functions are recorded in shared memory. The session reads this memory if this
+process dies or does not answer. SIGINT is ignored, and SIGUSR1 prints the stacks of all threads.
+The module `process` has the session's side.
 """
 
 import faulthandler
@@ -62,7 +62,7 @@ HELD_EXIT = 3
 
 
 def main(descriptor: int, calls: int) -> None:
-    """Serve one session on a socket; `calls` is the memory for the table of calls."""
+    """Serve one session on the socket `descriptor`. `calls` is the shared memory for the calls."""
     # Ctrl-C in a terminal also reaches workers, but the session decides which work is cancelled
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
@@ -101,7 +101,7 @@ class _Session(logging.Handler):
     def allowed(self, service: str) -> Allowed:
         """Ask the session to allow a request to a chat service.
 
-        This blocks, but the answer comes quickly.
+        This blocks until the session answers, which is quick.
         """
         self.send(Asked(service))
         return self._allowed.get()
@@ -181,7 +181,7 @@ def _worn() -> bool:
 
 @contextmanager
 def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
-    """Start the player; raises ValueError for edited code."""
+    """Start the player. Raises ValueError for files that were edited since the session began."""
     os.chdir(setup.folder)
     sys.path[:] = setup.path
     settings, site = Settings.model_validate(setup.settings), Site.model_validate(setup.site)
@@ -203,9 +203,9 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
 
 
 def _share(task: Task, workers: int) -> Task:
-    """Return a task with one worker's share of environments.
+    """Return a task with one worker's share of the environments.
 
-    All shares are equal, because the result must not depend on which worker plays a shard.
+    All shares are equal, because the result must not depend on the worker that plays a shard.
     """
     limits = {
         kind: replace(limit, limit=limit.limit // workers) for kind, limit in task.limits.items()
@@ -223,7 +223,7 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """The budget of a chat service, which the session counts for all workers."""
+    """The budget of a chat service. The session counts it for all workers."""
 
     def __init__(self, name: str, session: _Session) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)

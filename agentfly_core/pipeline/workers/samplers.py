@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentfly_core.inference.endpoints.chat_service import ChatService
 
 ENDPOINT_FILE = "endpoint.json"
-"""File with the name of a chat service that is used as a policy."""
+"""File in a policy's folder with the name of the chat service that is used as the policy."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class Samplers:
 
     @contextmanager
     def server(self, model: Pointer, owner: str, logs: Path) -> Iterator[str]:
-        """Start the site's server for `model` and policies trained from it; yields its address, or
-        "" for policies without a server.
+        """Start the site's server for `model` and for policies trained from it.
+
+        Yields the server's address, or "" if the policy needs no server.
         """
         settings, site = self.experiment.settings, self.experiment.divided_site
         if self.endpoint or site.sampler == "transformers":
@@ -78,7 +79,7 @@ class Samplers:
             yield service.address
 
     def served(self, address: str) -> Sampler:
-        """Return the sampler of a server."""
+        """Return a sampler that uses the server at `address`."""
         from agentfly_core.inference.vllm_client import VLLM  # loads aiohttp
         from agentfly_core.inference.vllm_server import KIND
 
@@ -86,9 +87,7 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Make the sampler if there is no server: it asks the chat service, or samples in this
-        process.
-        """
+        """Make a sampler without a server: it asks the chat service, or samples in this process."""
         if not self.endpoint:
             return self._in_process()
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
@@ -98,9 +97,9 @@ class Samplers:
         return EndpointSampler(chat, encode, own.stop_tokens[0], writer(own))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Make the frozen speakers by role. Each policy is loaded into its own sampler.
+        """Return the frozen speakers by role. Each of their policies has its own sampler.
 
-        Raises ValueError for a missing or changed policy, and for one with another tokenizer.
+        Raises ValueError for a missing or changed policy, and for a policy with another tokenizer.
         """
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent
@@ -174,7 +173,10 @@ def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def tokenizer_like(path: str, folder: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer by the path of its class. AutoTokenizer would also load torch."""
+    """Load a tokenizer from a folder with the class at the import path `path`.
+
+    AutoTokenizer is not used, because it would also load torch.
+    """
     kind: type[PreTrainedTokenizerBase] = load(path)
     tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(folder, trust_remote_code=False)
     return tokenizer
