@@ -40,12 +40,12 @@ def load(
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
     settings = read.settings
-    # before the code, since the module of the template belongs to it
+    # before the code's digests, because they include the module of the template
     template = inherited_template(opened, settings.model, settings.template)
     settings = settings.model_copy(update={"template": template})
     code, fork = code_of(settings, tasks), settings.fork
     forked = record_of(opened, fork.run) if fork else None
-    # a fork keeps the dataset and demonstrations of its origin, and so the code that made them
+    # a fork reuses its origin's dataset and demonstrations, so it keeps the digests of their code
     settings = settings.with_code(continued(code, forked) if forked else code)
     digests = flat({"code": settings.code})
     origin = {**read.origin, **dict.fromkeys(digests, "modules")}

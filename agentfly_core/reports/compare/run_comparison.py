@@ -200,7 +200,7 @@ class RunComparison:
         if mine == its:
             seeds = f"{counted(mine, 'seed')} each"
         # the best of several groups gains partly by chance, which its interval does not show
-        many = f"; the best of {len(others)} others" if len(others) > 1 else ""
+        many = f"; the best of {len(others)} other groups" if len(others) > 1 else ""
         return (
             f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
             f"{seeds}{many}){sure}."

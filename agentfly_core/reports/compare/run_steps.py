@@ -42,8 +42,8 @@ METRICS = {
 }
 WRITTEN = {"success": ".1%", "tokens": ".1f", "kl": ".4f", "kl_reference": ".4f", "seconds": ".1f"}
 LEGEND = (
-    "tokens: sampled per episode; seconds: of rollout, score and update; then the parts of the "
-    "reward, and the policy's success on held-out problems"
+    "tokens: sampled tokens per episode; seconds: rollout, score and update together; last "
+    "columns: parts of the reward, and the policy's success on held-out problems"
 )
 
 

@@ -31,9 +31,9 @@ from agentfly_core.store.store import Store
 
 TOKENS = "rollout/avg_sampled_tokens"
 LEGEND = (
-    "Test problems as the champion and then this night's policy played them, with the same seeds. "
-    "The model wrote the lines marked `>` and read those marked `|`; lines marked `.` came after "
-    "its last reply."
+    "Each section shows a test problem, first as the champion and then as this night's policy "
+    "played it, with the same seed. The model wrote the lines marked `>`, and read the lines marked "
+    "`|`. Lines marked `.` came after its last reply."
 )
 CHANGED = 3
 """The number of gains, and of losses, that a report shows."""
@@ -53,8 +53,9 @@ def night_page(store: Store, night: str) -> str:
         f"# {plain(night)} of {plain(stored.experiment.name)}: {stored.outcome()}",
         f"Success on the test problems was {stored.summary['success_before']:.1%} before the night "
         f"and is {stored.summary['success_after']:.1%} after it.",
-        f"`agentfly open mlflow {night}` opens its curves and episodes, `agentfly open prefect "
-        f"{night}` its flow run; `agentfly report {night}` writes this page again.",
+        f"`agentfly open mlflow {night}` opens the night's curves and episodes, `agentfly open "
+        f"prefect {night}` opens its flow run, and `agentfly report {night}` writes this page "
+        "again.",
         "## Against the champion",
         f"{plain(verdict.why, 2000)} The champion was {champion.reference}.",
         _comparisons(verdict),

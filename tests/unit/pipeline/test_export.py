@@ -144,8 +144,8 @@ def test_a_template_without_jinja_is_named_on_the_page(tmp_path: Path, nano: Pat
     store = stored(tmp_path, nano, template={"use": f"{__name__}:Plain"})
     export(store, "run:mine@3", tmp_path / "policy")
     page = (tmp_path / "policy/README.md").read_text()
-    assert "**Its chat template is not the one that it was trained with**" in page
-    assert f"`{__name__}:Plain` has no `jinja`" in page
+    assert "**The exported chat template differs from the one used in training**" in page
+    assert f"`{__name__}:Plain` has no attribute `jinja`" in page
 
 
 def test_exported_files_have_the_permissions_of_their_folder(tmp_path: Path, nano: Path) -> None:
