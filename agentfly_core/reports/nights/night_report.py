@@ -32,7 +32,7 @@ from agentfly_core.store.store import Store
 TOKENS = "rollout/avg_sampled_tokens"
 LEGEND = (
     "Each section shows a test problem, first as the champion and then as this night's policy "
-    "played it, with the same seed. The model wrote the lines marked `>`, and read the lines marked "
+    "played it, with the same seed. The model wrote the lines marked `>` and read the lines marked "
     "`|`. Lines marked `.` came after its last reply."
 )
 CHANGED = 3
