@@ -18,7 +18,7 @@ from flows.local.terminal import visible_output
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
-    For a user's mistake a message is printed, no traceback.
+    A user's mistake prints a message without a traceback.
     """
     words = sys.argv[1:] if words is None else words
     with visible_output() if words[:1] != ["__complete"] else nullcontext():  # read by a shell
@@ -46,7 +46,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def explain(error: CycloptsError, words: Sequence[str]) -> str:
-    """Return the message. An unknown option that is a setting is shown as key=value."""
+    """Return the message of a wrong command. For an unknown option that is a setting, the message
+    shows the setting as key=value.
+    """
     if isinstance(error, UnknownOptionError):
         from agentfly_core.config.loading import settings
         from agentfly_core.config.mismatch import settings_like

@@ -1,5 +1,6 @@
-"""Let a person decide about the champion, in the form of a paused flow run or on the command
-line.
+"""Let a person decide about the champion, either in a form of Prefect's UI or on the command line.
+
+The form belongs to a paused flow run.
 """
 
 import asyncio
@@ -36,10 +37,12 @@ from flows.run_pages import artifact_key, report_aliases, report_night
 SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
-"""Added to Prefect's own limit of the pause, which would end the flow run as Failed."""
+"""Seconds that are added to Prefect's limit of the pause. After that limit, Prefect would end the
+flow run as Failed.
+"""
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
-"""Where Prefect stores the answer."""
+"""The key under which Prefect stores the answer."""
 
 
 class Decision(RunInput):
@@ -59,16 +62,14 @@ def promote(
 ) -> State[None]:
     """Wait for a person to approve the policy of a night.
 
-    Meanwhile no devices and no lock are held.
-
-    The flow run ends Completed with the name Promoted, NotApproved, or Decided if the decision
-    already existed.
+    While it waits, the flow run holds no devices and no lock. The flow run ends as Completed, with
+    the name Promoted, NotApproved, or Decided if the decision was already made.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)
     question = open_question(ledger, run)
     if question is None:
-        return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
+        return Completed(name="Decided", message=f"The policy of {run!r} needs no approval.")
     decision = _answer(loaded.name, question, days)
     if open_question(ledger, run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
@@ -79,15 +80,17 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the entry by which a night's policy awaits approval; None if that is decided."""
+    """Return the ledger entry with which a night's policy awaits approval; None if it is
+    decided.
+    """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Pause the flow run with the form until a person answers.
+    """Show the form and pause the flow run until a person answers.
 
-    If nobody answers in time, the answer is no.
+    If nobody answers in time, the policy is not approved.
     """
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
@@ -107,14 +110,16 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
 
 
 async def _paused(text: str, seconds: float) -> Decision:
-    """Pause the flow run with the form. Raises TimeoutError if nobody answers."""
+    """Show the form and pause the flow run. Raises TimeoutError if nobody answers."""
     form = Decision.with_initial_data(description=text)
     async with asyncio.timeout(seconds):
         return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S, KEY)
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
-    """Record a decision; a policy that was compared with an earlier champion is not promoted."""
+    """Record a decision. A policy is not promoted if the champion has changed since the
+    comparison.
+    """
     judged, run, champion = question.details, question.night, ledger.read().champion
     assert isinstance(judged, Judgement), "the gate asks"
     if decision.approve and (champion == judged.champion or champion is None):
@@ -123,16 +128,17 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
         return Completed(name="Promoted", message=why)
     why = decision.reason or "A person refused it."
     if decision.approve and champion:
-        earlier = f"It was compared with an earlier champion than {champion.reference}"
-        why = f"{earlier}: agentfly promote {run}"
+        earlier = f"The champion has changed to {champion.reference} since the comparison"
+        why = f"{earlier}. To promote anyway: agentfly promote {run}"
     record(ledger, run, "not_approved", why)
     return Completed(name="NotApproved", message=why)
 
 
 def promote_run(store: Store, run: str) -> str:
-    """Make the policy RUN or RUN@STEP the champion of its experiment; return a sentence about it.
+    """Make the policy RUN or RUN@STEP the champion of its experiment; return a message for the
+    user.
 
-    Raises ValueError if the next night could not start from it.
+    Raises ValueError if the next night could not start from this policy.
     """
     policy = run_policy(run)
     record = known_run(store, policy.run)
@@ -141,13 +147,14 @@ def promote_run(store: Store, run: str) -> str:
     champion = Champion(policy, of_run(store, policy, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
     if (current := ledger.read().champion) and current.policy == champion.policy:
-        return f"It is the champion of {record['experiment']} already: {current.reference}."
+        return f"{current.reference} is already the champion of {record['experiment']}."
     experiment = load_experiment(record["experiment"], [], record["site"]["name"], store.uri)
     state = keys.learner(store.resolve(champion.policy).key)
     if experiment.settings.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
             f"{policy} has no learner state, but update.optimizer_state is parent in "
-            f"conf/{experiment.name}.yaml. Name a step that has one, or set it to fresh."
+            f"conf/{experiment.name}.yaml. Name a step with a learner state, or set "
+            "update.optimizer_state to fresh."
         )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(ledger, experiment.site)
@@ -155,9 +162,9 @@ def promote_run(store: Store, run: str) -> str:
 
 
 def withdraw(store: Store, name: str, site: Site) -> str:
-    """Withdraw the champion of an experiment; return a sentence about it.
+    """Withdraw the champion of an experiment; return a message for the user.
 
-    Raises ValueError without one.
+    Raises ValueError without a champion.
     """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 OWN_FLOW = "flows.own_flows:own_flow"
 PAGE = 200
-"""The most deployments in an answer of Prefect."""
+"""The most deployments that Prefect returns for a request."""
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 
 
 def main() -> int:
-    """Deploy to the chosen Prefect server, or else to the one of this project."""
+    """Deploy to the chosen Prefect server, or else to this project's server."""
     if not settle().api:
         raise SystemExit(
             "This project's Prefect server is not running. Start all services with `agentfly up`, "
@@ -44,11 +44,13 @@ def main() -> int:
 
 
 def require_deployable() -> None:
-    """Raise ValueError without prefect.yaml, and for a default experiment that is not in conf/."""
+    """Raise ValueError if prefect.yaml is missing, or if a deployment names an experiment that is
+    not in conf/.
+    """
     path = Path("prefect.yaml").absolute()
     if not path.is_file():
         raise ValueError(
-            f"There is no {path}, which lists the deployments. `agentfly init DIR` makes a project "
+            f"{path}, the list of deployments, is missing. `agentfly init DIR` creates a project "
             "with this file; its experiments are in conf/."
         )
     names = loading.names()
@@ -65,7 +67,7 @@ def require_deployable() -> None:
 
 
 def make_pool() -> None:
-    """Create the work pool of the deployments with the template of the installed Prefect."""
+    """Create the work pool of the deployments, with the job template of the installed Prefect."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.workers.process import ProcessWorker
@@ -77,10 +79,10 @@ def make_pool() -> None:
 
 
 def deploy() -> None:
-    """Create the deployments of prefect.yaml and of experiments, the schedule of nights and the
-    automations.
+    """Create the deployments of prefect.yaml, the deployments of experiments' own flows, the
+    schedule of nights, and the automations.
 
-    A schedule that was switched on stays on. The process exits if Prefect refuses the file.
+    A schedule that is switched on stays on. The process exits if Prefect rejects prefect.yaml.
     """
     from prefect.cli import app
 
@@ -98,7 +100,7 @@ def deploy() -> None:
 
 
 def deploy_own_flows() -> None:
-    """Create a deployment EXPERIMENT/FLOW for each of the `flows` of the experiments in conf/."""
+    """Create a deployment EXPERIMENT/FLOW for each flow in `flows` of an experiment in conf/."""
     from prefect.client.orchestration import get_client
     from prefect.utilities.callables import parameter_schema
 
@@ -122,7 +124,7 @@ def deploy_own_flows() -> None:
 
 
 def delete_lost_flows() -> None:
-    """Delete this project's deployments of flows that the experiments in conf/ no longer have."""
+    """Delete deployments of this project whose flow is no longer in an experiment of conf/."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -133,7 +135,7 @@ def delete_lost_flows() -> None:
 
 
 def all_deployments(client: "SyncPrefectClient") -> Sequence["DeploymentResponse"]:
-    """Read all deployments of the server, in pages of the largest size."""
+    """Read all deployments of the server, in as few requests as possible."""
     pages = [client.read_deployments(limit=PAGE)]
     while len(pages[-1]) == PAGE:
         pages.append(client.read_deployments(limit=PAGE, offset=PAGE * len(pages)))

@@ -1,4 +1,4 @@
-"""Files for DVC: pointers to artifacts, metrics, and a plot's points."""
+"""Write files for DVC: pointers to artifacts, metrics, and points of a plot."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 
 
 def wanted() -> bool:
-    """Whether DVC started this process and waits for its files."""
+    """Whether DVC started this process and expects these files."""
     return "DVC_STAGE" in os.environ
 
 
@@ -30,8 +30,8 @@ def folder(experiment: str) -> Path:
 
 
 def overrides(experiment: str) -> list[str]:
-    """Return the overrides in the configuration that DVC's stage `resolve` wrote; empty outside of
-    DVC.
+    """Return the overrides in the configuration that DVC's stage `resolve` has written. Empty
+    outside of DVC.
     """
     config = folder(experiment) / "config.yaml"
     # outside of DVC an earlier configuration must not override a command
@@ -46,8 +46,8 @@ def write_config(
     own_code: Mapping[str, Mapping[str, str]],
     overrides: Sequence[str],
 ) -> None:
-    """Write the complete settings with the versions of all stages, digests of the author's code,
-    and the overrides of params.yaml.
+    """Write the complete settings, with the versions of all stages, digests of the user's code, and
+    the overrides of params.yaml.
     """
     code: JSON = as_json({stage: {} for stage in COUNTED} | {**own_code})
     listed: JSON = [*overrides]
@@ -56,7 +56,7 @@ def write_config(
 
 
 def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
-    """Write the pointer to the dataset, and its splits, which DVC stores in its cache."""
+    """Write the pointer to the dataset, and the splits, which DVC stores in its cache."""
     target = Path("data/generated") / experiment
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -66,13 +66,17 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
-    """Write an artifact's uri and digest, or a policy's held-out success; only DVC reads it."""
+    """Write a file that only DVC reads: an artifact's uri and digest, or a policy's held-out
+    success.
+    """
     if wanted():
         write_json(folder(experiment) / f"{name}.json", value.to_json())
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:
-    """Write a finished run's final policy, summary, and a table of steps for `dvc plots`."""
+    """Write the pointer to a finished run's last policy, its summary, and a table of steps for `dvc
+    plots`.
+    """
     experiment, run = summary["experiment"], summary["run"]
     write(experiment, "policy", final_policy(store, run))
     write_json(folder(experiment) / "summary.json", as_json(summary))

@@ -1,5 +1,5 @@
-"""The experiment of a flow run, and its devices: GPUs, or a CPU slot if a Prefect worker runs
-it.
+"""The experiment and the devices of a flow run. Devices are GPUs, or a CPU slot if a Prefect worker
+runs the flow.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def experiment_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> Experiment:
-    """Load the experiment of a flow run, and label the run with this process.
+    """Load the experiment of a flow run, and label the flow run with this process.
 
     If a parameter is a secret, the error contains the command that deletes the flow run from
     Prefect.
@@ -40,8 +40,8 @@ def experiment_of_flow(
 
 @contextmanager
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold a site's GPUs, or a CPU slot, for `holder` during the block; flows in the block share
-    them.
+    """Hold a site's GPUs, or a CPU slot, for `holder` during the block. Flows in the block share
+    the devices.
 
     Reports other holders on the terminal, or in the log of a worker's flow run. Raises ValueError
     for missing GPUs.

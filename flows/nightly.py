@@ -50,8 +50,8 @@ def nightly(
     attempts: Attempts = 3,
     approval: Approval = False,
 ) -> Summary:
-    """Train the run nightly-<date> on the problems that follow the last night's, and promote its
-    policy if it is better; interrupted nights are finished first or given up.
+    """Train the run nightly-<date> on the problems that follow the last night's problems, and
+    promote the policy if it is better. Interrupted nights are finished first, or given up.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):
@@ -63,7 +63,7 @@ def nightly(
             # another experiment may have taken the name during the wait for devices
             tonight = name_of_night(loaded.store, loaded.name, today)
             if ledger.read().last(tonight, *DECIDED):
-                get_run_logger().warning("%s is judged already and stays as it is.", tonight)
+                get_run_logger().warning("%s is already judged; nothing is changed.", tonight)
             return Nights(loaded, ledger, work, attempts, approval).run(tonight)
 
 
@@ -77,10 +77,8 @@ def _scheduled() -> datetime.date:
 def pinging(variable: str) -> Iterator[None]:
     """At the end of the block, call the URL in an environment variable.
 
-    After an error, `/fail` is appended to its path, as healthchecks.io expects.
-
-    With an empty name nothing is called. A failed call is logged without the URL, which may be a
-    secret.
+    After an error, `/fail` is appended to the URL's path, as healthchecks.io expects. If `variable`
+    is empty, nothing is called. A failed call is logged without the URL, which may be a secret.
     """
     suffix = "/fail"
     try:

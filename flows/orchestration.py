@@ -1,4 +1,4 @@
-"""Run a command with Prefect, and make the message if it fails."""
+"""Run a command with Prefect, and describe its errors."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +17,9 @@ from flows.local.state_dirs import Places, settle
 
 
 class Stopped(RuntimeError):
-    """A command ended before its work was done; the message has the cause and the next command."""
+    """A command ended before its work was finished. The message has the cause and the next
+    command.
+    """
 
 
 LONGEST_CAUSE = 20_000
@@ -25,20 +27,18 @@ MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stop
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether a user reads the error's own message, without a traceback."""
+    """Whether an error is a user's mistake. Its message is then shown without a traceback."""
     return issubclass(type(error), MISTAKES)  # isinstance would call code of the error
 
 
 def message(error: BaseException) -> str:
-    """Return the message of an error: for a mistake, its own message and the line in the user's
-    code.
+    """Return the text that is shown for an error.
 
-    For other errors it is a traceback without the lines of installed packages.
+    For a user's mistake: the error's message, and the line in the user's code. For other errors: a
+    traceback without the lines of installed packages.
     """
     if not is_mistake(error):
-        return (
-            f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
-        )
+        return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
     words = disk_fault(error) or words_of(error).rstrip() or fault(error)
     line = tracebacks.own_line(error)
     return words if line is None or line in words else f"{words}\nIt was raised at {line}."
@@ -48,11 +48,11 @@ def message(error: BaseException) -> str:
 def orchestrated(
     what: str, again: Callable[[], str], only_result: bool = False
 ) -> Iterator[Places]:
-    """Run a block with Prefect; its server starts while modules are imported, and ends with the
-    block.
+    """Run a block with Prefect. A Prefect server starts while modules are imported, and ends with
+    the block.
 
-    Logs go to a file, and with `only_result` all output of the block to stderr. Errors other than
-    Locked become Stopped with that file, the cause and `next_step`.
+    Logs go to a file. With `only_result`, all output of the block goes to stderr. Errors other than
+    Locked become Stopped, with the name of the log file, the cause, and `next_step`.
     """
     places = settle()
     log = places.state / "logs" / what / "flow.log"
@@ -73,7 +73,7 @@ def orchestrated(
 
 
 def next_step(error: Exception, again: Callable[[], str]) -> str:
-    """Return the command that continues, or a note that it would fail again."""
+    """Return the command that continues, or a note that the same command would fail again."""
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
         return "The same command fails again until that is corrected."
     return f"To continue: {again()}"

@@ -23,7 +23,8 @@ def own_flow(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> list[dict[str, Any]]:
-    """Run a function of an experiment, and show its rows in Prefect and MLflow; returns the rows.
+    """Run a function from an experiment's `flows`. Show its rows in Prefect and MLflow, and return
+    them.
 
     Raises ValueError for a flow that the experiment does not have.
     """

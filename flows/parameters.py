@@ -1,4 +1,4 @@
-"""Parameters of flows: types with the schema that Prefect's form and server use."""
+"""Parameters of flows: types with the schema that Prefect's UI and server use."""
 
 import datetime
 from typing import Annotated, Any

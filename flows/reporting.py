@@ -1,6 +1,7 @@
 """Report runs and stages to MLflow in a separate thread, because stages must not wait for MLflow.
 
-It does not import Prefect, because the command line uses it before Prefect's environment is set.
+This module does not import Prefect, because the command line uses it before Prefect's environment
+is set.
 """
 
 import logging
@@ -32,15 +33,15 @@ from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
-"""Links of a run: digests of its states that an MLflow store has completely."""
+"""The kind of a run's links that contain digests of states which MLflow has completely."""
 
 
 @contextmanager
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     """Yield a function that syncs a run in a thread. The last sync ends with the block.
 
-    At the end it prints what is missing in MLflow. Raises Damaged if files of a finished run are
-    lost.
+    If data is missing in MLflow at the end, the reason is printed. Raises Damaged if files of a
+    finished run are lost.
     """
     place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")
@@ -79,9 +80,9 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def reported(request: RunRequest) -> Summary | None:
-    """Send a finished run to MLflow and return its summary; None for a run that must continue.
+    """Send a finished run to MLflow and return its summary. Return None for an unfinished run.
 
-    Raises Locked while a process writes the run.
+    Raises Locked while another process writes the run.
     """
     summary, store = request.finished(), request.experiment.store
     if summary and state_of(request) not in links_of(store, request.name).get(COMPLETE, []):
@@ -95,7 +96,7 @@ def reported(request: RunRequest) -> Summary | None:
 
 
 def state_of(run: Run | RunRequest) -> str:
-    """A digest of the MLflow store and everything that may change in a finished run."""
+    """Return a digest of the MLflow store and of all data that may change in a finished run."""
     experiment = run.experiment
     evaluate = experiment.settings.evaluate.model_dump(mode="json")
     tags, place = tags_of(experiment.store, run.name), mlflow_place(experiment.site)
@@ -114,7 +115,7 @@ def report_stage(
 ) -> None:
     """Send a stage outside any run: settings, the dataset with its DVC version, and results.
 
-    A stage (of a policy) of an experiment has one MLflow run. Prints what MLflow lacks.
+    Each stage of an experiment, or of a policy, has one MLflow run. Missing data is reported.
     """
     place = mlflow_place(experiment.site)
 
@@ -145,8 +146,8 @@ def report_rows(
     """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
     number of its row, from 1.
 
-    The flow run with this `page` has one MLflow run, also when it is retried. Prints what MLflow
-    lacks.
+    The flow run with this `page` has one MLflow run, even if it is retried. Missing data is
+    reported.
     """
     import pandas as pd  # takes half a second
 

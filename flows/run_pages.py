@@ -1,4 +1,4 @@
-"""Pages of runs and nights: links between a flow run in Prefect and its run in MLflow, reports."""
+"""Pages of runs and nights: reports, and links between Prefect flow runs and MLflow runs."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def logged(failure: str) -> Iterator[None]:
-    """Log any error of the block, because a run must not fail because of its reports."""
+    """Log any error of the block: a run must not fail because of its reports."""
     try:
         yield
     except Exception as error:  # Prefect and MLflow have errors of many kinds
@@ -39,7 +39,7 @@ def logged(failure: str) -> Iterator[None]:
 
 
 def name_after(run: str) -> None:
-    """Name this flow run after its run."""
+    """Rename this Prefect flow run to the name of its run."""
     with logged(f"Prefect did not take the name {run}"), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(str(flow_run.id)), name=run)
 

@@ -1,4 +1,4 @@
 """The commands of `agentfly`, one file per group.
 
-A function's signature declares the arguments of its command.
+The signature of a function declares the arguments of its command.
 """

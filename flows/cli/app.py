@@ -51,11 +51,11 @@ Project and machine
   repro         machine:repro          Reproduce an experiment with DVC.
   requirements  machine:requirements   Print the packages that were tested together.
 """
-"""Groups of commands; of each the function in `flows.cli`, and the summary in its docstring."""
+"""Groups of commands. Columns: command, function in `flows.cli`, first line of its docstring."""
 
 
 def agentfly(words: Sequence[str]) -> App:
-    """Return the command line. The help of the command that runs is its whole docstring."""
+    """Return the command line app. Only the command in `words` gets its whole docstring as help."""
     app = App(
         name="agentfly",
         help="Train language-model agents with reinforcement learning; a run can be killed and "

@@ -1,4 +1,4 @@
-"""Commands for several runs: do them in a sweep, and compare them."""
+"""Commands for several runs: train them in a sweep, and compare them."""
 
 import subprocess
 import sys
@@ -100,7 +100,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class Sweep:
-    """Runs with the tag `name`, and the settings of each.
+    """The runs of a sweep, which have the tag `name`, and the settings of each run.
 
     `Sweep("rates", "quickstart", store, {"quickstart-1f2e3d4c": ["rollout.problems=8"], ...})`
     """
@@ -111,8 +111,8 @@ class Sweep:
     settings: Mapping[str, Sequence[str]]
 
     def differing(self, run: str) -> str:
-        """Return a run's settings that differ between runs, "update.learning_rate=1e-4 seed=1", or
-        its name.
+        """Return the settings of a run in which the runs differ, "update.learning_rate=1e-4
+        seed=1". Return its name if the runs do not differ.
         """
         shared = set.intersection(*map(set, self.settings.values()))
         return " ".join(each for each in self.settings[run] if each not in shared) or run
@@ -121,12 +121,12 @@ class Sweep:
 def planned_sweep(
     experiment: str, overrides: Sequence[str], site: str, uri: str, seeds: int | None, name: str
 ) -> Sweep:
-    """Plan a sweep in the store at `uri`; raises ValueError if its runs cannot be compared."""
+    """Plan a sweep in the store at `uri`. Raises ValueError if its runs cannot be compared."""
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]
     runs = [each.run_name("", False) for each in experiments]
     if len({*runs}) < len(runs):
-        raise ValueError("Two of the combinations are the same run: list each value once.")
+        raise ValueError("Two combinations have the same settings. List each value only once.")
     trials = []
     for each, run in zip(experiments, runs, strict=True):
         RunRequest(each, run).check_new()
@@ -138,9 +138,9 @@ def planned_sweep(
 
 
 def train_runs(sweep: Sweep, where: Sequence[str]) -> list[str]:
-    """Train the unfinished runs of a sweep, and tag all runs; return those that failed.
+    """Train the unfinished runs of a sweep, and tag all runs. Return the names of failed runs.
 
-    `where` are the words that name the site and the store. Raises KeyboardInterrupt if a run was
+    `where` contains the options for the site and the store. Raises KeyboardInterrupt if a run was
     interrupted.
     """
     store, count = sweep.store, len(sweep.settings)
@@ -167,7 +167,9 @@ def train_runs(sweep: Sweep, where: Sequence[str]) -> list[str]:
 
 
 def _command(words: Sequence[str]) -> int:
-    """Run an `agentfly` command and return its exit status; it ends with this process."""
+    """Run an `agentfly` command in a child process, and return its exit status. The child ends with
+    this process.
+    """
     child = subprocess.Popen(
         [sys.executable, "-m", "flows", *words],
         env={**environment(), **finding_ours()},

@@ -19,7 +19,7 @@ complete -F _agentfly_settings agentfly
     [[ "${_cyc_vals[1]}" == *= ]] && _cyc_end=(-S '')
     (( ${#_cyc_vals} )) && compadd "${_cyc_end[@]}\"""",
 }
-"""Changes of the scripts for bash and zsh: a value follows the = of a setting, without a space."""
+"""Replacements in the scripts for bash and zsh, so that no space is added after a setting's =."""
 
 
 def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
@@ -28,7 +28,7 @@ def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
 
 
 def complete_runs(context: CompletionContext) -> list[str]:
-    """Return the runs of the store."""
+    """Return the names of the store's runs."""
     from agentfly_core.config.reference import NAME
     from flows.store import store_at
 
@@ -37,7 +37,10 @@ def complete_runs(context: CompletionContext) -> list[str]:
 
 
 def complete_settings(context: CompletionContext) -> list[str]:
-    """Return the settings of the experiment, or the common settings: `update.learning_rate=`."""
+    """Return the names of the experiment's settings, or of the common settings:
+
+    `update.learning_rate=`.
+    """
     from agentfly_core.config import loading
     from agentfly_core.system.formats.json_value import flat
 
@@ -54,7 +57,7 @@ def _given(context: CompletionContext, name: str) -> str:
 
 
 def add_installation(app: App) -> None:
-    """Add the option that installs the script of a shell."""
+    """Add the option that installs the completion script of a shell."""
 
     def install(**options: Any) -> Path:
         path = app.install_completion(**options)
@@ -68,7 +71,7 @@ def add_installation(app: App) -> None:
 
 
 def without_space(script: str) -> str:
-    """Change the script of a shell so that a value can follow a setting."""
+    """Change a completion script so that no space is added after a setting's =."""
     for ending, better in WITHOUT_SPACE.items():
         script = script.replace(ending, better)
     return script

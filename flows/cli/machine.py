@@ -153,13 +153,13 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
 
 
 def create(folder: Path) -> list[str]:
-    """Write a new project into a folder, as a git repository; returns its files.
+    """Write a new project into a folder, as a git repository; return the names of its files.
 
-    Raises ValueError if one of them exists.
+    Raises ValueError if any of these files exists.
     """
     files = template()
     if there := [name for name in files if (folder / name).exists()]:
-        raise ValueError(f"{folder} has {', '.join(there)} already, and nothing was written.")
+        raise ValueError(f"{folder} already has {', '.join(there)}. Nothing was written.")
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -172,7 +172,9 @@ def create(folder: Path) -> list[str]:
 
 
 def template() -> dict[str, str]:
-    """Return the files of a new project by path; shipped files end in .txt, `dot-` is a dot."""
+    """Return the contents of a new project's files by path. In the names of the template's files,
+    the suffix `.txt` is removed and `dot-` becomes a dot.
+    """
     return {
         str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
         for path in sorted(TEMPLATE.rglob("*.txt"))

@@ -1,4 +1,4 @@
-"""Commands about nights: the outcome of each, and the champion."""
+"""Commands about nights: outcomes, reports, and the champion."""
 
 from typing import Annotated
 

@@ -80,7 +80,7 @@ def play(
 def played_on_terminal(
     prepare: Callable[[], PreparedPlay], name: ModeName, console: Console
 ) -> Played | None:
-    """Play and store prepared episodes; None for an empty chat."""
+    """Play and store prepared episodes. Returns None for an empty chat."""
     logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):
         with stage_bar(console):
@@ -98,7 +98,7 @@ def played_on_terminal(
 
 
 def _line() -> str:
-    """Return a line of input; empty at the end."""
+    """Return a line of input, or "" at the end of the input."""
     try:
         return input("you>    ").strip()
     except EOFError:

@@ -117,9 +117,10 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
 
 
 def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
-    """Train a run again in `into`/store, or continue there; return the `differences`.
+    """Train a run again in the store `into`/store, or continue the repeated training; return the
+    `differences`.
 
-    Raises ValueError if that is impossible here, or fails.
+    Raises ValueError if the run cannot be repeated here, or if training fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)
@@ -141,29 +142,35 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     child["PYTHONPATH"] = str(code)
     words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]
     if status := subprocess.run([sys.executable, "-P", *words], cwd=code, env=child).returncode:
-        raise ValueError(f"The repeated training of {name} ended with status {status}, see {into}.")
+        raise ValueError(
+            f"The repeated training of {name} failed: exit status {status}, see {into}."
+        )
     return differences(store, again, name)
 
 
 def require_repeatable(store: Store, record: RunRecord) -> None:
-    """Raise ValueError for a run that is unfinished, has other code or stages, or has frozen
+    """Raise ValueError if a run is unfinished, was played with other code or stages, or has frozen
     speakers.
     """
     name, settings = record["name"], recorded_settings(record)
     if summary_of(store, name) is None:
-        raise ValueError(f"The run {name!r} is not finished, see `agentfly list`.")
+        raise ValueError(
+            f"The run {name!r} is not finished. `agentfly list` shows how to continue."
+        )
     if record.get("accepted_code") or record.get("frozen"):
-        raise ValueError(f"The run {name!r} continued with other code or has frozen speakers.")
+        raise ValueError(
+            f"The run {name!r} cannot be repeated: its code changed, or it has frozen speakers."
+        )
     refuse_other_stages(name, record)
     if modules := changed(record, code_of(settings, import_tasks(settings))):
         commit = record["code"]["repository"]["commit"]
         names = ", ".join(edited(record) or modules)
-        raise ValueError(f"{name} has other code of {names}: restore commit {commit}.")
+        raise ValueError(f"The code of {names} differs from {name}'s. Restore commit {commit}.")
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
-    """Compare a run's artifacts, except learner states, in two stores; return by uri the difference
-    or "".
+    """Compare a run's artifacts in two stores, except for learner states. Return by uri a
+    description of the difference, or "".
     """
     folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
     uris = sorted(folder.as_posix() for folder in folders if folder.name != "learner")

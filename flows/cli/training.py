@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 @Parameter(name="*", group=Group("Run", sort_key=1))
 @dataclass(frozen=True)
 class RunOptions:
-    """Which run a command starts or continues: `RunOptions("mine", tag=("baseline",))`.
+    """The run that a command starts or continues: `RunOptions("mine", tag=("baseline",))`.
 
     Args:
         run: the run's name (default: EXPERIMENT-DIGEST of the settings, so that the same command
@@ -62,7 +62,7 @@ class RunOptions:
 
 
 NEXT = RunOptions()
-"""The run that the settings name."""
+"""The default: the run that is named after the settings."""
 
 
 def train(
@@ -93,7 +93,7 @@ def train(
 def trained(
     request: RunRequest, arguments: Mapping[str, Any], command: Callable[[], str]
 ) -> Summary:
-    """Run the flow and return the run's summary, even if Prefect fails after the run has ended.
+    """Run the flow and return the run's summary. Errors of Prefect after the run's end are logged.
 
     `command` returns the command as typed.
     """
@@ -114,7 +114,9 @@ def trained(
         except Exception as error:  # an error of Prefect after the end of the run
             if (stored := request.finished()) is None:
                 raise
-            logger.warning("The run is finished, but Prefect was not reached: %s", fault(error))
+            logger.warning(
+                "The run is finished, but Prefect could not be reached: %s", fault(error)
+            )
             summary = stored
     return summary
 
@@ -151,9 +153,9 @@ def fork(
 def forked_run(
     store: Store, origin: str, overrides: Sequence[str]
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return the experiment, the overrides and the site of a run that continues from RUN@STEP.
+    """Return the experiment, the overrides and the site of a new run that continues from RUN@STEP.
 
-    Raises ValueError for any other reference, and for a step without a policy.
+    Raises ValueError for another reference, and for a step without a policy.
     """
     policy = run_step(f"run:{run_named(store, origin)}")
     if policy is None or policy.step == 0:

@@ -39,7 +39,7 @@ class Display:
         with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
             ...
 
-    It may be called from any thread.
+    Any thread may call a display.
     """
 
     def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
@@ -61,7 +61,7 @@ class Display:
             self._bars.stop()
 
     def __call__(self, report: StageProgress) -> None:
-        """Show a report."""
+        """Show a progress report."""
         with self._lock:
             last = self._last
             if last and (report.stage, report.step) != (last.stage, last.step):
@@ -74,7 +74,7 @@ class Display:
             self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
-        """Print the line of the last stage, timed from the last report of the stage before."""
+        """Print the line of the last stage. Its time begins at the previous stage's last report."""
         if (report := self._last) is None:
             return
         where = f"step {report.step}/{self._steps}" if report.step else ""
@@ -87,7 +87,9 @@ class Display:
 
 @contextmanager
 def stage_bar(console: Console) -> Iterator[None]:
-    """Show the stage at work within the block, on a terminal, and when `nano` learns tokens."""
+    """Show the running stage during the block if stdout is a terminal. Also report when `nano`
+    learns its tokens.
+    """
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
         learns = False
@@ -171,8 +173,8 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
-    """Return a table of all rates of `Evaluation.to_json`: success, pass@k, by tag, and on further
-    datasets.
+    """Return a table of all rates in `Evaluation.to_json`: success, pass@k, success by fact, and
+    the rates on further datasets.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     return table(titles, [*_rates(evaluation, "test")])
@@ -190,8 +192,8 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Log to a file instead of the terminal, which has the live display; still show our own
-    warnings.
+    """Log to a file during the block, because the terminal has the live display. AgentFly's own
+    warnings are still shown.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file, warnings = logging.FileHandler(path), _Warnings()
@@ -217,7 +219,7 @@ def _prints(handler: logging.Handler) -> bool:
 
 
 class _Warnings(logging.Handler):
-    """Prints warnings above the live display, which replaces sys.stderr."""
+    """Prints warnings above the live display. The display replaces sys.stderr."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -227,7 +229,7 @@ class _Warnings(logging.Handler):
 
 
 def show_places(places: Places, tracking_uri: str) -> None:
-    """Print the addresses of Prefect and MLflow, each with its reason."""
+    """Print the addresses of Prefect and MLflow, each with the setting that chose it."""
     mlflow = MlflowStore.choose(places.state, tracking_uri)
     for place in (f"Prefect: {places.prefect}", f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(place), flush=True)

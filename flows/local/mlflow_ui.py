@@ -26,7 +26,7 @@ IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 def mlflow_server(place: MlflowStore, port: int) -> Program:
-    """Return the program of MLflow's server with its UI, on the store of the runs."""
+    """Return the program of MLflow's server with its UI, for this store."""
     state, secret = place.state, password(place.state)
     # configparser reads a % as the start of a reference
     settings, accounts = state / "mlflow-users.ini", str(state / ACCOUNTS).replace("%", "%%")
@@ -52,7 +52,7 @@ def mlflow_place(site: Site) -> MlflowStore:
 
 
 def serving(place: MlflowStore) -> str:
-    """Return the address of the running server of a store; empty if none exists."""
+    """Return the address of the server that serves a store, or "" without a server."""
     if place.served:
         return place.uri
     ports = own("mlflow", place.state, place.uri)
@@ -60,7 +60,7 @@ def serving(place: MlflowStore) -> str:
 
 
 def open_run(place: MlflowStore, run_id: str) -> None:
-    """Print a run's address in the MLflow UI, and become its server if none runs.
+    """Print a run's address in the MLflow UI. If no server is running, become the server.
 
     Raises ValueError if MLflow or the run is missing.
     """
@@ -77,15 +77,17 @@ def open_run(place: MlflowStore, run_id: str) -> None:
 
 
 def open_page(store: Store, run: str, ui: Ui) -> None:
-    """Print a run's address, and become the server of its UI if none runs.
+    """Print a run's address in a UI. If no server is running, become the server.
 
-    Raises ValueError for a run that the UI does not have.
+    Raises ValueError if the UI does not have the run.
     """
     record = known_run(store, run)
     ids = links_of(store, run).get(IDS[ui])
     if not ids:
         again = continuing(store, run, record)
-        raise ValueError(f"{ui} was not reached while {run} was at work. To send the run: {again}")
+        raise ValueError(
+            f"{ui} does not have {run}: it was not reachable. To send the run: {again}"
+        )
     places = settle()
     if ui == "prefect":
         open_flow_run(places, ids[-1])

@@ -1,4 +1,4 @@
-"""A project's own servers: their programs, marks, ports and password."""
+"""The servers of a project: their programs, marks, ports and password."""
 
 import os
 import secrets
@@ -18,13 +18,13 @@ from agentfly_core.system.module_search import finding_ours
 USER = "agentfly"
 FILE = "password"
 ACCOUNTS = "mlflow-users.db"
-"""MLflow's accounts; they keep the password with which the file was created."""
+"""The file of MLflow's accounts. It keeps the password with which it was created."""
 SERVES = "AGENTFLY_SERVES"
 """The environment variable of a project's servers: "prefect /home/user/shop/.agentfly"."""
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
 """The environment variable with the NAME:PASSWORD of a Prefect server."""
 REACHED = {"127.0.0.1", "0.0.0.0", "::"}
-"""Addresses of servers that answer at 127.0.0.1."""
+"""Addresses on which a server can be reached at 127.0.0.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,11 @@ def mark(*serves: str | Path) -> dict[str, str]:
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
-    """Return the environments of the running servers with a mark, by port: `own("prefect", state)`.
+    """Return the environment variables of running servers with this mark, by port: `own("prefect",
+    state)`.
 
-    The mark is trusted because only a process of this user can have it; answers of a server would
-    prove nothing.
+    The mark can be trusted, because only processes of this user can have it. Any program could fake
+    the answers of a server.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):
@@ -66,8 +67,8 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
 
 def own_api(state: Path) -> dict[str, str]:
-    """Return the environment variables for clients of the project's Prefect server; empty if none
-    is running.
+    """Return the environment variables for clients of the project's Prefect server. Empty if the
+    server is not running.
     """
     for port, environment in own("prefect", state).items():
         url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
@@ -76,7 +77,7 @@ def own_api(state: Path) -> dict[str, str]:
 
 
 def free_port(preferred: int = 0) -> int:
-    """Return the preferred port, or any free one if another program uses it."""
+    """Return the preferred port, or any free port if another program uses the preferred one."""
     with socket.socket() as probe:
         # the port counts as free while its last connections are closing
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -105,7 +106,7 @@ def password(state: Path) -> str:
 
 
 def shown(state: Path) -> str:
-    """Return the password if stdout is a terminal, else the path of its file, because a log would
-    store the password.
+    """Return the password if stdout is a terminal. Otherwise return the path of the password's
+    file, because a log would store the password.
     """
     return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"

@@ -1,7 +1,8 @@
-"""Prefect's command line, with a server that does not stop for good on SQLite.
+"""Prefect's command line, with a fix for a deadlock of the server on SQLite.
 
-Prefect before 3.8.6 blocks its event loop until it gets the lock of the automations, which a task
-of the same loop may hold (PrefectHQ/prefect#23055); vLLM and Prefect 3.8 need different fastapi.
+Before 3.8.6, Prefect blocks its event loop until it gets the lock of the automations, which a task
+of the same loop may hold (PrefectHQ/prefect#23055). A newer Prefect cannot be used, because vLLM
+needs another version of fastapi than Prefect 3.8.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The folders of a project's state: Prefect's database, MLflow's store and the logs.
 
-Call `settle` before the first import of prefect, which reads the environment once.
+Call `settle` before the first import of prefect, because prefect reads the environment only once.
 """
 
 import os
@@ -48,10 +48,10 @@ def state_of(project: Path = Path()) -> Path:
 
 
 def settle(project: Path = Path()) -> Places:
-    """Create the folders of a project's state, and point Prefect to the project's running server or
-    state.
+    """Create the folders of a project's state, and set up Prefect to use the project's server or,
+    if it is not running, the project's state.
 
-    If the environment or the active profile names a Prefect API, that is kept.
+    A Prefect API that the environment or the active profile names is kept.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,9 +75,10 @@ def settle(project: Path = Path()) -> Places:
 
 
 def main_workspace(folder: Path = Path()) -> Path:
-    """Return the folder, or the original of a copy in which DVC tries an experiment.
+    """Return the folder, or for a temporary copy of DVC the original folder.
 
-    Such copies (`dvc exp run --temp`, the queue) share the runs of the original.
+    DVC runs experiments in copies (`dvc exp run --temp`, the queue). They share the runs of the
+    original.
     """
     folder = folder.resolve()
     for above in folder.parents:
@@ -87,8 +88,8 @@ def main_workspace(folder: Path = Path()) -> Path:
 
 
 def _chosen() -> tuple[str, str]:
-    """Return the Prefect API that the environment or the active profile names, and which of them;
-    empty if neither does.
+    """Return the Prefect API that the environment or the active profile names, and the source of
+    the setting. Both are empty if neither names an API.
     """
     path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:

@@ -1,4 +1,4 @@
-"""Escape control characters of foreign text in printed text.
+"""Escape control characters in printed text, which may come from models or files.
 
 Control characters could set the window's title, fill the clipboard, hide lines or reverse letters.
 """
@@ -16,7 +16,7 @@ from agentfly_core.system.formats.text import CONTROL, guard_logs, visible
 
 
 class VisibleStream:
-    """A text stream that writes control characters out: ESC becomes `\\x1b`."""
+    """A text stream that escapes control characters: ESC becomes `\\x1b`."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream
@@ -25,7 +25,8 @@ class VisibleStream:
     def write(self, text: str) -> int:
         """Write a text.
 
-        On a terminal, carriage returns at its ends are kept, because progress bars need them.
+        On a terminal, carriage returns at the begin and the end of the text are kept, because
+        progress bars need them.
         """
         stream = self.rich_proxied_file
         if not stream.isatty():
@@ -46,7 +47,7 @@ class VisibleStream:
 
 @contextmanager
 def visible_output() -> Iterator[None]:
-    """Escape control characters in text printed within the block, and in logs from now on."""
+    """Escape control characters in text that is printed in the block, and in all later logs."""
     guard_logs()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (VisibleStream(stream) for stream in before)
@@ -70,7 +71,7 @@ class VisibleConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Segments of a renderable; only rich's own segments control the terminal."""
+        """Yield the segments of a renderable. Only rich's own segments may control the terminal."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -85,7 +86,7 @@ def output(
     as_json: bool,
     wrap: bool = False,
 ) -> None:
-    """Print a result as JSON, or its view for the terminal; `wrap` breaks long lines."""
+    """Print a result as JSON, or else its view for the terminal. `wrap` breaks long lines."""
     if as_json:
         print_json(document())
     else:

@@ -1,7 +1,8 @@
 """The process of `agentfly up`.
 
-It starts a project's servers and worker, deploys the flows, restarts what dies, and prints its
-health. This module also starts it (here or detached), ends it, and writes its systemd unit.
+The process starts a project's servers and worker, deploys the flows, restarts programs that die,
+and prints their health. This module also starts the process (in the terminal or detached), ends it,
+and writes its systemd unit.
 """
 
 import fcntl
@@ -44,17 +45,17 @@ LOG, LOCK = "logs/up.log", "up.lock"
 FLOCK = "hhqqi"
 """The struct flock of fcntl(2): type, whence, start, length, pid."""
 GRACE = 120.0
-"""Seconds that a flow run may take to end."""
+"""Seconds that a flow run has to end before it is killed."""
 RESTARTS = 20
-"""How often a program that died is started again."""
+"""How many times a program that dies is restarted."""
 LOOK_SECONDS = 5.0
 TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
 
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Hold the project's lock with the identity of this process in it; raises ValueError while
-    another process has it.
+    """Hold the project's lock file, with the identity of this process in it. Raises ValueError
+    while another process holds the lock.
     """
     # not "w", which would erase the identity of the process that has the lock
     with (state / LOCK).open("a") as lock:
@@ -71,10 +72,10 @@ def only_one(state: Path) -> Iterator[None]:
 
 
 def keeper(state: Path) -> int:
-    """Return the id of the other process that holds the project's lock; 0 if none exists.
+    """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError unless the lock contains the identity of that process. It may be another
-    program, or a process on another machine that shares the folder.
+    Raises ValueError unless the lock file contains the identity of this process. Otherwise the
+    holder may be another program, or a process on another machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -99,7 +100,7 @@ def worker_answers(api: Mapping[str, str]) -> bool:
 
 
 def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
-    """Return entries of a Prefect API; empty if the API is busy or not running."""
+    """Return the entries that a Prefect API lists. Empty if the API is busy or not running."""
     if not api:
         return []
     name, _, secret = api["PREFECT_API_AUTH_STRING"].partition(":")
@@ -113,7 +114,7 @@ def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
 
 
 def show_status(place: MlflowStore) -> int:
-    """Print addresses and health; return 0 if everything works, otherwise 1."""
+    """Print addresses and health. Return 0 if everything works, otherwise 1."""
     api, mlflow = own_api(place.state), serving(place)
     prefect = api.get("PREFECT_API_URL", "")
     deployments = sorted(each["name"] for each in _listed(api, "/deployments/filter"))
@@ -131,10 +132,11 @@ def show_status(place: MlflowStore) -> int:
 
 
 def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
-    """Start Prefect and MLflow at two ports and a worker, deploy, and wait until all works.
+    """Start Prefect and MLflow at these two ports and a worker, deploy the flows, and wait until
+    everything works.
 
-    The programs end with the stack. Before that, flow runs have GRACE seconds to finish open
-    writes. Raises ServiceLost if a program has died more than RESTARTS times.
+    The programs end with the stack. Before that, flow runs have GRACE seconds to finish writes.
+    Raises ServiceLost if a program has died more than RESTARTS times.
     """
     state = place.state
     api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
@@ -161,9 +163,10 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 
 @dataclass
 class Deployments:
-    """The deployments of a project: `Deployments(state / LOG, deployable())`.
+    """Keeps the deployments of a project up to date: `Deployments(state / LOG, deployable())`.
 
-    `inputs` are the inputs of the last attempt, `looks` counts the calls of `renew` since then.
+    `inputs` are the inputs of the last attempt to deploy. `looks` counts the calls of `renew` since
+    that attempt.
     """
 
     log: Path
@@ -172,10 +175,10 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy after a change.
+        """Deploy if the inputs have changed.
 
-        After a failure it is tried again at the next call, then after 2, 4, ... 64 calls, because
-        an attempt takes seconds of CPU time.
+        A failed attempt is repeated at the next call, then after 2, 4, ... 64 calls, because each
+        attempt takes seconds of CPU time.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -191,8 +194,8 @@ class Deployments:
 
 
 def deployable() -> list[object]:
-    """Return the inputs of the deployments: the time of prefect.yaml, and the names of experiments,
-    their flows and sites.
+    """Return the inputs of the deployments: the modification time of prefect.yaml, and the names of
+    experiments, of their flows, and of sites.
     """
     path = Path("prefect.yaml")
     changed = path.stat().st_mtime_ns if path.is_file() else None
@@ -200,7 +203,7 @@ def deployable() -> list[object]:
 
 
 def deploy(log: Path) -> None:
-    """Deploy in another process; raises ValueError with the end of its output."""
+    """Deploy in another process. Raises ValueError with the end of its output if that fails."""
     command, env = [sys.executable, "-P", "-m", "flows.deploy"], {**os.environ, **finding_ours()}
     done = subprocess.run(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
@@ -213,7 +216,7 @@ def deploy(log: Path) -> None:
 
 
 def end_flow_runs(service: Service) -> None:
-    """Ask the worker's flow runs to end, and wait for that for at most GRACE seconds."""
+    """Ask the worker's flow runs to end, and wait for them for at most GRACE seconds."""
     state = ChildState.read(service.address)
     with suppress(psutil.NoSuchProcess):
         started = psutil.Process(state.keeper).children() if state else []
@@ -226,13 +229,15 @@ def end_flow_runs(service: Service) -> None:
 
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
-    """Raise ValueError if the project is served, its Prefect is elsewhere, or a port is taken."""
+    """Raise ValueError if the project is already served, uses another Prefect, or a port is
+    taken.
+    """
     with only_one(places.state):  # the lock is held until the serving process takes it
         if places.api:
             raise ValueError(
-                f"Prefect is elsewhere: {places.prefect}. Unset PREFECT_API_URL or the profile, or "
-                "use that server: `python -m flows.deploy`, then `agentfly prefect worker start "
-                "--pool agentfly`."
+                f"This project uses another Prefect server: {places.prefect}. Unset "
+                "PREFECT_API_URL or the profile, or use that server: `python -m flows.deploy`, "
+                "then `agentfly prefect worker start --pool agentfly`."
             )
         for port in ports:
             if free_port(port) != port:
@@ -243,12 +248,14 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
 
 
 def end(state: Path) -> bool:
-    """End the process that serves a project, and wait for it; return False if none exists."""
+    """End the process that serves a project, and wait for its end. Return False if the project is
+    not served.
+    """
     if not (pid := keeper(state)):
         return False
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
-        if keeper(state) == pid:  # now `process` cannot mean another program
+        if keeper(state) == pid:  # so `process` is not another program that reuses the id
             signal.pidfd_send_signal(process, signal.SIGTERM)
             print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
             # the descriptor becomes readable once the process has ended
@@ -283,7 +290,7 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
     """Serve in another process.
 
-    Returns once everything works; otherwise raises ValueError with its log.
+    Returns when everything works. Raises ValueError, with the end of the log, if the process ends.
     """
     log = place.state / LOG
     log.touch(0o600)
@@ -291,7 +298,7 @@ def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
         while TO_END not in log.read_text(errors="replace"):
             if os.waitpid(process, os.WNOHANG)[0]:
                 lines = log.read_text(errors="replace").strip().splitlines()[-20:]
-                raise ValueError("\n  ".join(["It did not start. Its log:", *lines]))
+                raise ValueError("\n  ".join(["`agentfly up` did not start. Its log:", *lines]))
             time.sleep(0.2)
         return show_status(place)
     # the process must survive the end of the terminal
@@ -302,7 +309,7 @@ def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def write_unit(project: Path, ports: tuple[int, int]) -> Path:
-    """Write the unit by which systemd starts `agentfly up` at each boot; returns its path."""
+    """Write a systemd unit that starts `agentfly up` at each boot; return its path."""
     options = [f"--prefect-port={ports[0]}", f"--mlflow-port={ports[1]}"]
     command = [sys.executable, "-P", "-m", "flows", "up", *options]
     fields = {"project": str(project), "command": shlex.join(command)}

@@ -1,4 +1,4 @@
-"""The schedules of the deployment `nightly`, compared with the nights of the ledger."""
+"""The schedules of the deployment `nightly`. They show which nights are missing in the ledger."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
-"""Prefect's idempotency key of a flow run: deployment, schedule, start in the schedule's zone."""
+"""Matches Prefect's idempotency key of a flow run, with the start in the schedule's time zone."""
 DAY = timedelta(days=1)
 logger = logging.getLogger(__name__)
 
 
 def create_schedule() -> None:
-    """Create the schedule of nights, switched off, unless the deployment has schedules."""
+    """Create the schedule of nights, switched off, unless the deployment already has a schedule."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
@@ -36,9 +36,10 @@ def create_schedule() -> None:
 
 
 def scheduled_date(flow_run: FlowRun) -> date:
-    """Return the date of a flow run's start in the time zone of its schedule, else the local one.
+    """Return the date of a flow run's start in the time zone of its schedule, or else in the local
+    time zone.
 
-    In another time zone two nights could have the same date, when its clock is put back.
+    In another time zone, two nights could have the same date when the clock is put back.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])
@@ -46,7 +47,7 @@ def scheduled_date(flow_run: FlowRun) -> date:
 
 
 def record_missed(ledger: NightLedger, today: date) -> None:
-    """Record scheduled nights since the last night as missed if they never began."""
+    """Record each scheduled night since the last night as missed if it never began."""
     entries = [entry for entry in ledger.read().entries if entry.event in ("began", "missed")]
     past = [night for entry in entries if (night := date_of(entry.night)) and night < today]
     if not past:
@@ -56,7 +57,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
     try:
         scheduled = scheduled_nights(ledger.experiment, since, until)
     except Exception as error:  # the night is played anyway
-        logger.warning("Missed nights could not be looked up: %s", fault(error))
+        logger.warning("Prefect could not list missed nights: %s", fault(error))
         return
     for night in sorted({night for night in scheduled if max(past) < night < today}):
         why = f"It was scheduled for {night} and did not start."
@@ -66,7 +67,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
     """Return the dates, in their own time zones, on which active schedules start an experiment.
 
-    A schedule counts from its last change on, because while it was off it missed nothing.
+    Only dates after a schedule's last change count: before, the schedule may have been off.
     """
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES

@@ -1,8 +1,8 @@
-"""Prefect events about nights, requests for approval, and the automations of `automations.yaml`,
-which notify people through their own blocks.
+"""Prefect events about nights, requests for approval, and the automations of `automations.yaml`.
 
-The block `agentfly-alarms` receives failures, and `agentfly-notices` one message for each night
-that ends as planned.
+The automations send notifications through blocks that the user creates in Prefect: failures go to
+the block `agentfly-alarms`, and a message for each night that ends as planned goes to
+`agentfly-notices`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LATE_S, SILENT_S = 1800, 600
 def record(
     ledger: NightLedger, night: str, event: NightEvent, why: str, details: EntryDetails = None
 ) -> None:
-    """Append an entry to the ledger, log it and emit it."""
+    """Append an entry to the ledger, log it, and emit it as a Prefect event."""
     logger.info("%s: %s", night, why)
     emit(ledger.experiment, ledger.append(night, event, why, details))
 
@@ -59,7 +59,9 @@ def emit(experiment: str, entry: NightEntry) -> None:
         payload["what"] = entry.event
         emit_event(event=PREFIX + entry.event, resource=resource, payload=payload)
     except Exception:  # a night must not fail because of a message
-        logger.exception("Prefect did not get the event %r of %s.", entry.event, entry.night)
+        logger.exception(
+            "The event %r of %s could not be sent to Prefect.", entry.event, entry.night
+        )
 
 
 def request_approval(ledger: NightLedger, night: str, site: str) -> None:
@@ -79,7 +81,7 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
 
 
 def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
-    """Create the automations that have a block, and remove the others."""
+    """Create the automations with an existing block, and remove all other automations."""
     from prefect.automations import Automation
     from prefect.client.orchestration import get_client
 
@@ -110,7 +112,9 @@ def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
 
 
 def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
-    """Return the blocks of a name that can send a message; blocks of several types may share it."""
+    """Return the blocks with this name that can send messages. Blocks of different types may have
+    the same name.
+    """
     return [
         block
         for block in client.read_block_documents(include_secrets=False)
@@ -119,7 +123,9 @@ def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
 
 
 def nights(api: str, ping_url_env: str) -> Finding:
-    """Check the schedule of nights, the block for alarms and the URL called after each night."""
+    """Check the schedule of nights, the block for alarms, and the URL that is called after
+    nights.
+    """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 

@@ -1,6 +1,6 @@
-"""Do the work of nights by Prefect flows, tasks and events.
+"""Do the work of nights in Prefect flows, tasks and events.
 
-Episodes that a comparison lacks are played.
+Comparisons play the episodes that are missing.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +31,9 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class FlowWork:
-    """`NightWork` of a flow run with its `overrides`; `hours` limit each night."""
+    """Does the work of nights (`NightWork`) in a flow run. `overrides` apply to each night, and
+    `hours` limits its duration.
+    """
 
     experiment: Experiment
     ledger: NightLedger
@@ -43,7 +45,7 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if an update does not fit on the disk; skipped before there is a model."""
+        """Raise NoSpace if an update does not fit on the disk. Skipped before a model exists."""
         experiment = self._experiment(changes)
         if model := experiment.start_policy:
             require_space(experiment.store, experiment.sizes(model), saving=False)
@@ -57,7 +59,7 @@ class FlowWork:
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies under the night's own settings; missing episodes are played."""
+        """Compare two policies with the settings of the night. Missing episodes are played."""
         here, logs = self.experiment, settle().state / "logs" / night
         today = here.settings.model_dump(mode="json")
         changes = recorded_changes(here.store, night, here.name, today)
@@ -65,7 +67,9 @@ class FlowWork:
         return Match(experiment, champion.policy, challenger.policy, night, logs).verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Log and emit an entry, ask a person to approve, update aliases and report."""
+        """Log and emit a ledger entry, request approval if needed, and update MLflow's aliases and
+        the report.
+        """
         what = entry.event.replace("_", " ")
         get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)
         if entry.event == "began":
@@ -84,10 +88,10 @@ class FlowWork:
 
 @dataclass(frozen=True)
 class Match:
-    """Two policies on an experiment: `Match(experiment, champion, challenger, "nightly-2026-11-21",
-    Path(".agentfly/logs/nightly-2026-11-21"))`.
+    """A comparison of two policies on an experiment: `Match(experiment, champion, challenger,
+    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
 
-    `owner` names the services that are started for missing episodes.
+    `owner` is the name that marks services for missing episodes.
     """
 
     experiment: Experiment
@@ -97,8 +101,8 @@ class Match:
     logs: Path
 
     def verdict(self, earlier: int) -> Verdict:
-        """Judge on the test problems and the guards' datasets, and confirm a win; `earlier` counts
-        the confirmations so far.
+        """Compare on the test problems and the guards' datasets, and confirm a win. `earlier` is
+        the number of confirmations so far.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {
@@ -111,8 +115,8 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on problems of another seed; problems that the experiment
-        has used are left out.
+        """Return both policies' outcomes on problems of another seed, without problems that the
+        experiment has used.
         """
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))

@@ -51,7 +51,10 @@ def test_a_run_finishes_without_its_prefect_server(
     env = {"PREFECT_API_URL": api, "PREFECT_CLIENT_MAX_RETRIES": "1"}
     end = lives.run(at_step_2, *TRAIN, env=env, at="update 3 1", of=process)
     assert end.code == 0, end.printed
-    assert "agentfly: The run is finished, but Prefect was not reached: ConnectError" in end.printed
+    assert (
+        "agentfly: The run is finished, but Prefect could not be reached: ConnectError"
+        in end.printed
+    )
     assert digests(at_step_2) == digests(whole.folder)
     again = lives.run(at_step_2, *TRAIN, env=env)
     assert (again.code, again.moments) == (0, ())

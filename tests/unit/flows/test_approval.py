@@ -66,7 +66,8 @@ def test_a_comparison_with_an_earlier_champion_promotes_nothing(
     assert promote.fn("tiny", NIGHT).name == "NotApproved"
     assert ledger.read().champion == OTHER
     assert ledger.read().entries[-1].why == (
-        f"It was compared with an earlier champion than run:mine@7: agentfly promote {NIGHT}"
+        "The champion has changed to run:mine@7 since the comparison. To promote anyway: agentfly "
+        f"promote {NIGHT}"
     )
 
 

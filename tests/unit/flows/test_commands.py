@@ -174,7 +174,7 @@ def test_a_run_missing_in_mlflow_is_named_with_the_sync_command(
         pass
     assert main(["open", "mlflow", "mine"]) == 2
     assert capsys.readouterr().err == (
-        "agentfly: mlflow was not reached while mine was at work. To send the run: "
+        "agentfly: mlflow does not have mine: it was not reachable. To send the run: "
         "agentfly train tiny --run mine\n"
     )
     assert main(["open", "prefect", "mien"]) == 2

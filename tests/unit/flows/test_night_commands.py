@@ -43,7 +43,7 @@ def test_promoting_the_champion_again_changes_nothing(
     ledger = NightLedger(experiment.store, "tiny")
     for where in (f"{RUN}@1", RUN, f"run:{RUN}@2"):
         assert main(["promote", where]) == 0
-    assert f"It is the champion of tiny already: run:{RUN}@2." in capsys.readouterr().out
+    assert f"run:{RUN}@2 is already the champion of tiny." in capsys.readouterr().out
     promoted = [str(entry.champion.reference) for entry in ledger.read().entries if entry.champion]
     assert promoted == [f"run:{RUN}@1", f"run:{RUN}@2"]
     assert main(["demote", "tiny"]) == 0

@@ -39,7 +39,7 @@ def test_the_new_project_has_a_valid_experiment(
 def test_no_file_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "market.py").write_text("mine")
     assert main(["init", str(tmp_path)]) == 2
-    assert "has market.py already, and nothing was written" in capsys.readouterr().err
+    assert "already has market.py. Nothing was written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["market.py"]
 
 

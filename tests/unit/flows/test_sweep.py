@@ -180,7 +180,7 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
     assert main(["sweep", "tiny", "rollout.group_size=8,1"]) == 2
     assert "rollout.group_size is 1" in capsys.readouterr().err
     assert main(["sweep", "tiny", "steps=2,2"]) == 2
-    assert "Two of the combinations are the same run" in capsys.readouterr().err
+    assert "Two combinations have the same settings" in capsys.readouterr().err
     assert trained.words == []
 
 

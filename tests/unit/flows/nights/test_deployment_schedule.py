@@ -66,7 +66,7 @@ def test_without_a_prefect_server_the_night_continues(
     monkeypatch.setattr(deployment_schedule, "scheduled_nights", refuse)
     ledger.append("nightly-2026-11-20", "began")
     record_missed(ledger, date(2026, 11, 23))
-    assert "Missed nights could not be looked up: ConnectionError: no server" in caplog.text
+    assert "Prefect could not list missed nights: ConnectionError: no server" in caplog.text
 
 
 @pytest.fixture
