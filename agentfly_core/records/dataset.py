@@ -65,8 +65,8 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
         first = sentence("; ".join(map(str, bad[:5])))
         raise ValueError(
             f"{len(bad)} rows of the data cannot be used (tolerated: "
-            f"{data.tolerate_bad_rows}), first {first} All are listed in {quarantine}; "
-            "mend them or raise data.tolerate_bad_rows."
+            f"{data.tolerate_bad_rows}), first {first} All are listed in {quarantine}. "
+            "Correct the rows, or raise data.tolerate_bad_rows."
         )
     splits = problems_of(data, built)
     for split, problems in splits.items():

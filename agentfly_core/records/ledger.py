@@ -28,9 +28,9 @@ class LedgerRow:
     "used")`.
 
     `reward` is the mean over scored episodes. The outcome `zero_spread` means that all episodes of
-    the problem have equal rewards, for each speaker, so the advantages are 0. `kind` and `solved`
-    are for a curriculum: pass rates are computed per kind of problem, and `solved` counts the
-    scored episodes that reached the goal.
+    the problem have equal rewards, for each speaker. `kind` and `solved` are for a curriculum: pass
+    rates are computed per kind of problem, and `solved` counts the scored episodes that reached the
+    goal.
     """
 
     step: int

@@ -119,7 +119,7 @@ def _judged(trajectory: Trajectory) -> float:
     rights = [(fact, stated(fact)) for fact in right_answers(trajectory.problem)]
     for fact, right in rights:
         if not right:
-            raise ValueError(f"facts['answer'] states no answer: {fact!r:.80}")
+            raise ValueError(f"facts['answer'] is {fact!r:.80}, expected a text with an answer")
     answer = stated(trajectory.answer or "")
     prompt = trajectory.problem.prompt
     return float(any(_is_right(answer, right, prompt) for _, right in rights))

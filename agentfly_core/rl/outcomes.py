@@ -200,7 +200,8 @@ def earned(score: Scored) -> float:
     """Return the reward of a scored trajectory. Raises ValueError for an unscored one."""
     if isinstance(score.reward, Unscored):
         raise ValueError(
-            f"Trajectory {score.trajectory_id} has no reward: {score.reward.reason}; leave it out."
+            f"Trajectory {score.trajectory_id} has no reward: {score.reward.reason}; exclude the "
+            "trajectory from the update."
         )
     return score.reward
 

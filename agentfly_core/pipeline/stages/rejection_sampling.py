@@ -65,9 +65,9 @@ def choose(
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):
         raise ValueError(
-            f"{settings.demonstrations} has no episode of a training problem of this experiment "
-            f"with a reward of {successes.threshold:g} or more: lower "
-            "warm_start.settings.threshold, or name another run."
+            f"{settings.demonstrations}: no episode on this experiment's training problems has a "
+            f"reward of {successes.threshold:g} or more. Lower warm_start.settings.threshold, or "
+            "name another run."
         )
     write_trajectories(folder / EPISODES, chosen)
     return {"demonstrations": float(len(by_episode(chosen)))}

@@ -192,8 +192,8 @@ def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
     if champion.dataset != challenger.dataset or old.keys() != new.keys():
         raise ValueError(
             f"The champion was evaluated on {len(old)} problems of the dataset "
-            f"{champion.dataset:.12}, the challenger on {len(new)} of {challenger.dataset:.12}. "
-            "Evaluate both on the same split with the same settings."
+            f"{champion.dataset:.12}, but the challenger on {len(new)} problems of "
+            f"{challenger.dataset:.12}. Evaluate both on the same split with the same settings."
         )
     both = [(old[name], new[name]) for name in old if GOAL in old[name] and GOAL in new[name]]
     if len(both) < 2:

@@ -66,7 +66,7 @@ class TwiceScored:
 
     @property
     def by_step(self) -> dict[int, pd.DataFrame]:
-        """Return the episodes of each step."""
+        """Return a table of episodes for each step."""
         return {step: self.episodes[self.episodes["step"] == step] for step in self.artifacts}
 
     @property

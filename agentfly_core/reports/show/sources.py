@@ -118,7 +118,9 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
     further = settings.evaluate.datasets
     if name not in (*HELD_OUT, *further):
         names = ", ".join([*HELD_OUT, *further])
-        raise ValueError(f"--evaluation: got {name!r}, {record['name']} has {names}.")
+        raise ValueError(
+            f"--evaluation: got {name!r}, expected one of {names} in {record['name']}."
+        )
     if name in further:
         there = settings.on(further[name])
         return there, store.get(StageKeys(there).prepare().uri) or Pointer("", ""), "test"

@@ -174,12 +174,12 @@ def test_success_on_a_guard_dataset_must_not_fall() -> None:
 
 
 def test_outcomes_on_other_data_are_never_compared() -> None:
-    with pytest.raises(ValueError, match="of the dataset 77b0, the challenger on 1000 of 5f0e"):
+    with pytest.raises(ValueError, match=r"dataset 77b0, .*challenger on 1000 problems of 5f0e"):
         judge(held(850), held(900, dataset="5f0e"), DEFAULT)
 
 
 def test_outcomes_of_other_problems_are_never_compared() -> None:
-    with pytest.raises(ValueError, match="dataset 77b0, the challenger on 999"):
+    with pytest.raises(ValueError, match=r"dataset 77b0, .*challenger on 999"):
         judge(held(850), held(900, count=999), DEFAULT)
 
 
