@@ -1,4 +1,4 @@
-"""Flows of one stage: dataset, warm start, held-out evaluation."""
+"""Flows that run a single stage: dataset, warm start, or held-out evaluation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The store that a command or flow names."""
+"""The store that a command or a flow uses."""
 
 from agentfly_core.config import loading
 from agentfly_core.store.store import Store
@@ -6,7 +6,7 @@ from flows.local.state_dirs import main_workspace, settle, state_of
 
 
 def store_at(uri: str) -> Store:
-    """A store by path or s3:// uri; the site's own when empty."""
+    """Open a store by its path or s3:// uri. If `uri` is empty, open the site's store."""
     where = uri or loading.site("local").store
     if "://" not in where:
         where = str(main_workspace() / where)

@@ -1,4 +1,4 @@
-"""The training flow: a run that is started, or continued from disk, and a process's work on it."""
+"""The training flow, which starts a run or continues it from disk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ from tasks.stages import TASKS
 def session(
     experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str, until: float
 ) -> Iterator[Training]:
-    """Open a run for writing, on devices of its own, and close everything at the end."""
+    """Open a run for writing, hold its devices, and close everything at the end of the block."""
     loaded = experiment_of_flow(experiment, overrides, site, store)
     # before the wait for devices, which may take hours
     RunRequest(loaded, loaded.run_name(run, new)).check_new()

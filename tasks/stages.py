@@ -18,9 +18,10 @@ R = TypeVar("R")
 
 
 def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:
-    """Make a task of a stage function; `name` is a pattern over its parameters.
+    """Make a Prefect task of a stage function. `name` is a pattern with the function's parameters.
 
-    `retries` are for a warm service that died: the supervisor starts it again.
+    A stage is retried up to `retries` times if a service died, because the supervisor restarts the
+    service.
     """
     made: Any = task(
         task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost
@@ -31,20 +32,20 @@ def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, 
         quoted = [quote(value) for value in args]
         named = {key: quote(value) for key, value in kwargs.items()}
         result: R | State[R] = made(*quoted, **named)
-        # asked for all results, Prefect's states would take 5 ms each
+        # only Reused comes as a State: a State for each result would take 5 ms
         return result.result() if isinstance(result, State) else result
 
     return run
 
 
 def _stateful(function: Callable[P, R]) -> Callable[P, R | State[R]]:
-    """The same function, with the state Reused for an artifact that was in the store."""
+    """Wrap a function to return the state Reused for an artifact from the store."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[R]:
         result = function(*args, **kwargs)
         if isinstance(result, Reused):
-            message = f"{result.uri} was there already."
+            message = f"{result.uri} was already in the store."
             return Completed(name="Reused", message=message, data=result)
         return result
 

@@ -43,7 +43,7 @@ StoreArg = Annotated[
     Parameter(
         name="--store",
         group=WHERE,
-        help="where runs and artifacts go: a folder (default: .) or s3://bucket/prefix",
+        help="store of runs and artifacts: a folder (default: .) or s3://bucket/prefix",
     ),
 ]
 AsJson = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="print one JSON document")]
@@ -52,10 +52,10 @@ AsJson = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="print one 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Where:
-    """Where a command works: `Where("gpu", "s3://bucket/prefix")`.
+    """The machine and the store of a command: `Where("gpu", "s3://bucket/prefix")`.
 
     Args:
-        site: where it runs, a file in ./conf/site; AGENTFLY_KEY variables change single settings
+        site: the machine, a file in ./conf/site; AGENTFLY_KEY variables change single settings
     """
 
     site: Annotated[str, SITES] = "local"

@@ -50,10 +50,10 @@ def compare(
     For example `agentfly compare mine other --png curves.png`.
 
     Args:
-        policies: a finished run, RUN@STEP where that was evaluated, or sweep:NAME
-        against: the run that the others are compared with (default: the first)
-        split: which problems: test, validation, or one of evaluate.datasets
-        png: write a picture as well
+        policies: a finished run, an evaluated RUN@STEP, or sweep:NAME
+        against: the run with which others are compared (default: the first)
+        split: the problems: test, validation, or one of evaluate.datasets
+        png: also write a picture
     """
     comparison, curves = compared_runs(store_at(store_uri), policies, split, against)
     if png:
@@ -78,9 +78,9 @@ def sweep(
     For example `agentfly sweep quickstart update.learning_rate=1e-4,3e-4 --seeds 3`.
 
     Args:
-        seeds: number of seeds, from the experiment's own on; all on the same problems
-        name: the tag of its runs, for `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of
-            its settings); the same command continues it
+        seeds: number of seeds, beginning with the experiment's; problems are the same for all
+        name: the tag of the sweep's runs, for `agentfly compare sweep:NAME` (default:
+            EXPERIMENT-DIGEST of the settings); the same command continues the sweep
     """
     made = planned_sweep(target, overrides, where.site, where.store, seeds, name)
     store, options = made.store, ["--site", where.site]

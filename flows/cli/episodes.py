@@ -61,12 +61,12 @@ def show(
     Args:
         what: RUN (its last step), RUN@STEP, EXPERIMENT (its newest run), a unique prefix or
             play:NAME; see `agentfly list`
-        evaluation: what the step's policy played on test, validation or one of evaluate.datasets
+        evaluation: the policy's episodes on test, validation or one of evaluate.datasets
         demonstrations: the episodes that the warm start imitated
         steps: a table of the run's steps instead of episodes: reward, success, tokens, KL, entropy,
             seconds, and success on held-out problems
-        worst: how many episodes, lowest reward first (default: 3)
-        best: how many episodes, highest reward first
+        worst: number of episodes, lowest reward first (default: 3)
+        best: number of episodes, highest reward first
         against: compare with the same problems in another step (STEP, RUN@STEP or play:NAME).
             --worst K shows the K largest decreases in reward, --best K the K largest increases
     """
@@ -108,8 +108,8 @@ def score(
     For example `agentfly score mine --reward my_rewards:strict`.
 
     Args:
-        run: RUN, all its steps, RUN@STEP or play:NAME
-        reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be given again
+        run: RUN (all its steps), RUN@STEP or play:NAME
+        reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be repeated
     """
     store = store_at(store_uri)
     named, rewards = reference(run_named(store, run)), new_rewards(reward)

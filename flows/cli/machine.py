@@ -39,7 +39,7 @@ def doctor(*, sandbox: bool = False) -> int:
     For example `agentfly doctor --sandbox`.
 
     Args:
-        sandbox: attack the sandbox, and report what it stops
+        sandbox: attack the sandbox, and report which attacks it stops
     """
     if sandbox:
         chosen = preflight.chosen()
@@ -67,7 +67,7 @@ def admit(
 
     Args:
         model: a hub id, a folder, `package:NAME` or `nano:NAME`
-        dtype: the weights' type
+        dtype: the type of the weights
     """
     from agentfly_core.pipeline import admission  # loads torch, which takes seconds
 
@@ -91,8 +91,8 @@ def up(
     For example `agentfly up --detach`.
 
     Args:
-        detach: return once all works, and keep it running
-        status: print what runs; exits with 0 if all works
+        detach: return when everything works; it keeps running
+        status: print the state of all programs; exits with 0 if everything works
     """
     places, ports = settle(), (prefect_port, mlflow_port)
     place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
@@ -145,7 +145,7 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     For example `agentfly init my_project`.
 
     Args:
-        folder: where; made if missing
+        folder: the project's folder; created if missing
     """
     files = create(folder)
     print(f"{folder} has {', '.join(files)}. Read its README.md, then, in it:")
@@ -187,6 +187,6 @@ def requirements(machine: Literal["cpu", "gpu"], /) -> None:
     For example `agentfly requirements cpu`.
 
     Args:
-        machine: the hardware that vLLM runs on
+        machine: the hardware on which vLLM runs
     """
     print((LISTS / f"{machine}.txt").read_text(), end="")

@@ -36,7 +36,7 @@ def report(night: str, /, *, store_uri: StoreArg = "") -> None:
     For example `agentfly report nightly-2026-11-21`.
 
     Args:
-        night: name of a night that was judged: nightly-2026-11-21
+        night: name of a judged night: nightly-2026-11-21
     """
     store, layout = store_at(store_uri), RunLayout(night)
     page = night_page(store, night)
@@ -51,7 +51,7 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
     For example `agentfly promote nightly-2026-11-21@12`.
 
     Args:
-        run: name of a run, for its last policy, or RUN@STEP
+        run: RUN (its last policy) or RUN@STEP
     """
     print(approval.promote_run(store_at(store_uri), run))
 

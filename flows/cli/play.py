@@ -52,8 +52,8 @@ def play(
             without that run, base
         episodes: number of episodes
         split: problems to play
-        problem: play this problem only, by its id
-        live: one after another, shown turn by turn
+        problem: play only the problem with this id
+        live: play one after another, and show each turn
         chat: talk to the policy yourself
         as_json: print one JSON document
     """

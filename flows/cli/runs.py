@@ -23,9 +23,9 @@ def list_runs(
     For example `agentfly list --sort success --filter experiment=quickstart`.
 
     Args:
-        sort: by name, or the newest (time), best (success) or furthest (step) first
+        sort: by name, or newest (time), best (success) or furthest (step) first
         filters: only runs with this text in their line, or experiment=NAME, state=stopped,
-            tag=WORD, update.learning_rate=3e-4; may be given again, and all must hold
+            tag=WORD, update.learning_rate=3e-4; may be repeated, and all must hold
     """
     store = store_at(store_uri)
     everything = listing.listed(store)

@@ -20,13 +20,13 @@ def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = H
     """Serve the policy of a run by OpenAI's API.
 
     For example `agentfly serve mine`. It prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and
-    answers until Ctrl-C. Template, temperature, `max_tokens` and `max_model_len` are those of
+    answers until Ctrl-C. Template, temperature, `max_tokens` and `max_model_len` are the same as in
     evaluations. Replies that clients send back keep their tokens, as in training. Conversations are
     not stored.
 
     Args:
-        policy: run:NAME (its last), run:NAME@STEP (0: the start)
-        port: of 127.0.0.1; 0 takes a free one
+        policy: run:NAME (its last policy), run:NAME@STEP (0: before step 1)
+        port: port on 127.0.0.1; 0 for any free port
     """
     from agentfly_core.pipeline.play.served import PolicyToServe  # loads aiohttp
 

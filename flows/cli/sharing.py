@@ -55,11 +55,11 @@ def export(
     For example `agentfly export run:mine ./policy`.
 
     Args:
-        policy: run:NAME (its last), run:NAME@STEP (0: the start), for episodes also play:NAME
-        folder: where it is written; must not exist
+        policy: run:NAME (its last), run:NAME@STEP (0: before step 1), for episodes also play:NAME
+        folder: the folder to write; must not exist
         episodes: write the episodes of all steps, of STEP or of a play instead: chats.jsonl for
             a warm start, traces.jsonl with tokens
-        speaker: only episodes of this speaker (default: of the policy)
+        speaker: only replies of this speaker (default: the policy's)
     """
     from agentfly_core.pipeline import export as exports
     from agentfly_core.pipeline.play import exported
@@ -101,9 +101,9 @@ def _transfer(run: str, source: Store, target: Store) -> None:
 def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     """Train a finished run again, and compare every byte.
 
-    For example `agentfly verify mine`. The run's settings and its commit of AgentFly are used; the
-    exit status is 1 where anything differs. It trains in .agentfly/verify/RUN; the same command
-    continues there.
+    For example `agentfly verify mine`. The run's settings and its commit of AgentFly are used. The
+    exit status is 1 if anything differs. The command trains in .agentfly/verify/RUN; repeat it to
+    continue there.
     """
     store = store_at(store_uri)
     run = run_named(store, run)

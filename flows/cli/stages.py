@@ -74,7 +74,7 @@ def prepare(
     For example `agentfly prepare quickstart --sample 3`.
 
     Args:
-        sample: how many problems of each split are shown
+        sample: number of problems of each split to show
     """
     arguments = flow_arguments(target, overrides, where)
     experiment = load_checked(arguments)

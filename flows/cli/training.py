@@ -50,9 +50,9 @@ class RunOptions:
     Args:
         run: the run's name (default: EXPERIMENT-DIGEST of the settings, so that the same command
             continues it)
-        new: start another run even if there is one: NAME-2, NAME-3, ...
+        new: start another run even if this one exists: NAME-2, NAME-3, ...
         accept_code: continue a run although your code changed; recorded in run.json
-        tag: a word that `agentfly list` shows of the run and filters by; may be given again
+        tag: a word that `agentfly list` shows and filters by; may be repeated
     """
 
     run: Annotated[str, RUNS] = ""
@@ -138,7 +138,7 @@ def fork(
 
     Args:
         origin: the run, and the step to continue from
-        site: a file in ./conf/site (default: where the run was)
+        site: a file in ./conf/site (default: the run's site)
     """
     store = store_at(store_uri)
     experiment, settings, at = forked_run(store, origin, overrides)
@@ -183,7 +183,7 @@ def tag(
 
     Args:
         words: such as baseline
-        remove: a tag to take off; may be given again
+        remove: a tag to remove; may be repeated
     """
     store = store_at(store_uri)
     known_run(store, run)

@@ -1,4 +1,4 @@
-"""Run the project's own Prefect server with its UI, and provide a Prefect API for one process."""
+"""Run the project's own Prefect server with its UI, and provide a Prefect API for this process."""
 
 import argparse
 import logging
@@ -51,8 +51,8 @@ def server_env(state: Path) -> dict[str, str]:
 
 
 def worker(api: Mapping[str, str]) -> Program:
-    """Return the program of the worker, which starts due flow runs within 2 s; `api` comes from
-    `own_api`.
+    """Return the program of the worker, which starts due flow runs within 2 s. `api` is the result
+    of `own_api`.
     """
     command = [*PREFECT, "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]
@@ -61,12 +61,12 @@ def worker(api: Mapping[str, str]) -> Program:
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
-    """Give this process a Prefect API: the chosen one if it answers, otherwise its own server on
-    the project's database. That server ends with the block.
+    """Give this process a Prefect API: the chosen API if it answers, otherwise a new server on the
+    project's database. A new server ends with the block.
 
-    A server needs 4 seconds (9 on a new database): import other things meanwhile, and call the
-    yielded function before the first flow. It waits until the API answers, and raises ServiceLost
-    if the server fails.
+    A server needs 4 seconds to start (9 on a new database). Import other modules meanwhile, and
+    call the yielded function before the first flow. The function waits until the API answers, and
+    raises ServiceLost if the server fails.
     """
     if places.api and answers(places.api):
         yield lambda: None
@@ -115,7 +115,9 @@ def deliver() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once if its Prefect server is gone: Prefect would retry for minutes."""
+    """End this process at once if its Prefect server has died. Otherwise Prefect would retry for
+    minutes.
+    """
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
             # `os._exit` does not flush
@@ -156,7 +158,7 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 def open_flow_run(places: Places, flow_run: str) -> None:
     """Print a flow run's address in the Prefect UI.
 
-    If no server is running, this process becomes one.
+    If no server is running, this process becomes the server.
     """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)
@@ -166,5 +168,5 @@ def open_flow_run(places: Places, flow_run: str) -> None:
 
 
 def flow_run_page(api: str, flow_run: str) -> str:
-    """Return a flow run's address in the Prefect UI; if `api` is empty, on the default port."""
+    """Return a flow run's address in the Prefect UI. If `api` is empty, use the default port."""
     return f"{api.removesuffix('/api') or f'http://127.0.0.1:{PORT}'}/runs/flow-run/{flow_run}"
