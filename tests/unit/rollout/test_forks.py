@@ -238,7 +238,7 @@ async def test_an_agent_that_asks_differently_fails_the_child(difference: str) -
         "prompt": "requests a reply to another prompt",
         "call": "calls other tools",
         "early": "forks before it has repeated",
-        "end": "ends before it has repeated",
+        "end": "ends before the point where its parent forked",
     }[difference] in str(child.error)
 
 
