@@ -48,8 +48,8 @@ ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
 class Decision(RunInput):
     """The fields of the form: `Decision(approve=True, reason="It reads well.")`."""
 
-    approve: bool = Field(default=False, description="Whether its policy becomes the champion")
-    reason: str = Field(default="", description="Why, for the ledger")
+    approve: bool = Field(default=False, description="Whether the policy becomes the champion")
+    reason: str = Field(default="", description="Reason, for the ledger")
 
 
 @flow(name="promote", flow_run_name="promote {run}")

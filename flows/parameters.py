@@ -24,14 +24,14 @@ SITES: list[JsonValue] = [*sorted({"local", *loading.names(loading.CONF / "site"
 RUN = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 
 ExperimentName = Annotated[
-    str, _field("An experiment of the folder conf/", enum=list(loading.names()))
+    str, _field("Name of an experiment in conf/", enum=list(loading.names()))
 ]
-FlowOfExperiment = Annotated[str, _field("A flow that the experiment names in `flows`")]
+FlowOfExperiment = Annotated[str, _field("Name of a flow in the experiment's `flows`")]
 RunName = Annotated[
-    str, _field("Empty: a name for these settings; the same settings continue the run", pattern=RUN)
+    str, _field("Name of the run; empty: a name that is derived from the settings", pattern=RUN)
 ]
 Another = Annotated[
-    bool, _field("Whether it is another run, with a number of its own, even where that one exists")
+    bool, _field("Whether to start another run, NAME-2, NAME-3, ..., if the run already exists")
 ]
 Overrides = Annotated[
     list[Annotated[str, WithJsonSchema(OVERRIDE)]],
@@ -39,24 +39,27 @@ Overrides = Annotated[
         "Settings that differ from the experiment's file, each as key=value", examples=[EXAMPLES]
     ),
 ]
-SiteName = Annotated[str, _field("Where it runs: a file of conf/site/", enum=SITES)]
+SiteName = Annotated[str, _field("The machine: name of a file in conf/site/", enum=SITES)]
 StoreUri = Annotated[
     str,
-    _field("Where runs and artifacts go: a folder or s3://bucket/prefix; empty: the site's own"),
+    _field("Store of runs and artifacts: a folder or s3://bucket/prefix; empty: the site's store"),
 ]
 NightDate = Annotated[
-    datetime.date | None, _field("Which night it is; empty: the date in the schedule's time zone")
+    datetime.date | None,
+    _field("Date of the night; empty: date of the start in the schedule's time zone"),
 ]
 Hours = Annotated[
     float | None,
-    _field("The step during which this many hours are over is the last one; empty: no limit"),
+    _field("Time limit in hours; the step that exceeds it is the last one; empty: no limit"),
     Gt(0),
 ]
 Attempts = Annotated[
-    int, _field("How many times a night is begun or continued before it is given up"), Ge(1)
+    int, _field("Number of attempts to finish a night before it is given up"), Ge(1)
 ]
 Approval = Annotated[
-    bool, _field("Whether a person has to approve a better policy before it becomes the champion")
+    bool, _field("Whether a person must approve a better policy before it becomes the champion")
 ]
 RunOfNight = Annotated[str, _field("The night to approve", pattern=RUN)]
-Days = Annotated[float, _field("Without an answer after this many days it is not approved"), Gt(0)]
+Days = Annotated[
+    float, _field("Days to wait for an answer; afterwards, the policy is not approved"), Gt(0)
+]

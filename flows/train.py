@@ -66,7 +66,7 @@ def train(
 ) -> Summary:
     """Train an agent: start the run, or continue it from disk.
 
-    The step during which `hours` are over is the run's last one.
+    After `hours`, the current step becomes the run's last step.
     """
     # now, since the wait for devices counts
     until = end_after(hours)
