@@ -302,7 +302,7 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
         if other.goal != first.goal:
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: evaluate.goal is {first.goal} "
-                f"in the first and {other.goal} in the second."
+                f"in the first, but {other.goal} in the second."
             )
         if other.problems != first.problems:
             keys = _differing([first.settings, other.settings])

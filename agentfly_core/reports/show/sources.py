@@ -219,7 +219,7 @@ def read_play(store: Store, name: str) -> Episodes:
         raise Damaged(f"{damage} Restore it, or remove {store.uri}/{layout.uri}.") from None
     if record is None or not held:
         hint = did_you_mean(name, [other for other in plays(store) if other != name])
-        raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
+        raise ValueError(f"{store.uri} has no played episodes {name!r}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
     return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})

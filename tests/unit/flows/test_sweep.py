@@ -191,7 +191,7 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
         (
             "rewards={agentfly_core.rewards.exact:exact: 1},"
             "{agentfly_core.rewards.format:tool_format: 1}",
-            "evaluate.goal is agentfly_core.rewards.exact:exact and",
+            "evaluate.goal is agentfly_core.rewards.exact:exact in the first, but",
         ),
         ("update.keep_learner=1,2", "have the same settings and the same seed"),
     ],

@@ -149,7 +149,7 @@ def with_row(row):
         (replace(SUM, facts={"p": math.nan}), "facts: cannot be stored as JSON: ValueError: Out"),
         (replace(SUM, task="math"), r"its task is 'math'; only a mixture sets it.$"),
         (replace(SUM, prompt=None), r"its prompt is None \(NoneType\), expected text.$"),
-        (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not have"),
+        (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not allow"),
         (
             ("add-1-1", "What is 1+1?"),
             r"train\[3\]: it is \('add-1-1', 'What is 1\+1\?'\) \(tuple\), expected Problem\(",

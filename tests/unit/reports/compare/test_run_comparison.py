@@ -156,7 +156,7 @@ def test_an_evaluation_with_other_rewards_is_refused(
 ) -> None:
     finished(store, "one", "11110000")
     scored_by_another(store, "one")
-    with pytest.raises(ValueError, match=r"one@2 was not evaluated .*test problems\. This"):
+    with pytest.raises(ValueError, match=r"one@2 was not evaluated .*test problems\. To"):
         tried(store, "one", "test")
 
 
