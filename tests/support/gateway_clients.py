@@ -10,6 +10,7 @@ from agentfly_core.gateway.server import served
 from agentfly_core.gateway.session import GatewaySession, SpeakerPattern
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.rollout.episode import Agent, Episode
+from tests.support.waiting import LIMIT
 
 Plays = Callable[[AsyncOpenAI, Episode], Awaitable[object]]
 
@@ -21,9 +22,9 @@ def by_client(plays: Plays, speakers: Mapping[str, SpeakerPattern] = {}) -> Agen
         session = GatewaySession(episode, speakers)
         async with (
             served(session) as url,
-            AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client,
+            AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=LIMIT) as client,
         ):
-            await session.result(_played(plays, client, episode), 60.0)
+            await session.result(_played(plays, client, episode), LIMIT)
         return Ending.NO_TOOL_CALLS
 
     return client_agent

@@ -22,6 +22,7 @@ from agentfly_core.rollout.frozen import Cast
 from agentfly_core.testing.episodes import episode_specs, rollout_spec, scripted
 from agentfly_core.testing.letters import decode
 from tests.support.gateway_clients import ask, user
+from tests.support.waiting import LIMIT
 
 KEY = "k" * 32
 SPEAKERS = {"critic": SpeakerPattern(path="critic")}
@@ -76,7 +77,7 @@ async def served(session: SamplerSession, key: str = KEY) -> AsyncIterator[Async
     )
     async with (
         served_alone(policy, KEY, socket.create_server((HOST, 0))) as url,
-        AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client,
+        AsyncOpenAI(base_url=url, api_key=key, max_retries=0, timeout=LIMIT) as client,
     ):
         yield client
     if policy.lost.done():
