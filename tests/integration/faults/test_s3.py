@@ -264,7 +264,7 @@ def test_a_process_that_lost_its_run_stops_writing(
         with remote_lock(Remote(store.uri), "runs/demo") as previous:
             assert previous is not None
             assert previous.host == "another"
-            with pytest.raises(LockLost, match="taken over"), store.publish(SLOT) as folder:
+            with pytest.raises(LockLost, match="no longer owns"), store.publish(SLOT) as folder:
                 (folder / "scores.parquet").write_text("scores")
             with pytest.raises(LockLost):
                 store.write_json("runs/demo/run.json", {"seed": 1})
