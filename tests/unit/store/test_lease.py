@@ -169,7 +169,7 @@ def test_a_takeover_has_the_next_number_and_warns_the_owner(run: str) -> None:
     second.check()
     first.release()
     assert not json.loads(bucket[first.uri])["released"]
-    with pytest.raises(LockLost, match="taken over"):
+    with pytest.raises(LockLost, match="no longer owns"):
         first.check()
     second.release()
     third = lease(bucket, Moved(), run)

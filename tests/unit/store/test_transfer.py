@@ -41,7 +41,7 @@ def test_a_copy_replaces_no_artifact_of_the_target(tmp_path: Path, uri: str) -> 
     published(second, "runs/demo/policy", weights="[7]")
     (second.root / "artifacts/mine").mkdir(parents=True)
     once = published(first, uri, weights="[1]")
-    with pytest.raises(ValueError, match=f"{uri} is taken"):
+    with pytest.raises(ValueError, match=f"{uri} already exists"):
         transfer.copy([once], first, second)
     assert (second.root / "runs/demo/policy/weights.json").read_text() == "[7]"
 
