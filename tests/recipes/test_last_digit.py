@@ -32,7 +32,7 @@ def test_no_calculation_is_in_two_splits() -> None:
 
 
 def test_less_than_one_step_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 steps"):
+    with pytest.raises(ValueError, match=r"data\.steps is 0"):
         calculations(0, 1, 0, 0, steps=0)
 
 

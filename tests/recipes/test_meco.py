@@ -158,7 +158,7 @@ async def test_a_gate_leaves_the_decision_to_another_policy(tmp_path: Path) -> N
 def test_states_are_needed_unless_the_gate_is_off(tmp_path: Path) -> None:
     assert gated(tmp_path, "own", "advise").reads_hidden_states
     assert not Gated(mode="off").reads_hidden_states
-    with pytest.raises(ValueError, match=r"agent\.probe is missing"):
+    with pytest.raises(ValueError, match=r"agent\.probe is empty"):
         Gated()
 
 
@@ -228,7 +228,7 @@ def test_fixed_shelves_keep_their_boxes_and_others_do_not() -> None:
         assert len(numbers[split] & boxes["fixed"].keys()) == 10
     assert numbers["validation"] | numbers["test"] == numbers["train"]
     assert len({one.id for split in splits.values() for one in split}) == 960
-    with pytest.raises(ValueError, match="Got 901 shelves"):
+    with pytest.raises(ValueError, match=r"data\.shelves is 901"):
         shelves(seed=1, train=1, validation=0, test=0, shelves=901)
 
 

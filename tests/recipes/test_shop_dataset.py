@@ -47,7 +47,7 @@ def test_too_many_problems_are_refused() -> None:
 
 
 def test_a_shop_with_too_few_products_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"products=1, .*36"):
+    with pytest.raises(ValueError, match=r"data\.products is 1, .*36"):
         shop(0, 5, 5, 5, products=1)
 
 

@@ -161,7 +161,7 @@ async def test_no_damaged_plan_crashes_the_scores() -> None:
     ("plan", "message"),
     [
         ([{"depends_on": [1]}], "earlier"),
-        ([{"inputs": ["{1}"]}], "depending"),
+        ([{"inputs": ["{1}"]}], "depends_on"),
         ([{"tool": 7}], "tool"),
         ([{"extra": 1}], "extra"),
     ],

@@ -114,11 +114,11 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
         ),
         (
             {"rollout": {"problems": 20, "group_size": 2}},
-            "a step needs 13 problems, tasks.sums.data.train gives 12",
+            "needs 13 problems, but tasks.sums.data.train is 12",
         ),
         (
             {"rollout": {"problems": 10, "group_size": 2, "curriculum": {"window": 2}}},
-            "a step needs 14 problems x 2 (rollout.curriculum.window), tasks.sums.data",
+            "needs 14 problems x 2 (rollout.curriculum.window), but tasks.sums.data",
         ),
         (
             {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},

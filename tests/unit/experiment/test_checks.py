@@ -149,12 +149,12 @@ def test_all_listed_models_can_be_created() -> None:
 
 def test_an_incomplete_model_folder_is_refused(tmp_path: Path) -> None:
     missing_parts = [
-        "no config.json, a configuration",
-        r"no \*.safetensors, weights",
-        "no tokenizer.json",
+        r"a configuration \(config.json\)",
+        r"weights \(\*.safetensors\)",
+        "a tokenizer",
     ]
     for lacks, file in zip(missing_parts, ("config.json", "model.safetensors", ""), strict=True):
-        with pytest.raises(ValueError, match=rf"model: The folder .* has {lacks}"):
+        with pytest.raises(ValueError, match=rf"model: The folder .* lacks {lacks}"):
             checks.check_inputs(settings_with(model=str(tmp_path)))
         (tmp_path / (file or "tokenizer.json")).touch()
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')

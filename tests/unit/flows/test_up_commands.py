@@ -46,7 +46,7 @@ def test_up_needs_a_project_with_deployments(
 ) -> None:
     assert main(["up"]) == 2
     printed = capsys.readouterr().err
-    assert f"There is no {project}/prefect.yaml" in printed
+    assert f"{project}/prefect.yaml, the list of deployments, is" in printed
     assert "agentfly init" in printed
 
 

@@ -85,7 +85,7 @@ def test_a_run_without_one_code_or_policy_is_refused(
     with opened(experiment(tmp_path), "demo") as run:
         finish(run)
     record = cast(RunRecord, {**run.record, **facts})
-    with pytest.raises(ValueError, match=r"'demo' .*other code"):
+    with pytest.raises(ValueError, match=r"'demo' .*code changed"):
         require_repeatable(run.store, record)
 
 
@@ -93,7 +93,7 @@ def test_a_run_of_other_stages_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with opened(experiment(tmp_path), "demo") as run:
         finish(run)
     monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "prepare": 7})
-    with pytest.raises(ValueError, match=r" stages .*`git checkout "):
+    with pytest.raises(ValueError, match=r" stage versions .*`git checkout "):
         require_repeatable(run.store, run.record)
 
 

@@ -27,6 +27,7 @@ from agentfly_core.testing.episodes import (
     saying,
     scripted,
 )
+from tests.support import processes
 from tests.support.waiting import until
 
 PRELOAD = ("fractions",)
@@ -172,7 +173,8 @@ async def test_a_program_whose_interpreter_dies_is_played_again(
 
     def dying(warm: WarmInterpreter, *order: Any) -> Forked:
         if len(killed) < deaths:
-            (process,) = (one for one in psutil.Process().children() if script in one.cmdline())
+            children = psutil.Process().children()
+            (process,) = (one for one in children if script in processes.command(one))
             killed.append(process)
             process.kill()
         return fork(warm, *order)

@@ -64,7 +64,7 @@ def test_an_adapter_on_a_changed_model_is_refused(store, model, policy, tmp_path
     with pytest.raises(Damaged, match=r"000001/policy .*artifacts/model/nano with digest"):
         adapter_artifact.folders(store, policy)
     store.remove(model.uri)
-    with pytest.raises(Damaged, match=r"an adapter on (.|\n)*never published"):
+    with pytest.raises(Damaged, match=r"an adapter on .*not published"):
         adapter_artifact.folders(store, policy)
 
 
@@ -88,7 +88,7 @@ def test_the_disk_check_counts_the_files_of_the_adapter(store, model, policy, tm
 
 
 def test_an_adapter_folder_is_refused_as_a_model(store, policy, tmp_path):
-    with pytest.raises(ValueError, match=r"holds an adapter.* run:NAME"):
+    with pytest.raises(ValueError, match=r"holds an adapter.*run:NAME"):
         materialise(str(store.open(policy)), tmp_path, "float32")
 
 

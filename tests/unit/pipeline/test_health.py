@@ -62,7 +62,8 @@ def test_a_missing_measurement_is_not_a_sign():
 def test_a_sign_of_an_unknown_metric_names_the_nearest_one():
     signs = {**DULL, "typo": Sign(metric="train/entrpy", below=0.01), "none": None}
     message = (
-        "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
+        "health.typo uses the metric 'train/entrpy', which was not measured. "
+        "Did you mean 'train/entropy'?"
     )
     assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [message]
 
@@ -114,7 +115,7 @@ def test_a_mistyped_sign_is_reported_once(tmp_path, caplog):
     ]
     hint = "Did you mean 'train/entropy'?"
     assert messages == [
-        f"Step 1: health.typo looks at 'train/entrpy', which was not measured. {hint}"
+        f"Step 1: health.typo uses the metric 'train/entrpy', which was not measured. {hint}"
     ]
 
 

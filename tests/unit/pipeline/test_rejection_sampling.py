@@ -114,7 +114,7 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
     played = rejection_sampling.stored(
         stored.store, rejection_sampling.artifacts(stored.store, "base", 2), {"sum"}
     )
-    with pytest.raises(ValueError, match=r"run:base@2 has .* reward of 2 or more"):
+    with pytest.raises(ValueError, match=r"run:base@2: no episode .* reward of 2"):
         choose(settings.warm_start, played, tmp_path)
 
 

@@ -147,7 +147,7 @@ def with_row(row):
             r"facts are \['2'\] \(list\), expected a dict with text as keys",
         ),
         (replace(SUM, facts={"p": math.nan}), "facts: cannot be stored as JSON: ValueError: Out"),
-        (replace(SUM, task="math"), r"its task is 'math'; only a mixture sets it.$"),
+        (replace(SUM, task="math"), r"its task is 'math'; leave it empty"),
         (replace(SUM, prompt=None), r"its prompt is None \(NoneType\), expected text.$"),
         (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not allow"),
         (

@@ -63,7 +63,7 @@ def test_a_sampler_that_agrees_is_not_corrected():
 
 
 def test_bounds_in_the_wrong_order_are_refused():
-    with pytest.raises(ValueError, match="low is 3 and high 2"):
+    with pytest.raises(ValueError, match="low is 3 and high is 2"):
         SequenceMask(low=3.0, high=2.0)
 
 

@@ -95,7 +95,8 @@ async def test_a_dead_child_process_is_a_service_failure_with_its_output() -> No
 
 
 @pytest.mark.parametrize(
-    ("question", "fault"), [("nothing", r"no answer within 0\.05 s"), ("nonsense", "no JSON")]
+    ("question", "fault"),
+    [("nothing", r"no answer within 0\.05 s"), ("nonsense", "valid JSON")],
 )
 async def test_one_that_gives_no_answer_or_nonsense_is_killed(question: str, fault: str) -> None:
     async with running() as found:

@@ -158,7 +158,7 @@ async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
     async def hasty(episode: Episode) -> Ending:
         return Ending.TERMINAL
 
-    with pytest.raises(ValueError, match=r"agent hasty returned .*any answer"):
+    with pytest.raises(ValueError, match=r"agent hasty returned .*without an answer"):
         await play(["99"], spec=rollout_spec(agent=hasty))
 
 
@@ -382,5 +382,5 @@ async def test_whatever_tools_answer_the_record_can_be_written_and_read(tmp_path
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 tools are called 'calculator'"):
+    with pytest.raises(ValueError, match=r"2 tools .*'calculator'"):
         rollout_spec(calculator, tool(name="calculator")(answer.function))

@@ -37,7 +37,7 @@ def test_the_last_step_is_the_default_even_if_unscored(store: Store) -> None:
 
 
 def test_a_missing_step_or_run_is_refused_with_the_existing_ones(store: Store) -> None:
-    with pytest.raises(ValueError, match=r"step 9 in .*: 6 to 7\."):
+    with pytest.raises(ValueError, match=r"step 9 of .*: 6 to 7\."):
         read_step(store, "demo", 9)
     with pytest.raises(ValueError, match=r"'dmo' .*Did you mean 'demo'"):
         read_step(store, "dmo", None)
@@ -48,7 +48,7 @@ def test_a_fork_shows_the_steps_of_its_origin(store: Store) -> None:
     start = store.read_json("runs/demo/start.json")
     store.write_json("runs/new/start.json", start)
     assert len(read_step(store, "new", 6).pairs) == 4
-    with pytest.raises(ValueError, match="episodes of step 7"):
+    with pytest.raises(ValueError, match="Episodes of step 7"):
         read_step(store, "new", 7)
 
 

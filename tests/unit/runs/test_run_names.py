@@ -37,7 +37,7 @@ def test_a_run_has_shorter_names(store: Store, typed: str, name: str) -> None:
 
 
 def test_an_ambiguous_prefix_is_refused_with_its_names(store: Store) -> None:
-    with pytest.raises(ValueError, match=r"several runs: tiny-1a, tiny-9f\."):
+    with pytest.raises(ValueError, match=r"tiny-: tiny-1a, tiny-9f\."):
         run_named(store, "tiny-")
 
 

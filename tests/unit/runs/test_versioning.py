@@ -72,7 +72,7 @@ def test_a_remote_with_a_linked_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".dvc").mkdir()
     config = "[core]\n    remote = x\n['remote \"x\"']\n    url = ../shared\n"
     (tmp_path / ".dvc/config").write_text(config)
-    with pytest.raises(ValueError, match="shared/agentfly is a link"):
+    with pytest.raises(ValueError, match="shared/agentfly is a symbolic link"):
         remote(tmp_path)
 
 

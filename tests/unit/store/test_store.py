@@ -207,7 +207,7 @@ def test_a_link_on_the_way_to_an_artifact_is_refused(store, tmp_path, part):
     (store.root / part).rename(tmp_path / "elsewhere")
     (store.root / part).symlink_to(tmp_path / "elsewhere")
     store_module._opened.clear()
-    with pytest.raises(Damaged, match=f"^{store.root / part} is a link"):
+    with pytest.raises(Damaged, match=f"^{store.root / part} is a symbolic link"):
         store.open(artifact)
 
 

@@ -54,7 +54,7 @@ def test_a_module_in_a_package_named_as_ours_is_refused_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(own_module(tmp_path, "flows/my_agent.py"))
-    with pytest.raises(ValueError, match=r"a folder 'flows': "):
+    with pytest.raises(ValueError, match="rename your folder 'flows'"):
         load("flows.my_agent:agent")
 
 

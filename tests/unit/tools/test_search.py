@@ -104,7 +104,7 @@ def test_a_process_loads_a_corpus_once(corpus: Path, monkeypatch: pytest.MonkeyP
 def test_another_version_of_the_corpus_is_refused(corpus: Path) -> None:
     digest = hashlib.sha256(corpus.read_bytes()).hexdigest()
     Search.with_settings(corpus=str(corpus), sha256=digest)
-    with pytest.raises(ValueError, match=f"has the sha256 {digest}, expected 0123456789abcdef: "):
+    with pytest.raises(ValueError, match=f"has the sha256 {digest}, expected 0123456789abcdef"):
         Search.with_settings(corpus=str(corpus), sha256="0123456789abcdef")
 
 

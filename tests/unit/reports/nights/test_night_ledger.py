@@ -73,7 +73,7 @@ def test_a_file_that_is_not_an_entry_is_ignored(ledger: NightLedger) -> None:
 def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
     three_nights(ledger)
     ledger.store.remove(f"{FOLDER}/{number:06d}.json")
-    name = rf"gap of 1 in 3 entries: .*/nights/shop/00000{number}\.json.*another name"
+    name = rf"lacks 1 of its 3 entries: .*/nights/shop/00000{number}\.json.*another name"
     with pytest.raises(Damaged, match=name):
         ledger.read()
     with pytest.raises(Damaged, match=name):

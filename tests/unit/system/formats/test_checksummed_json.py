@@ -37,14 +37,14 @@ def test_every_changed_bit_is_refused_with_the_file_name() -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"", "no JSON"),
-        (text(sealed(POINTER))[:40], "no JSON"),
-        (b"\0" * 200, "no JSON"),
+        (b"", "not valid JSON"),
+        (text(sealed(POINTER))[:40], "not valid JSON"),
+        (b"\0" * 200, "not valid JSON"),
         (b'{"uri": "\xe9"}', "'utf-8' codec"),
         (b'{"uri": "a", "uri": "b"}', "'uri' is given twice"),
         (b'{"uri": NaN}', "NaN is no JSON number"),
         (b"[1, 2]", r"it contains \[1, 2\], expected an object"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 100_000, "not valid JSON"),
         (text(sealed(POINTER) | {"digest": "1d3e"}), "checksum mismatch"),
         (text(POINTER), "checksum mismatch"),
         (other_schema(7), "it has schema 7, expected 1: read it with the version"),
