@@ -22,11 +22,15 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def _without_secret(instead: str) -> AfterValidator:
-    """Refuse a uri that contains a secret; `instead` is the remedy in the message."""
+    """Refuse a uri that contains a secret, which the message does not show; `instead` is the
+    remedy.
+    """
 
     def check(uri: str) -> str:
         if redact(uri) != uri:
-            raise ValueError(f"it contains a secret, which would be stored with runs; {instead}")
+            raise PydanticCustomError(
+                UNSHOWN, f"it contains a secret, which would be stored with runs; {instead}"
+            )
         return uri
 
     return AfterValidator(check)

@@ -266,8 +266,9 @@ def test_a_wrong_environment_value_is_refused_by_its_variable(
 
 def test_a_site_refuses_a_password(monkeypatch):
     monkeypatch.setenv("AGENTFLY_MLFLOW_TRACKING_URI", "http://me:opensesame@host:5000")
-    with pytest.raises(ValueError, match=r"mlflow_tracking_uri: .*secret"):
+    with pytest.raises(ValueError, match=r"mlflow_tracking_uri: .*secret") as refused:
         loading.site("local")
+    assert "opensesame" not in str(refused.value)
 
 
 def test_a_url_is_named_by_its_variable_and_never_shown(monkeypatch):
