@@ -19,7 +19,7 @@ from agentfly_core.rollout.child_process import Child
 from agentfly_core.system.service import private_folder
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, until
 
 # Answers requests for its environment, the process id of a grandchild in a session of its
 # own, nothing, ...
@@ -79,7 +79,7 @@ async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
         lost = await found.ask("grandchild", LIMIT)
         assert found.alive and psutil.pid_exists(lost) and found.folder.is_dir()
     assert not found.alive
-    assert not _runs(lost)
+    until(lambda: not _runs(lost))
     assert not found.folder.exists()
 
 
@@ -159,7 +159,7 @@ def test_child_processes_of_a_killed_run_end_at_the_next_start(
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
     child_process.sweep.__wrapped__()
-    assert not _runs(int(lost))
+    until(lambda: not _runs(int(lost)))  # a kill takes effect later on a busy machine
     private_folder().rmdir()
     assert not Path(folder).exists()
 
