@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from agentfly_core.records.parquet import EPISODES, read_trajectories
 from agentfly_core.records.trajectory import Trajectory
@@ -40,7 +39,7 @@ def forked(
     return whole
 
 
-def forking(*names: str | ParameterSet) -> pytest.MarkDecorator:
+def forking(*names: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("forked", names, indirect=True)
 
 
