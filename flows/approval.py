@@ -80,9 +80,7 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the ledger entry with which a night's policy awaits approval; None if it is
-    decided.
-    """
+    """Return the entry with which a night's policy awaits approval; None if decided."""
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None
 
@@ -117,9 +115,7 @@ async def _paused(text: str, seconds: float) -> Decision:
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
-    """Record a decision. A policy is not promoted if the champion has changed since the
-    comparison.
-    """
+    """Record a decision; a policy is not promoted if the champion has changed meanwhile."""
     judged, run, champion = question.details, question.night, ledger.read().champion
     assert isinstance(judged, Judgement), "the gate asks"
     if decision.approve and (champion == judged.champion or champion is None):

@@ -44,9 +44,7 @@ def main() -> int:
 
 
 def require_deployable() -> None:
-    """Raise ValueError if prefect.yaml is missing, or if a deployment names an experiment that is
-    not in conf/.
-    """
+    """Raise ValueError without prefect.yaml, or for an experiment that is not in conf/."""
     path = Path("prefect.yaml").absolute()
     if not path.is_file():
         raise ValueError(

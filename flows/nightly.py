@@ -1,6 +1,4 @@
-"""Nightly training: each night trains on new problems from the champion, and only a better policy
-becomes the champion.
-"""
+"""Nightly training from the champion, which only a better policy replaces."""
 
 import datetime
 import logging

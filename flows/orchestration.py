@@ -17,9 +17,7 @@ from flows.local.state_dirs import Places, settle
 
 
 class Stopped(RuntimeError):
-    """A command ended before its work was finished. The message has the cause and the next
-    command.
-    """
+    """A command ended early. The message has the cause and the next command."""
 
 
 LONGEST_CAUSE = 20_000

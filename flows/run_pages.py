@@ -72,9 +72,7 @@ def show_rows(what: str, experiment: str, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 def artifact_key(what: str, experiment: str) -> str:
-    """Return the key of an artifact in Prefect: `artifact_key("night", "my-shop")` is
-    "night-my-shop".
-    """
+    """Return a key in Prefect: `artifact_key("night", "my-shop")` is "night-my-shop"."""
     return prefect_key(f"{what}-{experiment}")
 
 

@@ -1,6 +1,4 @@
-"""Read chat completion requests as messages, tools and sampling settings, and write replies as
-completions.
-"""
+"""Read chat completion requests as messages and sampling settings; write replies as completions."""
 
 import json
 import logging
@@ -227,9 +225,7 @@ def _logprobs(reply: Reply) -> dict[str, JSON]:
 
 
 def events(completed: Mapping[str, Any], include_usage: bool) -> Iterator[bytes]:
-    """Yield the server-sent events of a completion: a chunk for each choice, usage, and
-    `[DONE]`.
-    """
+    """Yield the server-sent events of a completion: a chunk per choice, usage and `[DONE]`."""
     head = {**completed, "object": "chat.completion.chunk", "usage": None}
     for choice in completed["choices"]:
         delta = dict(choice["message"])

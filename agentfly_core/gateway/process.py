@@ -59,9 +59,7 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """The reason for the end, with the last output on stderr: "ended with exit code 1:
-        KeyError".
-        """
+        """The reason for the end, with the last output: "ended with exit code 1: KeyError"."""
         named = -self.code in [*signal.Signals]
         cause = f"was killed by {signal.Signals(-self.code).name}" if named else ""
         shown = clip(self.errors[-MOST_SHOWN:], MOST_SHOWN).strip()

@@ -121,9 +121,7 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
 async def served_alone(
     session: GatewaySession | ServedPolicy, key: str, listener: socket.socket
 ) -> AsyncIterator[str]:
-    """Serve the requests with a key on a listening socket for the block's duration; yields the base
-    URL of clients that send the key.
-    """
+    """Serve the requests with a key during the block; yields the base URL for its clients."""
     server = GatewayServer(listener)
     server.sessions[key] = session
     try:

@@ -137,9 +137,7 @@ class GatewaySession:
         return [self.episode.name, *self._others]
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
-        """Return the result of the program's work. Raises the error that ended the episode, and
-        TimeoutError after `seconds`.
-        """
+        """Return the result of `work`. Raises the episode's error, and TimeoutError."""
         task = asyncio.create_task(work)
         try:
             first, ends = asyncio.FIRST_COMPLETED, set[asyncio.Future[Any]]({task, self.broken})
@@ -153,9 +151,7 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Answer a request in the context of the episode's agent, and return the exchange with the
-        replies. Raises RequestRefused.
-        """
+        """Answer a request as the episode's agent; returns the exchange. Raises RequestRefused."""
         return await asyncio.create_task(self._complete(call), context=self._context.copy())
 
     async def _complete(self, call: HttpCall) -> Exchange:

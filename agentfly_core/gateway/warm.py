@@ -89,9 +89,7 @@ class WarmInterpreter:
         return self._process.poll() is None
 
     def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
-        """Fork a program with these streams, the leader of its session; raises OSError, and
-        StartAgain if this process has died.
-        """
+        """Fork a program, the leader of its session; raises OSError, StartAgain after a death."""
         order = {"arguments": [*arguments], "environment": dict(env), "folder": os.getcwd()}
         reading, writing = os.pipe()
         try:

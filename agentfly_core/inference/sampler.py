@@ -103,9 +103,7 @@ class SamplerSession(ABC):
         return False
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
-        needs.
-        """
+        """Whether a thinking budget may sample a reply of this speaker in two requests."""
         return True
 
 

@@ -1,3 +1,1 @@
-"""Models: turn references into local directories, handle adapters, save models, and provide nano
-models.
-"""
+"""Models: resolve references to local directories, adapters, saving, and nano models."""

@@ -57,9 +57,7 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
 
 
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
-    """Read the config of a policy, from its base model if it is an adapter; None for a chat
-    service.
-    """
+    """Read a policy's config, for an adapter of its base model; None for a chat service."""
     folder, base = folders(store, policy)
     whole = base or folder
     if not (whole / "config.json").is_file():

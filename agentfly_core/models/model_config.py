@@ -258,9 +258,7 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Return the model's kinds of attention that do not support the mask of shared prefixes, or an
-    empty text.
-    """
+    """Return the kinds of attention without support for shared prefixes, or ""."""
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:
         return ", ".join(sorted(limited))

@@ -1,6 +1,4 @@
-"""Nano models with less than 1M parameters: shipped models (`nano:<recipe>`), and `nano` with
-tokens learned from an experiment's conversations.
-"""
+"""Models below 1M parameters: shipped (`nano:<recipe>`), or `nano` with learned tokens."""
 
 import math
 import re
@@ -19,9 +17,7 @@ SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FOLDER = Path(__file__).parent / "tokenizers"
 """Byte-level BPE tokenizers of 512 tokens. Each was learned from one kind of conversation."""
 Pieces = Sequence[str]
-"""Texts between a conversation's special tokens: `("user\\nWhat is 41+58?", "\\n", "assistant\\n",
-...)`.
-"""
+"""Texts between special tokens: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
 VOCABULARY = 1024
 EVERYWHERE = 0.95
 """A word in at least this share of the conversations is part of their format (such as markup)."""
@@ -71,9 +67,7 @@ def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -
 
 
 def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE of at most `vocabulary` tokens from texts. Matches of the pattern
-    `atoms` are not merged with their neighbours.
-    """
+    """Learn a byte-level BPE from texts. Matches of `atoms` are not merged with others."""
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")
     bpe.pre_tokenizer = pre_tokenizers.Sequence([isolated, ByteLevel(False, use_regex=False)])

@@ -1,6 +1,4 @@
-"""Load models from a local directory, the Hugging Face hub or a Python package, and make untrained
-models.
-"""
+"""Load models from a directory, the Hugging Face hub or a package; make untrained models."""
 
 import json
 import math

@@ -85,9 +85,7 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights if `logprobs` differ from the probe by more than the tolerance of the
-        coarser dtype.
-        """
+        """Raise WrongWeights beyond the tolerance of the coarser dtype."""
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
         # `not <=`, because nan must not pass

@@ -42,9 +42,7 @@ Rows = list[Problem | BadRow]
 
 @dataclass(frozen=True, slots=True)
 class Repeated(BadRow):
-    """A skipped row with the problem of an earlier row: `Repeated("train.jsonl", 17, "row 3 is the
-    same")`.
-    """
+    """A skipped row: `Repeated("train.jsonl", 17, "row 3 is the same")`."""
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:

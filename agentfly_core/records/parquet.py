@@ -71,9 +71,7 @@ def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Sch
 
 TRAJECTORY = _trajectory_schema(b"3", [_TRAINED], _OF_CHATS)
 TRAJECTORY_1 = _trajectory_schema(b"1", [], [])
-"""Schema of version 0.1.0, which can still be read. All spans are trained, and each prompt is one
-message.
-"""
+"""Schema of version 0.1.0: all spans are trained, and each prompt is one message."""
 SCORED = pa.schema(
     [
         *_texts("trajectory_id", "rewards"),
@@ -84,9 +82,7 @@ SCORED = pa.schema(
     metadata={NUMBER: b"1"},
 )
 PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER: b"1"})
-"""Schema for problems with one message. It is still written, because another schema would change
-the digests of datasets.
-"""
+"""Schema without chats. It is still written, because another changes the digests of datasets."""
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")

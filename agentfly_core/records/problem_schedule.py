@@ -1,6 +1,4 @@
-"""Draw the problems and shards of each step from the seed, and of its refills, which replace
-problems without an advantage.
-"""
+"""Draw the problems and shards of each step, and of its refills, from the seed."""
 
 from __future__ import annotations
 
@@ -134,17 +132,13 @@ class ProblemSchedule:
         return [orders[i // size][i % size] for i in played]
 
     def block_of(self, task: str) -> int:
-        """Return how many problems of a task a step may need, with refills and the candidates of a
-        curriculum.
-        """
+        """Return how many problems of a task a step may need, with refills and candidates."""
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """Choose a round's problems from its candidates: all, or with a curriculum a weighted
-        sample per task.
-        """
+        """Choose a round's problems: all candidates, or with a curriculum a weighted sample."""
         if self.rollout.curriculum is None:
             return [*problems]
 

@@ -242,9 +242,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Answers that earn the maximum (`right`), and answers that earn less (`wrong`):
-    `Examples(right=("99",), wrong=("", "98"))`.
-    """
+    """Answers with the maximum and with less: `Examples(right=("99",), wrong=("", "98"))`."""
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -379,9 +377,7 @@ def team(episode: Sequence[Trajectory]) -> Team:
 
 
 def instance(agent: str) -> tuple[str, int]:
-    """Split a speaker's name: `worker/2` gives `("worker", 2)`, and `worker` gives `("worker",
-    1)`.
-    """
+    """Split a speaker's name: `("worker", 2)` for `worker/2`, `("worker", 1)` for `worker`."""
     role, _, number = agent.partition("/")
     return role, int(number or 1)
 

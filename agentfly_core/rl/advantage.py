@@ -92,9 +92,7 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
 def whitened_by_task(
     tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
 ) -> Tensor:
-    """Apply `whitened` to the sampled tokens of each task; `tasks` maps tasks to trajectory
-    indices.
-    """
+    """Apply `whitened` to the sampled tokens of each task, from its trajectory indices."""
     result = torch.zeros(advantages.shape)
     for members in tasks.values():
         own = torch.isin(batch.trajectory, torch.tensor(members)).unsqueeze(1) & batch.sampled
@@ -130,9 +128,7 @@ def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
 
 
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Subtract the mean of `over`, by default of the values themselves, and divide by the unbiased
-    standard deviation of `over`.
-    """
+    """Subtract the mean of `over` (by default the values); divide by its standard deviation."""
     over = values if over is None else over
     # the unbiased deviation and 1e-6 as in verl's GRPO; TRL adds 1e-4
     return centred(values, over) / (over.std() + 1e-6)

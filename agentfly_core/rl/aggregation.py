@@ -13,9 +13,7 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenMean(Section):
-    """The mean over all sampled tokens of the step (DAPO, arXiv 2503.14476): long replies count
-    more.
-    """
+    """The mean over all sampled tokens (DAPO, arXiv 2503.14476): long replies count more."""
 
     use: Literal["token_mean"] = "token_mean"
 
@@ -24,9 +22,7 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of the mean over their tokens (GRPO, 2402.03300): all trajectories
-    count equally.
-    """
+    """The mean over trajectories of their means (GRPO, 2402.03300): all count equally."""
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
@@ -66,9 +62,7 @@ Aggregation = Annotated[
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """Return the number of sampled tokens of each row's trajectory [rows, 1], and the number of
-    trajectories with sampled tokens.
-    """
+    """Return the tokens of each row's trajectory [rows, 1], and the number of trajectories."""
     numbers, index = torch.unique(batch.trajectory, return_inverse=True)
     tokens = torch.zeros(len(numbers), dtype=torch.int64).index_add(
         0, index, batch.sampled.sum(dim=1)

@@ -20,9 +20,7 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """The `advantages` [rows, T] of sampled tokens, and the `returns` [rows, T], which are the
-    critic's targets.
-    """
+    """`advantages` [rows, T] of sampled tokens, and the critic's targets `returns` [rows, T]."""
 
     advantages: Tensor
     returns: Tensor
@@ -76,17 +74,13 @@ class Needs:
     """Each problem has one more episode, played greedily, for `Outcomes.baselines`."""
 
     compares_group: bool = False
-    """Advantages have a group baseline: they are 0 in a group with one episode or with equal
-    rewards.
-    """
+    """A group baseline: advantages are 0 with one episode or with equal rewards."""
 
     drops_equal_groups: bool = False
     """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""
 
     trains_all_rows: bool = False
-    """Rows with advantages of 0 have a gradient too: from a critic, or from a KL penalty in the
-    loss.
-    """
+    """Rows with advantages of 0 have a gradient too: from a critic or a KL penalty."""
 
     critic: Critic = "none"
     """Source of `Outputs.values`: a head on the policy's last layer, or a separate model."""
@@ -114,9 +108,7 @@ class Algorithm(Protocol):
         """The requirements of this algorithm, which may depend on its hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm for the next update, adapted to the last update's metrics `before`,
-        which are empty at first.
-        """
+        """Return the algorithm for the next update, given the last update's metrics."""
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Compute metrics before the update's first optimizer step.

@@ -74,9 +74,7 @@ class NoKL(Section):
 
 
 class LossKL(NoKL):
-    """Adds `weight` times the KL estimate to the loss. k1 is excluded, because its gradient
-    vanishes on-policy.
-    """
+    """Adds `weight` times the KL estimate; k1 is refused: its gradient vanishes on-policy."""
 
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001

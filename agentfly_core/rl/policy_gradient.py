@@ -1,6 +1,4 @@
-"""The base class of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL
-penalty.
-"""
+"""The base class of policy-gradient algorithms."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -72,9 +70,7 @@ class PolicyGradient(ABC):
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute advantages from the rewards minus a KL penalty. With `skip_cut`, trajectories cut
-        by a limit get 0.
-        """
+        """Use rewards minus a KL penalty. With `skip_cut`, cut trajectories get 0."""
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         # after the advantages: a cut episode still counts in the baseline of its group
         counted = self._counted(batch)
@@ -84,9 +80,7 @@ class PolicyGradient(ABC):
         return replace(estimate, advantages=advantages)
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return the tokens' shares in the step's loss. With `skip_cut`, trajectories that a limit
-        cut do not count.
-        """
+        """Return the tokens' shares in the loss. With `skip_cut`, cut trajectories get 0."""
         # before the aggregation: cut tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))
 
@@ -97,9 +91,7 @@ class PolicyGradient(ABC):
         return replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """Compute the weighted sum of the tokens' losses, with importance weights and the KL
-        penalty.
-        """
+        """Sum the tokens' weighted losses, with importance weights and the KL penalty."""
         losses = self.policy_loss.tokens(outputs, batch)
         if self.correction is not None:
             weights = self.correction.weights(batch)

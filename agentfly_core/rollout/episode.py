@@ -82,9 +82,7 @@ class Episode(Speaker):
         self.timed, self.counts = stage.timed, stage.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
-        """Lend an environment to tools and rewards, and append the text of its `reset` to the
-        opening.
-        """
+        """Lend an environment to tools and rewards; its `reset` text joins the opening."""
         self.lent[kind] = environment
         if text := environment.reset_text.strip():
             most = self.rules.max_observation_tokens
@@ -131,9 +129,7 @@ class Episode(Speaker):
 
     @property
     def answered(self) -> tuple[str, str | None]:
-        """The name of the speaker that answered last, and its answer. Without an answer: the main
-        speaker's name and None.
-        """
+        """The last speaker that answered, and its answer; else the main speaker and None."""
         return self._stage.trunk.answers[-1] if self._stage.trunk.answers else (self.name, None)
 
     def speaker(

@@ -45,9 +45,7 @@ class EpisodeState:
     children: list[ForkOrigin] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     fault: Exception | None = None
-    """The last error of a request (reply, tool call or snapshot), as opposed to an error in the
-    agent's own code.
-    """
+    """The last error of a request, as opposed to an error in the agent's own code."""
     over: bool = False
     """Whether the agent has ended; later requests of its tasks are refused."""
     _opened: int = 0
@@ -85,9 +83,7 @@ class EpisodeState:
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """Return the state keys of all environments, joined by spaces; raises the same errors as
-        `state_of`.
-        """
+        """Return all environments' state keys, joined by spaces; raises as `state_of` does."""
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
     async def fork(self, count: int, before_reply: bool = False) -> None:

@@ -84,9 +84,7 @@ class Cast(SamplerSession):
         return role not in self.speakers and session.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
-        needs.
-        """
+        """Whether a thinking budget may sample a reply of this speaker in two requests."""
         place = self.places.get(speaker.partition("/")[0], 0)
         return self.sessions[place].continues(speaker)
 
@@ -140,9 +138,7 @@ class EndpointSpeaker(Speaker):
         read: tuple[Message | Observation, ...],
         settings: ReplySettings,
     ) -> Reply:
-        """Raises EpisodeOver, ServiceFailure if no reply arrives, and NoReply if the service
-        refuses the request.
-        """
+        """Raises EpisodeOver, NoReply for a refusal, and ServiceFailure without a reply."""
         self._require_turn(branch)
         messages = (*timeline.messages_of(before), *read)
         params, tools = settings.params, settings.form.tools

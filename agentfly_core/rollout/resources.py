@@ -113,9 +113,7 @@ class ResourceManager:
                 timer.cancel()
 
     async def close(self) -> None:
-        """Close all environments, including starting environments. Raises RuntimeError if an
-        environment is still leased.
-        """
+        """Close all environments, also starting ones. Raises RuntimeError if one is leased."""
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )

@@ -151,16 +151,12 @@ class CallableTool(Asking, Protocol):
         """Whether a successful call ends the episode."""
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """Execute a call and return the observation that the model reads next; raises
-        ServiceFailure.
-        """
+        """Execute a call; returns the observation for the model. Raises ServiceFailure."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A fixed policy that plays a role with its own sampler: `FrozenPolicy("run:demo@7",
-    sampler)`.
-    """
+    """A policy with its own sampler for a role: `FrozenPolicy("run:demo@7", sampler)`."""
 
     name: str
     sampler: Sampler

@@ -198,9 +198,7 @@ class _ShardPlay:
 
 
 def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
-    """Return the group of episodes that are played together, then a group for each episode that is
-    played alone.
-    """
+    """Return the group of episodes played together, then a group for each other episode."""
     alone = [[one] for one in specs if one.alone]
     return [[one for one in specs if not one.alone], *alone]
 
@@ -288,9 +286,7 @@ def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | No
 
 
 class BadEnding(ValueError):
-    """An agent returned a value of another type than Ending, or an Ending that requires an answer
-    before answering.
-    """
+    """An agent returned another type than Ending, or an Ending without its answer."""
 
     def __init__(self, text: str, ending: str) -> None:
         super().__init__(text)

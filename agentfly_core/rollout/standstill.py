@@ -178,9 +178,7 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether the author's code itself waits for a primitive of asyncio. Primitives within network
-    libraries do not count.
-    """
+    """Whether the author's code, not a network library, waits for asyncio's primitives."""
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)
     return first > 0 and INSTALLED.isdisjoint(Path(files[first - 1]).parts)

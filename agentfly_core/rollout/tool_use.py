@@ -65,9 +65,7 @@ class ToolUse:
         return observations
 
     def _place_of_call(self, branch: EpisodeBranch) -> EpisodePlace:
-        """Identify a call by its speaker, the place of the last reply, and the number of calls
-        since that reply.
-        """
+        """Identify a call: its speaker, the last reply's place, and the calls since then."""
         own = [reply for reply in branch.replies if reply.speaker == self.name]
         behind = (self.name, *branch.number, "after", *(own[-1].place if own else ()))
         return (*behind, self.stage.repetition.calls_behind(behind))

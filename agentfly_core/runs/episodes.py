@@ -107,9 +107,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
-    """Return the published shards of a step or an evaluation, also while further shards are
-    played.
-    """
+    """Return the published shards of a step or an evaluation that may still be played."""
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
@@ -167,9 +165,7 @@ def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """Return the pieces of an episode in chronological order. Text is decoded from tokens; the text
-    of chat services is taken from messages.
-    """
+    """Return an episode's pieces in order: decoded tokens, or the text of chat services."""
     shown: list[Piece] = []
     context = 0
     for turn in trajectory.turns:
@@ -202,9 +198,7 @@ def marked(pieces: Iterable[Piece], width: int) -> list[str]:
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """Split a piece's text into lines that fit into `width` columns with their mark. Control
-    characters are escaped.
-    """
+    """Split a piece into lines that fit with their mark, with control characters escaped."""
     room = max(20, width - 12)
     wrapped = (
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)

@@ -104,9 +104,7 @@ class Listed:
         return (str(value) if key in FIELDS else value) in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
-        """Return the values that `--filter` compares: all tags of the run, or its value of another
-        key.
-        """
+        """Return the values that `--filter` compares: all tags, or the value of another key."""
         facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
         single = {**self.settings, **facts}
         return self.tags if key == "tag" else [single[key]] if key in single else []
@@ -188,9 +186,7 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
-    """For each readable run, return the seed and the changed settings, without settings that are
-    equal in all runs.
-    """
+    """Return each readable run's seed and changed settings, unless equal in all runs."""
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
     # as text, because a set cannot contain lists
@@ -202,9 +198,7 @@ def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
 
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
-    """Return settings as they are typed in a command: `["seed=1",
-    "update.learning_rate=0.0003"]`.
-    """
+    """Return settings as words of a command: `["seed=1", "update.learning_rate=0.0003"]`."""
     return [f"{key}={typed(value)}" for key, value in settings.items()]
 
 
@@ -304,9 +298,7 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
-    """Sort runs by name, or by time, success or step with the highest first. Damaged runs come
-    last, except when sorting by name.
-    """
+    """Sort runs by name, or by another figure with the highest first and damaged runs last."""
 
     def rank(run: ListedRun) -> tuple[float, str]:
         if isinstance(run, Unreadable):

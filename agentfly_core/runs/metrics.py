@@ -32,9 +32,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 ZERO_SPREAD = "rollout/zero_spread_groups"
 Cause = Literal["text", "calls", "earlier"]
-"""How an agent changed its history: the text of a reply, the calls of a reply, or only messages or
-tools before a reply.
-"""
+"""How an agent changed history: a reply's text or calls, or only messages or tools before it."""
 CAUSES: tuple[Cause, ...] = ("text", "calls", "earlier")
 
 
@@ -102,9 +100,7 @@ def solved_by_problem(
 def outcomes_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, list[bool]]:
-    """Return for each problem which of its scored episodes were solved, in order: `{"add-41-58":
-    [True, False]}`.
-    """
+    """Return by problem which scored episodes were solved: `{"add-41-58": [True, False]}`."""
     by_id = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in by_episode([*trajectories]):
@@ -177,9 +173,7 @@ class _Played:
         }
 
     def times(self, timings: Sequence[Timing]) -> dict[str, float]:
-        """Compute the seconds per episode and the sampled tokens per second. Empty without
-        timings.
-        """
+        """Compute seconds per episode and tokens per second; empty without timings."""
         if not timings:
             return {}
         doings: tuple[Doing, ...] = ("generating", "tools", "rewards", "waiting")
@@ -198,9 +192,7 @@ class _Played:
         }
 
     def rewards(self, goal: str) -> dict[str, float]:
-        """Compute the mean reward and success, the share of unscored episodes, and the share of
-        problems with equal rewards in all episodes.
-        """
+        """Compute mean reward, success, and the shares of unscored episodes and equal rewards."""
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)
         for episode, of_speakers in zip(self.episodes, rewards, strict=True):
@@ -217,9 +209,7 @@ class _Played:
         return figures
 
     def speakers(self) -> dict[str, float]:
-        """Compute each speaker's activity per episode, and its mean reward over the episodes where
-        it has turns. Empty with fewer than two speakers.
-        """
+        """Compute each of several speakers' activity per episode, and its mean reward."""
         did = activity(self.trajectories)
         if len(did) < 2:
             return {}

@@ -80,9 +80,7 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run that the KL penalty uses as its reference; None for the run's
-        own start policy.
-        """
+        """The other run's policy for the KL penalty; None for the run's own start policy."""
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
 
@@ -162,9 +160,7 @@ class Run:
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
-        """Store the policy before the first step, and the outputs of the stages that produced
-        it.
-        """
+        """Store the policy before the first step, and outputs of the stages before it."""
         before = {stage: [one.to_json() for one in made[stage]] for stage in made}
         self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
@@ -194,17 +190,13 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """The digest of the run's dataset. A new fork has the digest of its origin. None before a
-        dataset is used.
-        """
+        """The digest of the dataset: for a new fork its origin's, None before one is used."""
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
-        """Store the name of the sandbox backend in run.json if a tool, a reward or an agent's
-        program uses a sandbox.
-        """
+        """Store the sandbox's name in run.json if a tool, reward or program uses one."""
         used = [part.ready for part in self.experiment.whole.parts]
         if self.settings.sandboxed or chosen in used:
             backend = chosen().backend.name
@@ -334,9 +326,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
 
 
 def _forget(store: Store, uri: str) -> None:
-    """Remove a run that published nothing. The lock is removed last, because it protects the other
-    files.
-    """
+    """Remove a run that published nothing, and last the lock that protects its files."""
     if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
         return
     for name in BESIDE:

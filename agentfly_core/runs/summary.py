@@ -55,9 +55,7 @@ class Evaluation:
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Return the total seconds of this evaluation and its `datasets`. Evaluations that ended
-        before `time_ms` are not counted.
-        """
+        """Return the seconds of this evaluation and its `datasets` that ended since `time_ms`."""
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
@@ -99,9 +97,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """Reads the stored evaluations of an experiment: `Evaluations(experiment).stored(policy,
-    "test", data)`.
-    """
+    """Reads stored evaluations: `Evaluations(experiment).stored(policy, "test", data)`."""
 
     experiment: Experiment
 
@@ -112,9 +108,7 @@ class Evaluations:
     def episodes(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Trajectory], list[Scored]]:
-        """Read the evaluation's episodes and scores. Raises FileNotFoundError if a part is
-        missing.
-        """
+        """Read an evaluation's episodes and scores; raises FileNotFoundError if incomplete."""
         played, scored = self.artifacts(policy, split, data)
         store = self.experiment.store
         return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)

@@ -122,9 +122,7 @@ def read_pointer(path: Path) -> Pointer:
 
 
 def overrides_in(params: Path) -> list[str]:
-    """Return the `overrides` of a params.yaml: `["update.learning_rate=3e-4"]`; raises
-    ValueError.
-    """
+    """Return the overrides of a params.yaml: `["update.learning_rate=3e-4"]`."""
     overrides = strict_yaml.settings(params).get("overrides", [])
     if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
         raise ValueError(

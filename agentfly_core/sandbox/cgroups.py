@@ -24,9 +24,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The control groups of an execution. A process enters them by writing "0" to the file
-    descriptors `entries`.
-    """
+    """Control groups. A process enters them by writing "0" to the descriptors `entries`."""
 
     folders: tuple[Path, ...]
     entries: tuple[int, ...] = ()
@@ -68,9 +66,7 @@ class Cgroup:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Creates and removes control groups in parent folders: `Cgroups("v1",
-    (Path("/sys/fs/cgroup/memory/user"), ...))`.
-    """
+    """Makes control groups: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`."""
 
     version: str
     parents: tuple[Path, ...]

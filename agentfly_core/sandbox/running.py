@@ -51,9 +51,7 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the next call of `run` continues with the state of the last call. False before
-        the first call.
-        """
+        """Whether the next `run` continues with the last state; False before the first."""
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:

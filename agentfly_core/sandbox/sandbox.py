@@ -41,9 +41,7 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request. At most 32 requests run at once on an event loop. Cancelling this call
-        ends the execution.
-        """
+        """Run a request, at most 32 at once on an event loop. A cancellation ends it."""
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             begin = self.begin(request.limits, request.kept, request.modules)

@@ -108,9 +108,7 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """Return the number of descendants in other process namespaces, without the first process of
-    each namespace.
-    """
+    """Count descendants in other process namespaces, except each namespace's first process."""
     survivors = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -28,9 +28,7 @@ EXPIRY = 120.0
 LOOK = 5.0
 logger = logging.getLogger(__name__)
 _since: dict[tuple[str, str], float] = {}
-"""The monotonic time at which this process first saw a version (tag) of a lock object, by address
-and tag.
-"""
+"""The monotonic time at which this process first saw a tag of a lock object, by address and tag."""
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
@@ -39,9 +37,7 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """Return the name of the process that holds a run. Empty if the run is free, or if the lock was
-    not renewed for two minutes.
-    """
+    """Return a run's holder; empty if the lock is free or was not renewed for two minutes."""
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
         return ""

@@ -32,9 +32,7 @@ class Remote:
 
     @cached_property
     def fs(self) -> Any:
-        """The fsspec file system. It does not cache listings, because other processes write,
-        too.
-        """
+        """The file system. Listings are not cached, because other processes write, too."""
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
     def path(self, name: str) -> str:
@@ -66,9 +64,7 @@ class Remote:
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
-        """Download files of these sizes. If a file is missing or has another size, raise Damaged
-        before downloading any.
-        """
+        """Download files; first raises Damaged if one is missing or has another size."""
         with self.asking("list", uri):
             objects = self.fs.find(self.path(uri), detail=True)
         for name, size in sizes.items():
@@ -99,9 +95,7 @@ class Remote:
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """Read an object's text and ETag, or None if it is missing. Invalid UTF-8 becomes
-        U+FFFD.
-        """
+        """Read an object's text (bad UTF-8 as U+FFFD) and ETag, or None if it is missing."""
         with suppress(FileNotFoundError), self.asking("read", uri):
             # the tag is read before the text: a write between the two makes the later conditional
             # write fail. In the other order, an unread version would be overwritten.
@@ -119,9 +113,7 @@ class Remote:
         return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object if it still has this ETag; return whether it was replaced. The guard is
-        not called.
-        """
+        """Replace an object if it has this ETag, without the guard; return whether it had it."""
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:

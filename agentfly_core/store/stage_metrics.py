@@ -30,9 +30,7 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Collect metrics during the block, and write finite values and the block's duration to a
-    file.
-    """
+    """Collect metrics during the block; write finite ones and its duration to a file."""
     start = time.monotonic()
     metrics: dict[str, float] = {}
     yield metrics

@@ -118,9 +118,7 @@ class Store:
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """Return the artifact at `target.uri` if it has the target's key and is undamaged, else
-        None. Damage is logged.
-        """
+        """Return the undamaged artifact with this uri and key, else None. Damage is logged."""
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)
             if artifact is None or artifact.key.key != target.key:
@@ -130,9 +128,7 @@ class Store:
         return None
 
     def holds(self, uri: str) -> bool:
-        """Whether an artifact is published at `uri`. A damaged manifest is logged and counts as
-        missing.
-        """
+        """Whether an artifact is published at `uri`. Damage is logged and counts as missing."""
         with _damaged_is_unpublished():
             return self.get(uri) is not None
         return False
@@ -171,9 +167,7 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove the files that match a pattern from a published artifact, and list them as
-        `stripped` in its manifest. Return whether files were removed.
-        """
+        """Remove files by pattern from an artifact and its manifest; return whether any were."""
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
         # the manifest is changed first: a kill in between then leaves superfluous files, while the
@@ -257,9 +251,7 @@ class Store:
         return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """Return the sorted names directly below `uri`, without hidden names such as unfinished
-        folders.
-        """
+        """Return the sorted names directly below `uri`, without hidden (unfinished) ones."""
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
         names = self.remote.names(uri) if self.remote else local

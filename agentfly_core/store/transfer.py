@@ -31,9 +31,7 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError if the target has something else at this uri, or another artifact that would
-    contain it.
-    """
+    """Raise ValueError if the uri, or a part of it, is already taken in the target."""
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
     taken = target.remote is None and os.path.lexists(target.path(uri))

@@ -13,9 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """Saves learner states in the background, one at a time. Training waits only until a state is
-    copied in memory.
-    """
+    """Saves states in the background, one at a time; training waits for a copy in memory."""
 
     def __init__(self, learner: DeepSpeedLearner) -> None:
         self.learner = learner
@@ -35,9 +33,7 @@ class AsyncCheckpointer:
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
-        """Write and publish the state before returning. Also raises an error of the previous
-        save.
-        """
+        """Write and publish the state now. Also raises an error of the previous save."""
         self.wait()
         with publication as folder:
             self.learner.save_state(folder)()

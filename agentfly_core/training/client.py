@@ -54,9 +54,7 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """Return the command that each node runs: DeepSpeed's launcher, or for a single rank the worker
-    itself.
-    """
+    """Return each node's command: DeepSpeed's launcher, or one rank's worker itself."""
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB
         environment = [f"{name}={value}" for name, value in ALONE.items()]
@@ -83,9 +81,7 @@ class DeepSpeedLearner:
         self._label: str | None = None
 
     def label(self) -> str | None:
-        """Return the label of the state that the workers have in memory, such as "step/6", or
-        None.
-        """
+        """The label of the workers' state in memory, such as "step/6", or None."""
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)
         return label

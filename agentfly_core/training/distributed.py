@@ -112,9 +112,7 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
-    """Return a parameter's AdamW moment, one of `MOMENTS`. All ranks must call this function
-    together.
-    """
+    """Return a parameter's moment, one of `MOMENTS`; all ranks must call this together."""
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
     whole: Tensor = utils.safe_get_full_optimizer_state(parameter, name)

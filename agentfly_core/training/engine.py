@@ -75,9 +75,7 @@ class Memory:
 
 
 LearnerState = tuple[dict[str, Tensor], int]
-"""Tensors by name, and the number of optimizer steps: `({"model.lm_head.weight/exp_avg": tensor,
-...}, 12)`.
-"""
+"""Tensors and optimizer steps: `({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
@@ -119,9 +117,7 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Set the hyper-parameters of the next steps. The critic's learning rate is `critic_rate` times
-    the policy's.
-    """
+    """Set the next steps' hyper-parameters; the critic's rate is `critic_rate` as high."""
     for group, rate in zip(engine.optimizer.param_groups, (1.0, critic_rate), strict=False):
         group["lr"] = update.learning_rate * rate
         group["betas"] = update.betas
@@ -130,9 +126,7 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for tokens that are not in the policy's vocabulary. On a GPU they would kill
-    the process.
-    """
+    """Raise ValueError for tokens outside the vocabulary, which kill a process on a GPU."""
     vocabulary = engine.module.model.config.vocab_size
     if bool((batch.tokens >= vocabulary).any()):
         raise ValueError(

@@ -21,9 +21,7 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""Tokens whose logits are computed at once. Pieces are larger on a GPU, because each piece adds a
-gradient with the size of the output layer.
-"""
+"""Tokens whose logits are computed at once; more on a GPU, to add fewer large gradients."""
 
 
 class Policy(nn.Module):
@@ -100,9 +98,7 @@ class Projection(nn.Module):
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute the log-probability and the entropy of n tokens, each [n]. The backward pass
-        recomputes each piece.
-        """
+        """Return log-probability and entropy of n tokens, each [n]; backward recomputes pieces."""
 
         def chosen(
             hidden: Tensor, tokens: Tensor, temperature: float | Tensor

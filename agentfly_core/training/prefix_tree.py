@@ -63,18 +63,14 @@ class PrefixTrees:
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def within(self, window: int) -> Tensor:
-        """Return the attention mask, bool [trees, N, N], of a sliding window of `window` tokens in
-        each row.
-        """
+        """Return the mask, bool [trees, N, N], of a window of `window` tokens in each row."""
         # compared by depth, not by index: tokens of other branches are between a token and its
         # ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """Return the inputs of a causal language model, with an attention mask for each kind of
-        attention layer.
-        """
+        """Return a causal model's inputs, with a mask for each kind of attention layer."""
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or ())
@@ -93,9 +89,7 @@ class PrefixTrees:
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a boolean mask to an additive mask [trees, 1, N, N]: 0 where a token attends, else
-    the smallest number of the dtype.
-    """
+    """Return [trees, 1, N, N]: 0 where a token attends, else the dtype's smallest number."""
     # not -inf, because the softmax of a row with only -inf is nan
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
     return mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)

@@ -128,9 +128,7 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """Yield requests of clients, each with a function that sends a reply. A connection has one
-    request.
-    """
+    """Yield requests, one a connection, each with a function that sends the reply."""
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -188,9 +186,7 @@ def _failure(error: Exception) -> jobs.Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks: on a single machine through a file, on several machines through the
-    launcher's address.
-    """
+    """Join the other ranks: through a file, or on several machines the launcher's address."""
     # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))

@@ -87,9 +87,7 @@ class Display:
 
 @contextmanager
 def stage_bar(console: Console) -> Iterator[None]:
-    """Show the running stage during the block if stdout is a terminal. Also report when `nano`
-    learns its tokens.
-    """
+    """Show the running stage on a terminal; also report when `nano` learns its tokens."""
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
         learns = False
@@ -131,9 +129,7 @@ def duration(seconds: float) -> str:
 
 
 def summary_page(summary: Summary, *links: str) -> str:
-    """Return the result of a run in Markdown: held-out success before and after, and seconds by
-    stage.
-    """
+    """Return a run's result in Markdown: success before and after, seconds by stage."""
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
     sections = [f"**{summary['run']}: {steps} of {experiment}**"]
     if losses := summary.get("losses"):
@@ -173,9 +169,7 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
-    """Return a table of all rates in `Evaluation.to_json`: success, pass@k, success by fact, and
-    the rates on further datasets.
-    """
+    """Return a table of `Evaluation.to_json`: success, pass@k, by fact and by dataset."""
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     return table(titles, [*_rates(evaluation, "test")])
 
@@ -192,9 +186,7 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Log to a file during the block, because the terminal has the live display. AgentFly's own
-    warnings are still shown.
-    """
+    """Log to a file, not to the live display; AgentFly's own warnings are still shown."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file, warnings = logging.FileHandler(path), _Warnings()
     file.setFormatter(logging.Formatter(LOG_FORMAT))

@@ -136,9 +136,7 @@ def gpu() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Check that the sandbox stops the test attacks. `agentfly doctor --sandbox` runs all
-    attacks.
-    """
+    """Check the sandbox with test attacks; `agentfly doctor --sandbox` runs all."""
     try:
         choice = preflight.chosen()
     except (Unavailable, ValueError) as error:

@@ -41,9 +41,7 @@ class Program:
 
 
 def mark(*serves: str | Path) -> dict[str, str]:
-    """Return the environment variable that marks a project's own server: `mark("prefect",
-    state)`.
-    """
+    """Return the environment variable of a project's own server: `mark("prefect", state)`."""
     return {SERVES: " ".join(map(str, serves))}
 
 
@@ -67,9 +65,7 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
 
 def own_api(state: Path) -> dict[str, str]:
-    """Return the environment variables for clients of the project's Prefect server. Empty if the
-    server is not running.
-    """
+    """Return variables for clients of the project's Prefect; empty if it is not running."""
     for port, environment in own("prefect", state).items():
         url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
         return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": auth}
@@ -106,7 +102,5 @@ def password(state: Path) -> str:
 
 
 def shown(state: Path) -> str:
-    """Return the password if stdout is a terminal. Otherwise return the path of the password's
-    file, because a log would store the password.
-    """
+    """Return the password on a terminal, else its file's path, because logs are kept."""
     return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"

@@ -51,9 +51,7 @@ def server_env(state: Path) -> dict[str, str]:
 
 
 def worker(api: Mapping[str, str]) -> Program:
-    """Return the program of the worker, which starts due flow runs within 2 s. `api` is the result
-    of `own_api`.
-    """
+    """Return the worker's program, which starts due flow runs within 2 s."""
     command = [*PREFECT, "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]
     return Program("worker", command, {"PREFECT_WORKER_QUERY_SECONDS": "2", **api})
@@ -115,9 +113,7 @@ def deliver() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once if its Prefect server has died. Otherwise Prefect would retry for
-    minutes.
-    """
+    """End this process if its Prefect died; otherwise Prefect retries for minutes."""
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
             # `os._exit` does not flush

@@ -54,9 +54,7 @@ TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Hold the project's lock file, with the identity of this process in it. Raises ValueError
-    while another process holds the lock.
-    """
+    """Hold the project's lock file. Raises ValueError while another process holds it."""
     # not "w", which would erase the identity of the process that has the lock
     with (state / LOCK).open("a") as lock:
         try:
@@ -229,9 +227,7 @@ def end_flow_runs(service: Service) -> None:
 
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
-    """Raise ValueError if the project is already served, uses another Prefect, or a port is
-    taken.
-    """
+    """Raise ValueError if the project is served, uses another Prefect, or a port is taken."""
     with only_one(places.state):  # the lock is held until the serving process takes it
         if places.api:
             raise ValueError(
@@ -248,9 +244,7 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
 
 
 def end(state: Path) -> bool:
-    """End the process that serves a project, and wait for its end. Return False if the project is
-    not served.
-    """
+    """End a project's server and wait for it; return False if the project is not served."""
     if not (pid := keeper(state)):
         return False
     with suppress(ProcessLookupError):

@@ -112,9 +112,7 @@ def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
 
 
 def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
-    """Return the blocks with this name that can send messages. Blocks of different types may have
-    the same name.
-    """
+    """Return the blocks with this name, of several types, that can send messages."""
     return [
         block
         for block in client.read_block_documents(include_secrets=False)
@@ -123,9 +121,7 @@ def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
 
 
 def nights(api: str, ping_url_env: str) -> Finding:
-    """Check the schedule of nights, the block for alarms, and the URL that is called after
-    nights.
-    """
+    """Check the schedule of nights, the alarm block, and the URL called after nights."""
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 

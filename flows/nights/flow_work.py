@@ -31,9 +31,7 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class FlowWork:
-    """Does the work of nights (`NightWork`) in a flow run. `overrides` apply to each night, and
-    `hours` limits its duration.
-    """
+    """`NightWork` in a flow run. `overrides` apply to each night, of at most `hours`."""
 
     experiment: Experiment
     ledger: NightLedger
@@ -67,9 +65,7 @@ class FlowWork:
         return Match(experiment, champion.policy, challenger.policy, night, logs).verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Log and emit a ledger entry, request approval if needed, and update MLflow's aliases and
-        the report.
-        """
+        """Log and emit an entry, request approval, update MLflow's aliases and report."""
         what = entry.event.replace("_", " ")
         get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)
         if entry.event == "began":
@@ -101,9 +97,7 @@ class Match:
     logs: Path
 
     def verdict(self, earlier: int) -> Verdict:
-        """Compare on the test problems and the guards' datasets, and confirm a win. `earlier` is
-        the number of confirmations so far.
-        """
+        """Compare on test problems and guards' datasets; confirm a win."""
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {
             name: replace(self, experiment=self.experiment.on(settings.on(guard))).played()
@@ -115,9 +109,7 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on problems of another seed, without problems that the
-        experiment has used.
-        """
+        """Return both policies' outcomes on problems of a seed that was never used."""
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))
         champion, challenger = replace(self, experiment=fresh).played()

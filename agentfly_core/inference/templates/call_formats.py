@@ -104,9 +104,7 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 
 def _value(text: str, schema: JSON) -> JSON:
-    """Read a value from a template that writes texts without quotes and other values as JSON or
-    Python.
-    """
+    """Read a value: text without quotes, or another value as JSON or Python."""
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):
         return None

@@ -67,9 +67,7 @@ class JinjaRenderer:
         tools: Sequence[ToolSchema],
         prompt: bool = True,
     ) -> str:
-        """Render the text with hidden tokens; with `prompt` it ends with the header of the next
-        reply.
-        """
+        """Render the text with hidden tokens; `prompt` adds the header of the next reply."""
         hidden = [self._hidden.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self._hidden.hide(tool.listed) for tool in tools])
         return self.render(chat, listed, prompt)

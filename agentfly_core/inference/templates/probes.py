@@ -31,9 +31,7 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
 
 
 def table(template: ModelTemplate) -> dict[str, str]:
-    """Try each of PROBES; return the results: "continues", "opens a context", "refused: ..." or
-    "impossible: ...".
-    """
+    """Return the result of each of PROBES: "continues", "opens a context" or "refused: ..."."""
     bound = template.bound((SCHEMA,) if template.reads_calls else (), None)
     return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
 

@@ -66,9 +66,7 @@ def compared_runs(
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
-    """Show a table with a row for each group of runs with equal settings, the training curves, and
-    a sentence about the best group.
-    """
+    """Show a row for each group of equal settings, the training curves, and the best group."""
     keys = [*comparison.groups[0].differs]
     more = []
     if further := len(keys[SETTINGS_SHOWN:]):

@@ -1,6 +1,4 @@
-"""Show a run step by step: rewards, update metrics, held-out success, and learning curves as
-text.
-"""
+"""Show a run step by step: rewards, update metrics, held-out success, and learning curves."""
 
 from __future__ import annotations
 

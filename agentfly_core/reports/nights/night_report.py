@@ -142,9 +142,7 @@ class _StoredNight:
         return table(("when", "event", "why"), rows)
 
     def effort(self) -> str:
-        """Return a table of steps, time, tokens sampled for training, and cost if the site has a
-        price.
-        """
+        """Return a table of steps, time, sampled tokens, and cost if the site has a price."""
         steps, hours = self.experiment.settings.steps, sum(self.summary["seconds"].values()) / 3600
         planned, price = (
             self.record.get("planned_steps", steps),

@@ -185,9 +185,7 @@ def last_policy(store: Store, run: str) -> Champion:
 
 
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
-    """Return `nightly-<date>`, with the experiment's name added if another experiment has a run of
-    that name.
-    """
+    """Return `nightly-<date>`, plus `-<experiment>` if the run is another experiment's."""
     record = record_of(store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == experiment
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{experiment}"

@@ -45,9 +45,7 @@ OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
 """Pairs of outcomes, of the champion and of the challenger, for each problem."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Significance levels of the one-sided confirmation test. A split has few problems, so a level of
-5 % would refuse most true gains.
-"""
+"""Levels of the one-sided confirmation test. A split has too few problems for a level of 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +102,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The reason: "Promoted: goal 0.913 instead of 0.871 on 998 problems, difference +0.042
-        ...".
-        """
+        """The reason: "Promoted: goal 0.913 instead of 0.871 on 998 problems, ..."."""
         if failed := [one for one in self.comparisons if not one.held]:
             return f"Not promoted: {'; '.join(map(str, failed))}."
         gains = [one for one in self.comparisons if one.name in (GOAL, CONFIRMATION)]
@@ -271,9 +267,7 @@ def confirmed_verdict(
     fresh: Callable[[], BothHeldOut],
     settings: Promotion,
 ) -> Verdict:
-    """Judge on the test problems. Confirm a win on problems that were set aside, or on the fresh
-    problems of `fresh()`.
-    """
+    """Judge on the test problems. Confirm a win on others: set aside, or from `fresh()`."""
     share = settings.confirmation.share
     (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)
     verdict = judge(old, new, settings, guards)

@@ -70,9 +70,7 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Return tokens by turn: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs":
-    [-0.1]}]}]`.
-    """
+    """Return tokens: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`."""
     return [
         {
             "given": list(turn.given.tokens),

@@ -95,9 +95,7 @@ def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
 
 
 def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
-    """Return the `count` episodes with the highest reward ("best"), or with the lowest reward, with
-    unscored episodes first.
-    """
+    """Return the `count` best episodes, or the worst, with unscored episodes first."""
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:
         reward = episode.reward or 0.0

@@ -1,6 +1,4 @@
-"""Print episodes of one policy, or of two policies side by side: rewards, endings, and the text
-that the model read and sampled.
-"""
+"""Print episodes of one policy, or of two side by side: rewards, endings, and text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +31,7 @@ NARROW = 120
 
 
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
-    """Show the chosen episodes below a summary; `matching` is the number of episodes that meet the
-    conditions.
-    """
+    """Show the chosen episodes below a summary; `matching` counts the matching episodes."""
     conversations: list[Pair] = []
     for episode in chosen:  # skip empty conversations, unless all are empty
         with_text = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]

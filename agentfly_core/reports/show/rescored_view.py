@@ -112,9 +112,7 @@ def tau(episodes: pd.DataFrame) -> float | None:
 def view(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> RenderableType:
-    """Show a table with a row for each step, and the episodes whose old and new rewards differ
-    most.
-    """
+    """Show a row for each step, and the episodes whose old and new rewards differ most."""
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)

@@ -1,3 +1,1 @@
-"""The history of an episode: its replies in chronological order, its forks, and the episodes that
-continue from forks.
-"""
+"""The history of an episode: its replies in order, its forks, and the forked episodes."""

@@ -1,6 +1,4 @@
-"""Forks: episodes that repeat their parent's replies and tool calls up to `Episode.fork`, and then
-continue on their own.
-"""
+"""Forked episodes: they repeat their parent's replies and tool calls, and then continue alone."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -36,18 +34,14 @@ class AnsweredCalls:
 
 @dataclass
 class EpisodePath:
-    """The replies and tool calls of an episode by their positions, and the values that
-    `Episode.fork` returned.
-    """
+    """Replies and tool calls of an episode by position, and the results of `Episode.fork`."""
 
     replies: dict[EpisodePlace, Reply] = field(default_factory=dict)
     answers: dict[EpisodePlace, AnsweredCalls] = field(default_factory=dict)
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return the path of a forked episode: this path, followed by `fork`, the value that
-        `Episode.fork` returns there.
-        """
+        """Return a forked episode's path: this path, then `fork`, the value of `Episode.fork`."""
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
         return EpisodePath(replies, {**self.answers}, [*self.forks, fork])
@@ -69,9 +63,7 @@ class ForkOrigin:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The position in the parent episode: the number of replies before the fork, followed by
-        the values that `Episode.fork` returned.
-        """
+        """The position of the fork: the number of replies, then the results of `Episode.fork`."""
         return (len(self.path.replies), *self.path.forks)
 
 
@@ -136,9 +128,7 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """Return the origin if the next reply is the first new one after a fork `before_reply`,
-        else None. Raises AsksDifferently.
-        """
+        """Return the origin if the next reply is the first after it. Raises AsksDifferently."""
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:
             return None

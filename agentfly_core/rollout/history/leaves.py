@@ -1,6 +1,4 @@
-"""Number the episodes that continue from forks, and find the turns that they share with their
-parents.
-"""
+"""Number the episodes that continue from forks, and find the turns that they share."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,9 +14,7 @@ from agentfly_core.rollout.rules import EpisodeSpec, ForkedSpec
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """An episode's trajectories (`record`) and times, and the points from which its forks continue
-    (`children`).
-    """
+    """Trajectories (`record`) and times of an episode, and its forks (`children`)."""
 
     spec: EpisodeSpec
     record: list[Trajectory]

@@ -25,13 +25,9 @@ from agentfly_core.records.trajectory import (
 )
 
 ORDER = ("call", "seed", "prompt")
-"""Sort keys of replies: a chronological order in which timing does not change the order of
-concurrent replies.
-"""
+"""Sort keys of replies: chronological, but independent of the timing of concurrent replies."""
 EpisodePlace = tuple[int | str, ...]
-"""The position of a reply or a tool call in an episode. It is the same each time the episode is
-played.
-"""
+"""The position of a reply or call in an episode, which is the same each time it is played."""
 
 
 @dataclass(eq=False, slots=True)
@@ -120,9 +116,7 @@ def path(reply: Reply | None) -> list[Reply]:
 
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
-    """Return the tokens of a reply's context: all prompt and sampled tokens up to and including the
-    reply.
-    """
+    """Return the tokens of a reply's context, up to and including the reply."""
     replies = path(reply)
     start = max((place for place, one in enumerate(replies) if one.opens), default=0)
     pairs = ((one.given, one.tokens) for one in replies[start:])
@@ -251,9 +245,7 @@ class EpisodeBranch:
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Return the number of a speaker's earlier replies to a prompt, then increase the number by
-        one.
-        """
+        """Count a speaker's reply to a prompt; returns the number of earlier ones."""
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
 

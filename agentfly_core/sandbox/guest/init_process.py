@@ -133,9 +133,7 @@ def enter(cgroups: Sequence[int]) -> None:
 
 
 def furnish(limits: Limits, root: Path = Path("/")) -> None:
-    """Mount a writable file system of limited size, and a /proc that shows only processes of this
-    namespace.
-    """
+    """Mount writable folders of limited size, and a /proc of this namespace only."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     bounds = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
     box = root / view.BOX.name

@@ -100,9 +100,7 @@ class Monitor:
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Stop all processes until the next request; return the wait status and the peak memory in
-        bytes.
-        """
+        """Pause all processes; return the wait status and the peak memory in bytes."""
         self._signal(signal.SIGSTOP)
         # reap orphans, which count as processes
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -113,9 +111,7 @@ class Monitor:
         return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill and reap all processes, once; return the wait status and the peak memory in
-        bytes.
-        """
+        """Kill and reap all processes, once; return wait status and peak memory in bytes."""
         # orphans have become our children; zombies would count as processes
         if self.ending is None:
             self._signal(signal.SIGKILL)
@@ -185,9 +181,7 @@ def in_memory(content: bytes) -> int:
 
 
 def memory_used() -> int:
-    """Return the memory in bytes of all other processes of this namespace. Shared pages are counted
-    only once.
-    """
+    """Return the bytes of all other processes of this namespace; shared pages count once."""
     total = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":

@@ -22,9 +22,7 @@ from agentfly_core.sandbox.guest.protocol import ONCE
 AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
 LONGEST = 2**18
-"""Size of the buffer for a message. It is larger than the socket's limit, because the rest of a
-longer message would be lost.
-"""
+"""Larger than the socket's limit, because the rest of a longer message would be lost."""
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 )
@@ -58,9 +56,7 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Give up access to the machine's files and all privileges, then import modules that code often
-    needs.
-    """
+    """Give up the machine's files and all privileges, then import common modules."""
     sys.executable = str(view.interpreter())
     sites = view.sites()
     view.enter()
