@@ -1,7 +1,4 @@
-"""Let a person decide about the champion, either in a form of Prefect's UI or on the command line.
-
-The form belongs to a paused flow run.
-"""
+"""Let a person decide about the champion, in the form of a paused flow run or by command."""
 
 import asyncio
 from uuid import UUID
@@ -86,10 +83,7 @@ def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Show the form and pause the flow run until a person answers.
-
-    If nobody answers in time, the policy is not approved.
-    """
+    """Pause for a person's answer to the form; without an answer, nothing is approved."""
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
         f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has episodes."
@@ -131,11 +125,7 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
 
 
 def promote_run(store: Store, run: str) -> str:
-    """Make the policy RUN or RUN@STEP the champion of its experiment; return a message for the
-    user.
-
-    Raises ValueError if the next night could not start from this policy.
-    """
+    """Make RUN or RUN@STEP the champion; return a message. Raises ValueError if unusable."""
     policy = run_policy(run)
     record = known_run(store, policy.run)
     if isinstance(policy, LastPolicy):
@@ -158,10 +148,7 @@ def promote_run(store: Store, run: str) -> str:
 
 
 def withdraw(store: Store, name: str, site: Site) -> str:
-    """Withdraw the champion of an experiment; return a message for the user.
-
-    Raises ValueError without a champion.
-    """
+    """Withdraw the champion; return a message. Raises ValueError without a champion."""
     ledger = NightLedger(store, name)
     champion = ledger.read().champion
     if champion is None:

@@ -80,10 +80,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def reported(request: RunRequest) -> Summary | None:
-    """Send a finished run to MLflow and return its summary. Return None for an unfinished run.
-
-    Raises Locked while another process writes the run.
-    """
+    """Send a finished run to MLflow; returns its summary, else None. Raises Locked."""
     summary, store = request.finished(), request.experiment.store
     if summary and state_of(request) not in links_of(store, request.name).get(COMPLETE, []):
         try:

@@ -45,10 +45,7 @@ def name_after(run: str) -> None:
 
 
 def show_summary(store: Store, site: Site, summary: Summary) -> None:
-    """Publish the summary as the artifact `run-<experiment>` of this flow run, linked to MLflow.
-
-    An error is only logged, because the run is finished.
-    """
+    """Publish the summary as the artifact `run-<experiment>`; an error is only logged."""
     run = summary["run"]
     link = mlflow_link(store, site, run, "The run in MLflow")
     text = summary_page(summary, link, f"Its episodes: `agentfly show {run}`")
@@ -110,10 +107,7 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:
-    """Set MLflow's aliases: `champion`, and `challenger` for the policy of the last finished night.
-
-    An error is only logged; the next night sets them again.
-    """
+    """Set MLflow's aliases `champion` and `challenger`; an error is only logged."""
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()
         champion = history.champion

@@ -64,10 +64,7 @@ def train(
     store: StoreUri = "",
     hours: Hours = None,
 ) -> Summary:
-    """Train an agent: start the run, or continue it from disk.
-
-    After `hours`, the current step becomes the run's last step.
-    """
+    """Train: start or continue the run. After `hours`, the current step is the last one."""
     # now, since the wait for devices counts
     until = end_after(hours)
     with session(experiment, run, overrides, new, site, store, until) as training:

@@ -18,10 +18,7 @@ API_KEY = "agentfly"
 async def outside(
     command: ProgramCommand, session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Start a program outside of the sandbox with `line` as its input, and kill it at the end.
-
-    Raises OSError.
-    """
+    """Run a program during the block, outside of the sandbox, with `line` as its input."""
     async with served(session) as url, command.started(line, _variables(url)) as program:
         yield program
 
@@ -52,10 +49,7 @@ async def in_sandbox(
 
 
 async def isolates() -> bool:
-    """Whether programs run in the sandbox. With AGENTFLY_SANDBOX=unsafe they run outside of it.
-
-    Raises Unavailable without a sandbox.
-    """
+    """Whether programs run in the sandbox. Raises Unavailable without a sandbox."""
     return await asyncio.to_thread(confined.isolates)
 
 

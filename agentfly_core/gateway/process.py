@@ -24,10 +24,7 @@ ENDED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended: `ProgramEnd(-9, b"...", b"")`, with the last bytes of its outputs.
-
-    A negative `code` is a signal, as in `subprocess`.
-    """
+    """A program's exit code, negative for a signal, and last bytes: `ProgramEnd(-9, b"", b"")`."""
 
     code: int
     output: bytes
@@ -110,10 +107,7 @@ class OutputTail:
 
 @dataclass(frozen=True, slots=True)
 class RunningProgram:
-    """A started program, which leads its process group.
-
-    `code` is the task that returns its exit code.
-    """
+    """A started program, which leads its process group; `code` returns its exit code."""
 
     pid: int
     code: asyncio.Task[int]

@@ -260,9 +260,6 @@ def _parsed(text: str) -> JSON:
 
 
 def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:
-    """Return the earlier exchange that a request repeats, or None.
-
-    This is the first exchange that lost its client, or else, for a marked retry, the last exchange.
-    """
+    """Return the first exchange without its client, or for a retry the last, or None."""
     lost = [one for one in same if one.lost]
     return lost[0] if lost else same[-1] if is_retry and same else None

@@ -21,10 +21,7 @@ Streams = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Warmed:
-    """The interpreter, script, preloaded modules and environment of a warm process.
-
-    `Warmed("python", "my_agent.py", ("openai",), ...)`; `environment` has names with values.
-    """
+    """Script and preloaded modules: `Warmed("python", "my_agent.py", ("openai",), ...)`."""
 
     python: str
     script: str
@@ -58,10 +55,7 @@ class Forked:
 
 
 class WarmInterpreter:
-    """An interpreter that has imported modules and forks programs, until this process ends.
-
-    Raises OSError if it cannot start, and StartAgain if it dies.
-    """
+    """An interpreter with imported modules that forks programs. Raises OSError, StartAgain."""
 
     def __init__(self, warmed: Warmed) -> None:
         # packets keep the bounds of messages

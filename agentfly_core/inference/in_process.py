@@ -68,10 +68,7 @@ class TransformersSampler:
         return [row.sampled(version) for row in rows]
 
     async def hidden(self, prompt: Sequence[int], layers: Sequence[int] | None) -> HiddenStates:
-        """Return the hidden states at the last token of a prompt, by default of all layers.
-
-        Raises ValueError for an unknown layer.
-        """
+        """Return hidden states at a prompt's last token; raises ValueError for unknown layers."""
         assert self._model, "load a policy before a shard is played"
         model, digest, loop = self._model, self._digest, asyncio.get_running_loop()
         # a pass of its own: in a batch the last bits would depend on the other prompts

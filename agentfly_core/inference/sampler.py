@@ -67,10 +67,7 @@ class NoReply(ValueError):
 
 
 class SamplerSession(ABC):
-    """A sampler for one shard.
-
-    A sampler with batches waits until each open branch has made a request.
-    """
+    """A sampler for one shard. With batches, it waits for a request of each open branch."""
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
@@ -83,10 +80,7 @@ class SamplerSession(ABC):
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Return the hidden states of a speaker's policy at a prompt's last token.
-
-        Samplers without hidden states raise NoReply.
-        """
+        """Return hidden states at a prompt's last token; raises NoReply if it has none."""
         raise NoReply(
             f"Hidden states of the speaker {speaker!r} cannot be read: its replies come from a "
             "script, a chat service or vLLM. Play a policy with AGENTFLY_SAMPLER=transformers."
@@ -121,7 +115,4 @@ class Sampler(Protocol):
         """Open a session for a shard of this many episodes, on the running event loop."""
 
     def rest(self) -> None:
-        """Free the memory of GPUs that the learner also uses, until the next `load`.
-
-        Raises SamplerLost.
-        """
+        """Free GPUs that the learner also uses, until the next `load`. Raises SamplerLost."""

@@ -36,10 +36,7 @@ MOST_LIKELY = 20
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler of a vLLM service. All its state is in the server.
-
-    With `takes_turns` the server sleeps while the learner works.
-    """
+    """The sampler of a vLLM service. With `takes_turns` it sleeps while the learner works."""
 
     service: Service
     dtype: str
@@ -136,10 +133,7 @@ class VLLM:
 
 @dataclass(frozen=True, slots=True)
 class _Shard(SamplerSession):
-    """The session of a shard.
-
-    The session uses aiohttp, because httpx needs 15 times the CPU time at 64 connections.
-    """
+    """A shard's session on aiohttp; httpx takes 15 times the CPU time at 64 connections."""
 
     service: Service
     session: aiohttp.ClientSession

@@ -40,10 +40,7 @@ def _stored(store: Store, policy: Pointer) -> Any:
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
-    """Return the local folder of a policy and, for an adapter, the folder of its base model.
-
-    Raises Damaged if the base model has changed.
-    """
+    """Return the folders of a policy and of an adapter's base. Raises Damaged if it changed."""
     base = base_of(store, policy)
     if base is None:
         return store.open(policy), None

@@ -32,10 +32,7 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Add a new adapter, initialised with `seed`; only its weights are trainable.
-
-    Raises ValueError for a target that is not a linear layer of the model.
-    """
+    """Add a trainable adapter, initialised with `seed`; raises ValueError for a bad target."""
     from peft import LoraConfig
 
     modules = model.base_model.named_modules()

@@ -33,10 +33,7 @@ DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 
 
 def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
-    """Return the arguments of transformers' `from_pretrained`.
-
-    Raises ValueError for a missing package.
-    """
+    """Return the arguments of `from_pretrained`; raises ValueError for a missing package."""
     if isinstance(model, LocalModel):
         return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
     if isinstance(model, HubModel):
@@ -49,10 +46,7 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 
 
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
-    """Parse a reference to a model that has its own weights.
-
-    Raises ValueError for other references.
-    """
+    """Parse a reference to a model with its own weights; raises ValueError for others."""
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
         raise ValueError(

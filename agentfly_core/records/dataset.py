@@ -77,10 +77,7 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
-    """Call the dataset function `data.use` and check its result.
-
-    Raises ValueError for a wrong setting or problem.
-    """
+    """Call `data.use` and check its result; raises ValueError for a wrong setting or problem."""
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
     built: object = construct(load(data.use), data.settings, given)
     if not isinstance(built, Mapping) or set(built) != set(SPLITS):
@@ -129,10 +126,7 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Return a sentence for each pair of splits that share problems.
-
-    Problems are equal if their facts and, up to white space, their prompts are equal.
-    """
+    """Report pairs of splits that share problems: equal facts, and prompts up to white space."""
     reports = []
     for other, split in combinations(SPLITS, 2):
         ids = {content(problem): problem.id for problem in splits[other]}
@@ -170,10 +164,7 @@ def sizes_by_task(folder: Path) -> dict[str, int]:
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """Return the number of shards of an evaluation on a split.
-
-    `episodes` is the number of episodes per problem, and `shard` the number per shard.
-    """
+    """Return the number of shards for a split with `episodes` a problem and `shard` a shard."""
     return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 
 

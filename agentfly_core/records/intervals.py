@@ -24,10 +24,7 @@ class Rate:
 
     @classmethod
     def of(cls, by_problem: Mapping[str, float]) -> Self:
-        """Compute the rate from the solved share of each problem's episodes.
-
-        Raises ValueError without a problem.
-        """
+        """Compute the rate from solved shares; raises ValueError without a problem."""
         return cls(*success(by_problem), len(by_problem))
 
     def to_json(self) -> dict[str, JSON]:
@@ -65,10 +62,7 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
-    """Return the mean of the problems' solved shares, and its 95 % interval.
-
-    Raises ValueError without a problem.
-    """
+    """Return the mean and 95 % interval of solved shares; raises ValueError without a problem."""
     total = math.fsum(solved.values())
     interval = wilson(total, len(solved))
     return total / len(solved), interval
@@ -76,10 +70,7 @@ def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over problems and its 95 % interval: `Mean(0.875, (0.498, 1.0), 8)`.
-
-    The interval is None for fewer than FEWEST problems and for equal values; see `mean`.
-    """
+    """`Mean(0.875, (0.498, 1.0), 8)`: a mean over problems with its 95 % interval, see `mean`."""
 
     value: float
     interval: Interval | None

@@ -75,10 +75,7 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
 
 
 def pass_rates(folder: Path) -> PassRates:
-    """Count solved and scored episodes of a step by kind.
-
-    Raises ValueError if the step had no curriculum.
-    """
+    """Count solved and scored episodes by kind; raises ValueError without a curriculum."""
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(

@@ -70,10 +70,7 @@ def call_of(value: JSON) -> ToolCall:
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
-    """Return the arguments of a call from an object, from its JSON text, or from None (empty).
-
-    Raises ValueError for other values.
-    """
+    """Return a call's arguments from an object, its JSON text or None; raises ValueError."""
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
     except ValueError as error:

@@ -59,10 +59,7 @@ class SamplingRound:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSchedule:
-    """The order in which the steps of a run play its training problems.
-
-    `problems` is the number of problems per step, by task: `{"sums": 11, "shop": 5}`.
-    """
+    """The order of a run's training problems, with `problems` a step: `{"sums": 11, "shop": 5}`."""
 
     seed: int
     rollout: Rollout
@@ -175,10 +172,7 @@ class ProblemSchedule:
 
 @functools.lru_cache(maxsize=8)  # one entry for each task of a mixture
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
-    """Return the order of a pass over `size` problems.
-
-    The order is cached, because every shard of every step needs it.
-    """
+    """Return the order of a pass over `size` problems, cached for all shards of a step."""
     order = list(range(size))
     random.Random(hashing.seed(seed, "pass", turn, *_seed_of(task))).shuffle(order)
     return tuple(order)

@@ -17,10 +17,7 @@ class AcceptedCode(TypedDict):
 
 
 class SiteRecord(TypedDict):
-    """The settings of the site that later commands read.
-
-    The record also contains all other settings of the site.
-    """
+    """The settings of the site that later commands read, among all others."""
 
     name: str
     mlflow_tracking_uri: str
@@ -81,10 +78,7 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json: the result of a run.
-
-    `seconds` has the duration of each stage, 0 for a stage that another run has computed.
-    """
+    """summary.json; `seconds` has the duration of each stage, 0 for another run's stage."""
 
     run: str
     experiment: str

@@ -14,10 +14,7 @@ Earned = Mapping[str, float]
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
-    """Return the episode number (0, 1, ...) of each trajectory.
-
-    A trajectory whose agent already occurred starts the next episode.
-    """
+    """Return each trajectory's episode number; a repeated agent starts the next episode."""
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
     result = []
@@ -58,10 +55,7 @@ def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
 
 
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
-    """Return the trajectory of an episode that rewards score.
-
-    The speaker with the answer comes first, then the speaker `main`, then the first trajectory.
-    """
+    """Return the trajectory with the answer, else the speaker `main`'s, else the first."""
     answers = [one for one in episode if one.answered is not None]
     candidates = answers or [one for one in episode if one.agent == main]
     calls = [min((turn.call for turn in one.turns), default=math.inf) for one in episode]
@@ -93,10 +87,7 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the name under which advantages compare a trajectory with other episodes.
-
-    This is the speaker's role, or the instance, such as `worker/2`, if a reward names the instance.
-    """
+    """Return the name under which advantages compare: the role, or an instance with own reward."""
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
     return name if any(key.endswith(apart_name("", name)) for key in scored.rewards) else role
@@ -132,10 +123,7 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether a speaker's rewards differ between a problem's episodes.
-
-    Without a difference, there is nothing to train.
-    """
+    """Whether a speaker's rewards differ between a problem's episodes; else nothing trains."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for speaker, reward in episode.items():

@@ -194,10 +194,7 @@ def of_task(problem: Problem, task: str) -> Problem:
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """Return a fact as text, to group problems. Raises ValueError if it is missing.
-
-    `setting` names the setting that needs the fact, for the error message.
-    """
+    """Return a fact as text, to group problems for `setting`; raises ValueError if missing."""
     if fact not in problem.facts:
         raise ValueError(
             f"{setting}: the problem {problem.id!r} has no fact {fact!r} (its facts: "
@@ -332,10 +329,7 @@ class Trajectory:
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply is trained.
-
-        Greedy replies of training episodes and replies without a trained token are excluded.
-        """
+        """Whether a reply trains: it has a trained token, and is not greedy in training."""
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
 

@@ -69,18 +69,12 @@ def last_of_turns(turns: Tensor) -> Tensor:
 
 
 def varies(values: Tensor) -> bool:
-    """Whether `values` [n] differ by more than rounding errors.
-
-    The result is False for an empty tensor and for nan.
-    """
+    """Whether `values` [n] differ by more than rounding errors; not if empty or nan."""
     return bool(len(values)) and differ(float(values.min()), float(values.max()))
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Normalise advantages to mean 0 and variance 1 over all sampled tokens.
-
-    Returns float32 [rows, T], all 0 if the advantages are equal.
-    """
+    """Normalise to mean 0 and variance 1 over sampled tokens; float32, 0 if all are equal."""
     # in float64, because a sum over all tokens of an update loses digits in float32
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
     if not varies(of_tokens):

@@ -1,7 +1,4 @@
-"""Weights [rows, T] of sampled tokens in the loss of an optimizer step, computed over all ranks.
-
-A sequence is a trajectory, even if it has several rows.
-"""
+"""Weights [rows, T] of tokens in the loss, over all ranks. A sequence is a trajectory."""
 
 from typing import Annotated, Literal
 
@@ -42,10 +39,7 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of the sum over their tokens, divided by `horizon`.
-
-    See 2503.20783 (Dr. GRPO).
-    """
+    """The mean over trajectories of token sums, over `horizon` (Dr. GRPO, 2503.20783)."""
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"
     horizon: Annotated[int, Field(ge=1)]

@@ -96,10 +96,7 @@ class Needs:
 
 
 class Algorithm(Protocol):
-    """A frozen dataclass with hyper-parameters as fields.
-
-    The class attribute `refills` is the default of `rollout.refills`.
-    """
+    """A dataclass of hyper-parameters; `refills` is the default of `rollout.refills`."""
 
     refills: ClassVar[int]
 
@@ -111,10 +108,7 @@ class Algorithm(Protocol):
         """Return the algorithm for the next update, given the last update's metrics."""
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Compute metrics before the update's first optimizer step.
-
-        The next update passes them to `after`.
-        """
+        """Compute metrics before the first optimizer step, for the next update's `after`."""
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Compute advantages from the outcomes of the whole update."""

@@ -140,10 +140,7 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return a copy with the adapted weight.
-
-        The weight stays the same if the last update had no sampled token.
-        """
+        """Return a copy with the adapted weight, or the same one without a sampled token."""
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})

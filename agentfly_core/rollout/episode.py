@@ -101,10 +101,7 @@ class Episode(Speaker):
 
     @property
     def memory(self) -> Path:
-        """The folder that `agent.remembers` filled after the previous step.
-
-        Before the first step the folder is empty. Do not write to it.
-        """
+        """The folder that `agent.remembers` filled after the last step; do not write to it."""
         return self.rules.memory or Path(_no_memory().name)
 
     @property
@@ -355,10 +352,7 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """Return the spec for a problem: its task's spec, with only the tools that it selects.
-
-        Raises ValueError for a tool that the experiment does not have.
-        """
+        """Return a problem's spec: its task's, with its tools. Raises ValueError."""
         own = self.tasks.get(problem.task, self)
         return own if problem.tools is None else own.selecting(problem.id, problem.tools)
 

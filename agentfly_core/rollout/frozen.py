@@ -93,10 +93,7 @@ class Cast(SamplerSession):
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """Open the sessions of a sampler and of frozen speakers.
-
-    Raises ValueError for a missing API key.
-    """
+    """Open sessions of a sampler and frozen speakers; raises ValueError without an API key."""
     samplers, places = [sampler], dict[str, int]()
     chats: dict[str, ChatClient] = {}
     speakers: dict[str, MakesSpeaker] = {}

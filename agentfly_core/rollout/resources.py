@@ -1,7 +1,4 @@
-"""Lease environments to episodes within limits.
-
-An environment is reset for each episode. All environments are closed at the end.
-"""
+"""Lease environments to episodes within limits, reset for each, and close all at the end."""
 
 from __future__ import annotations
 

@@ -182,10 +182,7 @@ Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf
 
 @dataclass(frozen=True)
 class Form:
-    """How a conversation is rendered: its tools, and whether reasoning is switched on.
-
-    If `thinking` is None, the template's default applies.
-    """
+    """How to render a conversation: its tools, and reasoning or the template's default (None)."""
 
     tools: tuple[ToolSchema, ...]
     thinking: bool | None = None
@@ -256,10 +253,7 @@ class EpisodeRules:
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message | Observation, ...]:
-        """Return the first messages for a problem.
-
-        Raises ValueError if there are two system messages.
-        """
+        """Return a problem's first messages; raises ValueError for two system messages."""
         messages = problem.messages or (Message("user", problem.prompt),)
         if not self.system:
             return messages
@@ -280,10 +274,7 @@ class EpisodeRules:
         return {}
 
     def template_of(self, form: Form) -> ChatTemplate:
-        """Return the template for a form.
-
-        Raises ValueError if the template cannot switch reasoning.
-        """
+        """Return a form's template; raises ValueError if it cannot switch reasoning."""
         if form.key not in self._templates:
             template = self.template
             if isinstance(template, ModelTemplate):
@@ -296,10 +287,7 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """Return sampling parameters. The experiment's value replaces None.
-
-        Raises ValueError for invalid parameters.
-        """
+        """Return parameters, by default the experiment's; raises ValueError for invalid ones."""
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
             raise ValueError(

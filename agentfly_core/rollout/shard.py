@@ -213,10 +213,7 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes into two rows: without environments, and with environments.
-
-    The number of environments limits only the second row.
-    """
+    """Split episodes into rows without and with environments, which limit the second row."""
     rows = []
     for needs in (False, True):
         some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]
@@ -228,10 +225,7 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
-    """Return the agent's ending and error.
-
-    The lease cancels the agent at the episode's deadline.
-    """
+    """Return the agent's ending and error. The lease cancels it at the deadline."""
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await on_loop(partial(spec.agent, episode), math.inf, agent)

@@ -74,10 +74,7 @@ class Parts:
 
     @contextmanager
     def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
-        """Count a coroutine as waiting for a message during the block.
-
-        If all coroutines wait, each gets ServiceFailure from its future `arrived`.
-        """
+        """Count a coroutine as waiting. If all wait, each `arrived` gets ServiceFailure."""
         self._waiting[branch] = arrived
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
         try:

@@ -236,10 +236,7 @@ def _file(record: RunRecord) -> Path | None:
 
 
 def _changed(record: RunRecord) -> dict[str, JSON]:
-    """Return the settings in which a run differs from its experiment's current file.
-
-    If the file cannot be read, return the overrides with which the run was started.
-    """
+    """Return the settings that differ from the experiment's file, or without it the overrides."""
     settings, path = record["settings"], _file(record)
     try:
         # another user's run may name any file

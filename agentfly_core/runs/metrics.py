@@ -80,10 +80,7 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward named `goal` is 1 or more; None for an unscored episode.
-
-    All speakers of an episode have the same value.
-    """
+    """Whether the reward `goal` is 1 or more, the same for all speakers; None if unscored."""
     if isinstance(scored.reward, Unscored):
         return None
     return reaches(scored.rewards[goal], 1.0)

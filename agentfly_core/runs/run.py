@@ -86,10 +86,7 @@ class Run:
 
     @property
     def kl_reference(self) -> Pointer | None:
-        """The reference policy of the algorithm's KL penalty; None without a KL penalty.
-
-        Raises ValueError if the reference policy has another tokenizer.
-        """
+        """The reference policy of the KL penalty or None; raises ValueError for other tokens."""
         if self.experiment.algorithm.needs.reference is None:
             return None
         if self.reference is None:
@@ -151,10 +148,7 @@ class Run:
 
     @property
     def start(self) -> Pointer:
-        """The policy before the first step, which `remember_start` has stored.
-
-        Raises FileNotFoundError if it is not stored yet.
-        """
+        """The policy before the first step; raises FileNotFoundError if it is not stored yet."""
         if (stored := self.store.read_json(self.layout.start)) is None:
             raise FileNotFoundError(f"The run {self.name} has no start policy yet.")
         return Pointer.of(stored, self.layout.start)
@@ -230,10 +224,7 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def recorded_settings(record: RunRecord) -> Settings:
-    """Parse the settings in a run.json.
-
-    Raises ValueError if this version of AgentFly cannot read them.
-    """
+    """Parse a run.json's settings; raises ValueError if another version wrote them."""
     try:
         return Settings.model_validate(record["settings"])
     except ValidationError as error:

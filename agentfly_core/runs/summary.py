@@ -123,10 +123,7 @@ class Evaluations:
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Artifact], Artifact]:
-        """Return the artifacts with the evaluation's episodes, and the artifact with their scores.
-
-        Raises FileNotFoundError if a part is missing.
-        """
+        """Return an evaluation's episodes and their scores; raises FileNotFoundError."""
         store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         targets = self.experiment.evaluation_keys(policy, data, split)
         shards = [store.artifact(target.uri) for target in targets]
@@ -147,10 +144,7 @@ class Evaluations:
     def of(
         self, policy: Pointer, split: str, rollouts: Sequence[Pointer], scored: Pointer
     ) -> Evaluation:
-        """Compute an evaluation from stored episodes and their scores.
-
-        Raises ValueError if no episode has a score.
-        """
+        """Compute an evaluation from stored episodes; raises ValueError without a score."""
         store, settings = self.experiment.store, self.experiment.settings
         played = trajectories_in(store, rollouts)
         scores = read_scores(store.open(scored) / SCORES)
@@ -186,10 +180,7 @@ class Evaluations:
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """Group problems by `value_of`, and return the success of each group, sorted by the value:
-
-    `{"hard": Rate(...)}`.
-    """
+    """Return the success by a problem's value, sorted by the value: `{"hard": Rate(...)}`."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
@@ -249,10 +240,7 @@ def _details(before: Evaluation, after: Evaluation) -> Details:
 
 
 def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:
-    """Return the losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
-
-    `warm_start` contains the demonstrations, followed by the policy of each round.
-    """
+    """Return a warm start's losses: `[{"loss": 1.2, "held_out_loss": 1.3}]`."""
     rounds = [measured(store, policy).metrics for policy in warm_start[1:]]
     names = ("loss", "held_out_loss")
     return [{n: one[f"train/{n}"] for n in names if f"train/{n}" in one} for one in rounds]
@@ -271,10 +259,7 @@ def before_steps(
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """Return a table of all metrics with a row for each step, for plots.
-
-    Raises Damaged if `metrics_of` does.
-    """
+    """Return a table of all metrics with a row for each step. Raises Damaged."""
     import pandas as pd  # takes half a second
 
     measures = [metrics_of(store, RunLayout(run).step(number)) for number in steps]

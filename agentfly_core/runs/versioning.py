@@ -112,10 +112,7 @@ def pipeline(name: str, project: Path) -> Path:
 
 
 def read_pointer(path: Path) -> Pointer:
-    """Read the pointer in a file of results/, which DVC tracks instead of the artifact.
-
-    Raises FileNotFoundError, and Damaged if the file has no pointer.
-    """
+    """Read a pointer of results/, which DVC tracks; raises FileNotFoundError and Damaged."""
     if (content := files.read_regular(path)) is None:
         raise FileNotFoundError(f"There is no file {path}.")
     return Pointer.of(json_of(content, str(path)), str(path))
@@ -133,10 +130,7 @@ def overrides_in(params: Path) -> list[str]:
 
 
 def remote(project: Path) -> str:
-    """Return the store of shared policies: `agentfly` in DVC's default remote.
-
-    Raises ValueError if the default remote is missing, or if it is neither a folder nor s3://.
-    """
+    """Return the store `agentfly` in DVC's default remote; raises ValueError if unusable."""
     from dvc.config import Config
 
     config = Config(str(project / ".dvc"), validate=False)

@@ -194,10 +194,7 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """A backend without isolation: each execution is a plain process.
-
-    Limits apply to each process separately.
-    """
+    """Runs each execution as a plain process, and applies limits to each process."""
 
     name = "unsafe"
 

@@ -1,7 +1,4 @@
-"""Control groups (v1 or v2) that limit the memory of an execution.
-
-Control groups are used only if this user may create them.
-"""
+"""Control groups (v1 or v2) that limit the memory of an execution, if this user may make them."""
 
 import itertools
 import os
@@ -103,10 +100,7 @@ class Cgroups:
         return Cgroup(folders, tuple(entries))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Remove the groups of an execution.
-
-        If processes are still running in the groups, a later call removes the groups.
-        """
+        """Remove an execution's groups, in a later call if processes are still running."""
         for entry in cgroup.entries:
             os.close(entry)
         self._ended.append(cgroup)

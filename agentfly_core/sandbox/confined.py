@@ -38,10 +38,7 @@ print(json.dumps([program, *links, packages, library, *editable]))
 
 
 def isolates() -> bool:
-    """Whether this machine's sandbox isolates programs. The backend `unsafe` does not isolate them.
-
-    Raises Unavailable, with a remedy, if the sandbox cannot run programs.
-    """
+    """Whether this machine's sandbox isolates programs (not `unsafe`). Raises Unavailable."""
     sandbox = chosen()
     if isinstance(sandbox.backend, Bubblewrap):
         raise Unavailable(

@@ -26,10 +26,7 @@ _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """Return the sandbox that AGENTFLY_SANDBOX names, or else the first that works. Cached.
-
-    Raises Unavailable, with a remedy, if no sandbox works.
-    """
+    """Return the sandbox of AGENTFLY_SANDBOX, or the first that works. Raises Unavailable."""
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
 

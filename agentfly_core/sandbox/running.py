@@ -55,10 +55,7 @@ class Session:
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the session's state.
-
-        Concurrent calls run one after another. Cancelling a call ends the interpreter.
-        """
+        """Run code with the session's state, one call at a time. A cancellation ends it."""
         names = tuple(collect)
         request = ExecRequest(as_bytes(code), collect=names, limits=self._limits, kept=True)
         async with self._turn:

@@ -69,10 +69,7 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
-    """Lock a run of any store during the block. Yields the run's previous owner, or None.
-
-    Raises Locked.
-    """
+    """Lock a run of any store during the block; yields its last owner. Raises Locked."""
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
         yield previous

@@ -161,10 +161,7 @@ class Refused(OSError):
 
 
 def _answer(error: Exception) -> tuple[str, int]:
-    """Return the error code and the HTTP status of an answer, from the cause of s3fs's error.
-
-    Without an answer, return "" and 0.
-    """
+    """Return the code and HTTP status of s3fs's error, or "" and 0 without an answer."""
     if isinstance(cause := error.__cause__, ClientError):
         answer = cause.response
         return str(answer["Error"].get("Code")), answer["ResponseMetadata"]["HTTPStatusCode"]

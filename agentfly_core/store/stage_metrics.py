@@ -18,10 +18,7 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A stage's end in milliseconds since 1970, its duration in seconds, and its metrics:
-
-    `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`.
-    """
+    """A stage's end in ms since 1970, seconds and metrics: `Measured(1763740000000, 3.2, {})`."""
 
     time_ms: int
     seconds: float

@@ -83,10 +83,7 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """Yield an empty folder, which is published if the block ends without an error.
-
-        If another process has published the same key meanwhile, that folder is kept.
-        """
+        """Publish a folder if the block ends well, unless another process published the key."""
         path = self.path(target.uri)
         with _unfinished(path) as folder:
             yield folder
@@ -145,10 +142,7 @@ class Store:
         return artifact
 
     def resolve(self, pointer: Pointer) -> Artifact:
-        """Return the artifact to which a pointer refers.
-
-        Raises FileNotFoundError, and Damaged if the artifact has another digest.
-        """
+        """Return a pointer's artifact. Raises FileNotFoundError, or Damaged for another digest."""
         if isinstance(pointer, Artifact):
             return pointer
         artifact = self.artifact(pointer.uri)

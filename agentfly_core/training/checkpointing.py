@@ -45,10 +45,7 @@ class AsyncCheckpointer:
         return self._begun is not None
 
     def wait(self) -> None:
-        """Wait for the running save, and raise its error if it fails.
-
-        LearnerLost is only logged, because the next update can start from an older state.
-        """
+        """Wait for a save and raise its error; LearnerLost is logged, as older states exist."""
         # cleared first: an error is raised only once, and does not prevent the next save
         begun, self._begun = self._begun, None
         try:

@@ -32,10 +32,7 @@ REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment variables that start workers listening at `address`.
-
-    Raises ValueError for missing GPUs, or if this machine is not the first node of the hostfile.
-    """
+    """Return command and environment of workers at `address`; raises ValueError."""
     first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
     if site.device == "cuda":
@@ -103,10 +100,7 @@ class DeepSpeedLearner:
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state for a bit-identical resume, and write the copy in the background.
-
-        Returns a function that waits until the copy is written.
-        """
+        """Copy the state for a bit-identical resume; returns a function that awaits its write."""
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)
         return partial(next, results)

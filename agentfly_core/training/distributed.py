@@ -139,10 +139,7 @@ def put(
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
-    """Return this rank's part of a tensor at ZeRO stage 3.
-
-    The tensor is padded because of a bug in DeepSpeed 0.19.
-    """
+    """Return this rank's part at ZeRO 3, padded because of a bug in DeepSpeed 0.19."""
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))
     return flat.narrow(0, size * dist.get_rank(), size)

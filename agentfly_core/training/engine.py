@@ -136,10 +136,7 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
 
 
 def copy_state(engine: Engine) -> LearnerState:
-    """Copy the state that a bit-identical resume needs.
-
-    All ranks must call this function together; only the first rank gets tensors.
-    """
+    """Copy the state of a bit-identical resume, on all ranks; the first rank gets tensors."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}
@@ -161,10 +158,7 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:
-    """Load a saved state into a fresh engine of the same policy.
-
-    Raises FileNotFoundError if the state is missing, and ValueError for another label or policy.
-    """
+    """Load a state into a fresh engine; raises FileNotFoundError, or ValueError for another's."""
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
         raise ValueError(

@@ -55,10 +55,7 @@ class Worker:
     def obey(
         self, request: jobs.WorkerRequest, progress: jobs.OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Handle a request and return its result.
-
-        If the result is a function, the first rank runs it while the next request is handled.
-        """
+        """Handle a request. A function as the result runs during the next request."""
         if isinstance(request, jobs.AskLabel):
             return self.label
         if isinstance(request, jobs.RunUpdate):

@@ -85,10 +85,7 @@ def free_port(preferred: int = 0) -> int:
 
 
 def password(state: Path) -> str:
-    """Read a project's password, or create it in a file that only its owner may read.
-
-    A new password deletes MLflow's accounts.
-    """
+    """Read or create a project's password. A new one deletes MLflow's accounts."""
     path = state / FILE
     if not path.exists() or not path.read_text().strip():
         (state / ".gitignore").write_text("*\n")  # this keeps the password out of git

@@ -100,10 +100,7 @@ def use(url: str, auth: str = "") -> None:
 
 
 def deliver() -> None:
-    """Send Prefect's queued events and log lines before its server ends.
-
-    Gives up after some seconds.
-    """
+    """Send Prefect's queued events and log lines; gives up after some seconds."""
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogHandler
@@ -152,10 +149,7 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the Prefect UI.
-
-    If no server is running, this process becomes the server.
-    """
+    """Print a flow run's address in the UI; without a server, become the server."""
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)
     if not places.api:

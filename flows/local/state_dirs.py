@@ -1,7 +1,4 @@
-"""The folders of a project's state: Prefect's database, MLflow's store and the logs.
-
-Call `settle` before the first import of prefect, because prefect reads the environment only once.
-"""
+"""The folders of a project's state. Call `settle` before prefect, which reads variables once."""
 
 import os
 import tomllib

@@ -1,7 +1,4 @@
-"""Escape control characters in printed text, which may come from models or files.
-
-Control characters could set the window's title, fill the clipboard, hide lines or reverse letters.
-"""
+"""Escape control characters of models and files, which could change titles or hide lines."""
 
 import json
 import sys

@@ -282,10 +282,7 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve in another process.
-
-    Returns when everything works. Raises ValueError, with the end of the log, if the process ends.
-    """
+    """Serve in another process until it works; raises ValueError with the end of the log."""
     log = place.state / LOG
     log.touch(0o600)
     if process := os.fork():

@@ -65,10 +65,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """Return the dates, in their own time zones, on which active schedules start an experiment.
-
-    Only dates after a schedule's last change count: before, the schedule may have been off.
-    """
+    """Return the dates of active schedules since their last change, in their time zones."""
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES
     from prefect.utilities.asyncutils import run_coro_as_sync

@@ -1,7 +1,4 @@
-"""Do the work of nights in Prefect flows, tasks and events.
-
-Comparisons play the episodes that are missing.
-"""
+"""The work of nights in Prefect. Comparisons play the missing episodes."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -41,10 +41,7 @@ class ChatRequest:
 
 
 def reply_of(answer: JSON) -> Message:
-    """Read the reply in an answer; it is `cut` if the token limit ended it.
-
-    Raises UnreadableAnswer.
-    """
+    """Read the reply of an answer, with `cut` for the token limit. Raises UnreadableAnswer."""
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]

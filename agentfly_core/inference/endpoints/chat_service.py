@@ -46,10 +46,7 @@ class ChatService:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:
-        """Connect on the running event loop.
-
-        Raises ValueError if the key's environment variable is unset.
-        """
+        """Connect on the running event loop; raises ValueError without the key's variable."""
         variable = self.settings.api_key_env
         if variable and not os.environ.get(variable):
             raise ValueError(

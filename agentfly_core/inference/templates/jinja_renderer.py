@@ -45,10 +45,7 @@ class Dialect:
 
 
 class JinjaRenderer:
-    """Renders messages with template `variables`.
-
-    A message's content never becomes the template's markup.
-    """
+    """Renders messages with template `variables`; contents never become markup."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any], dialect: Dialect
@@ -111,10 +108,7 @@ class JinjaRenderer:
             raise ValueError(f"The model's chat template refuses a conversation: {error}") from None
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """Encode a rendered text.
-
-        Only added tokens that the template itself wrote become added tokens.
-        """
+        """Encode a text, with added tokens only where the template itself wrote them."""
         return self.encoder.encode(self._hidden.show(self.encoder.mark(text)))
 
     def hidden(self, text: str) -> str:

@@ -77,10 +77,7 @@ class ReplyReader:
         return own if self.markup.dialect.native else None
 
     def _by_response_template(self, text: str) -> Message | None:
-        """Parse the reply as transformers does.
-
-        Returns None if the response template is missing or refuses.
-        """
+        """Parse the reply as transformers does; None without a response template that fits."""
         if not self._response_template:
             return None
         listed: list[Any] = [tool.listed for tool in self.tools]

@@ -45,11 +45,7 @@ Curves = Mapping[str, Sequence[Curve]]
 def compared_runs(
     store: Store, references: Sequence[str], split: str, against: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split, with `against` as the base. Also return their training
-    curves.
-
-    Raises ValueError for runs that cannot be compared.
-    """
+    """Compare runs and sweeps on a split, with their training curves. Raises ValueError."""
     names = [run_named(store, name) for name in runs_named(store, references)]
     if against:
         base = run_named(store, against)

@@ -249,10 +249,7 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 
 
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
-    """Return the settings of policies.
-
-    Instead of the digests of modules, they have an entry for each function that differs.
-    """
+    """Return policies' settings, with an entry for each changed function instead of modules."""
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
         key: list(dict.fromkeys(policy.code.get(key) for policy in policies))
@@ -281,10 +278,7 @@ def _change(versions: Sequence[str | None], version: str | None) -> str:
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
-    """Return the ids of problems on which every policy has a scored episode.
-
-    Raises ValueError for fewer than two problems.
-    """
+    """Return the problems that each policy has scored; raises ValueError for fewer than two."""
     first, *others = (policy.solved for policy in policies)
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:

@@ -102,10 +102,7 @@ def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """Return lines of text with `width` bars for each group, all on the same scale.
-
-    The bars show means over the runs of a group.
-    """
+    """Return `width` bars for each group on one scale: means over the runs of the group."""
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
         return []
@@ -159,10 +156,7 @@ class Step:
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """Read step 0 and the finished steps of a run, including the steps before a fork.
-
-    Raises ValueError for a run without a finished step.
-    """
+    """Read the finished steps of a run, also from before a fork; raises ValueError without any."""
     record = known_run(store, run)
     settings = recorded_settings(record)
     last = max([settings.start_step, *RunLayout(run).steps(store)])

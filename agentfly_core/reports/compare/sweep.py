@@ -1,7 +1,4 @@
-"""A sweep: a run for each combination of settings' values and seeds.
-
-All runs of a sweep have its name as a tag.
-"""
+"""A sweep: a run for each combination of values and seeds, tagged with the sweep's name."""
 
 from collections.abc import Sequence
 from itertools import product

@@ -50,10 +50,7 @@ def unscored_share(outcome: HeldOutMeans) -> float:
 
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read a policy's outcomes on the test problems.
-
-    Raises FileNotFoundError if the evaluation is missing.
-    """
+    """Read a policy's outcomes on the test problems; raises FileNotFoundError."""
     played, scores = evaluations.episodes(policy, "test", data)
     return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
 

@@ -190,20 +190,13 @@ class NightLedger:
     experiment: str
 
     def read(self) -> NightHistory:
-        """Read all entries.
-
-        Raises Damaged for a damaged or missing entry, and if an entry's digest of the previous one
-        is wrong.
-        """
+        """Read all entries. Raises Damaged for a damaged or missing entry, or a wrong digest."""
         return NightHistory([*map(self._parsed, self._chain())])
 
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
     ) -> NightEntry:
-        """Append an entry, and copy the night's entries to its run.
-
-        Two processes may append at the same time.
-        """
+        """Append an entry, also to the night's copy. Two processes may append at once."""
         entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
         value = ENTRY.dump_python(entry, mode="json")
         while True:

@@ -83,10 +83,7 @@ class Nights:
     approval: bool
 
     def run(self, tonight: str) -> Summary:
-        """Finish earlier nights or give them up, then train and judge tonight's.
-
-        Raises ValueError for an experiment without rewards.
-        """
+        """Finish earlier nights, train and judge tonight's; raises ValueError without rewards."""
         require_rewards(self.experiment.settings.goal)
         # done first, because tonight's plan begins where they ended
         for night in undone(self.ledger.read(), tonight):
@@ -151,10 +148,7 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record the attempt, and return the night's overrides of settings.
-
-        Raises Locked or NoSpace before anything is recorded.
-        """
+        """Record the attempt; return the night's overrides. Raises Locked or NoSpace before."""
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
         history, why = self.ledger.read(), "It is continued."
@@ -199,10 +193,7 @@ def date_of(night: str) -> datetime.date | None:
 
 
 def undone(history: NightHistory, tonight: str) -> list[str]:
-    """Return the names of earlier nights without a decision, oldest first.
-
-    Nights that were given up are excluded.
-    """
+    """Return earlier nights that are neither decided nor given up, oldest first."""
     begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
     return [night for night in sorted(begun) if not history.last(night, "given_up", *DECIDED)]
 
@@ -277,10 +268,7 @@ def finished(store: Store, night: str) -> Summary | None:
 
 
 def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
-    """Count a night's scored problems by task.
-
-    If files are damaged, a warning is logged and the result is empty.
-    """
+    """Count a night's scored problems by task; empty, with a warning, for damaged files."""
     counts = Counter[str]()
     try:
         counts = problems_played(store, night)

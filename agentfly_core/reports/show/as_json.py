@@ -58,10 +58,7 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 
 
 def messages(trajectory: Trajectory) -> list[JSON]:
-    """Return messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
-
-    A reply also has `calls`. A tool's answer has the role "tool", the tool's name and `error`.
-    """
+    """Return `[{"role": "user", "text": "41+58?"}, ...]`, with `calls`, `tool` or `error`."""
     items: list[JSON] = []
     for turn in trajectory.turns:
         items += [_message(item) for item in turn.read]

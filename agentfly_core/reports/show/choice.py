@@ -76,10 +76,7 @@ class Conditions:
 
 
 def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
-    """Return the episodes with a conversation that meets the conditions.
-
-    Raises ValueError for a problem or a tool that does not occur in any episode.
-    """
+    """Return the matching episodes; raises ValueError for an unknown problem or tool."""
     trajectories = [trajectory for trajectory, _ in stored.pairs]
     existing = {
         "problem": {trajectory.problem.id for trajectory in trajectories},

@@ -57,10 +57,7 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 
 
 def heading(stored: Episodes, matching: int) -> Text:
-    """Return a line with the title, the number of episodes and their mean reward.
-
-    It also has the number of `matching` episodes, unless all match.
-    """
+    """Return the title, the number of episodes, their mean reward, and how many match."""
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
     overall = f"{len(rewards) or 'none'} scored"
@@ -78,10 +75,7 @@ def legend() -> Text:
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """Make a table with the lease counts of each environment class, from the worst shard.
-
-    Return an empty list without environments.
-    """
+    """Make a table of each environment class's leases in the worst shard, if any."""
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     rows = [
         [kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES)]
@@ -125,10 +119,7 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
-    """Return the first lines that all chosen conversations share, if they contain a system prompt.
-
-    For a single conversation, return an empty text.
-    """
+    """Return the first lines that several conversations share, if a system prompt is there."""
     begun = [trajectory for trajectory, _ in chosen if trajectory.turns]
     opening = [item for trajectory in begun for item in trajectory.turns[0].read[:1]]
     system = {m.content for m in opening if isinstance(m, Message) and m.role == "system"}
@@ -188,11 +179,7 @@ def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> 
 
 
 def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
-    """Return the `count` episodes with the largest fall of the reward, or with the largest rise
-    ("best").
-
-    Unscored episodes come last.
-    """
+    """Return the `count` episodes with the largest fall or rise ("best"), unscored ones last."""
     sign = 1.0 if order == "worst" else -1.0
     ranked = sorted(played, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))
     return ranked[:count]

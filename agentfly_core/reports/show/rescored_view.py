@@ -71,10 +71,7 @@ class TwiceScored:
 
     @property
     def furthest(self) -> list[dict[str, JSON]]:
-        """Return the episodes with the largest difference between the ranks of old and new reward.
-
-        Ranks are compared, because rewards may have different scales.
-        """
+        """The episodes with the largest difference between the ranks of their rewards."""
         pairs = self.episodes.dropna()
         ranks = pairs[["old", "new"]].rank()
         apart = (ranks["old"] - ranks["new"]).abs().sort_values(ascending=False, kind="stable")

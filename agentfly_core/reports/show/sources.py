@@ -48,10 +48,7 @@ EpisodeSource = RunPolicy | LastPolicy | PlayReference
 
 
 def reference(text: str) -> EpisodeSource:
-    """Parse RUN or RUN@STEP, both with or without `run:`, or play:NAME.
-
-    Raises ValueError for other texts.
-    """
+    """Parse RUN or RUN@STEP, with or without `run:`, or play:NAME; raises ValueError."""
     if play := OF_PLAY.fullmatch(text):
         return PlayReference(play[1])
     if run := policy_of_run(text):
@@ -63,20 +60,14 @@ def reference(text: str) -> EpisodeSource:
 
 
 def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
-    """Parse --against: a step of the run in `shown`, RUN@STEP or play:NAME.
-
-    Raises ValueError for other texts.
-    """
+    """Parse --against: a step of the shown run, RUN@STEP or play:NAME; raises ValueError."""
     if text.isdecimal() and not isinstance(shown, PlayReference):
         return RunPolicy(shown.run, int(text))
     return reference(run_named(store, text))
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """Read the episodes of a step, play, evaluation or warm start.
-
-    Raises ValueError if none exist.
-    """
+    """Read a step, play, evaluation or warm start; raises ValueError without episodes."""
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
             raise ValueError(f"play:{named.name} has neither evaluations nor demonstrations.")
@@ -95,10 +86,7 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 
 
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
-    """Read the episodes of all steps of RUN, of RUN@STEP or of play:NAME.
-
-    Raises ValueError if none exist.
-    """
+    """Read all steps of RUN, RUN@STEP or play:NAME; raises ValueError without episodes."""
     named = reference(text)
     steps: Sequence[EpisodeSource] = [named]
     if isinstance(named, LastPolicy):
@@ -161,10 +149,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """Return a function from a step to the uri of its held-out scores, or None if not evaluated.
-
-    Step 0 is the policy before step 1.
-    """
+    """Return a function from a step (0: the start) to the uri of its held-out scores or None."""
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
     keys = StageKeys(settings)

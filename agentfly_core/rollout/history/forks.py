@@ -98,10 +98,7 @@ class Repetition:
     def answers(
         self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
     ) -> tuple[Observation, ...] | None:
-        """Return the recorded tool results to repeat, or None if the calls must be executed.
-
-        Raises AsksDifferently.
-        """
+        """Return recorded results, or None to execute the calls. Raises AsksDifferently."""
         if not (origin := self.repeats):
             return None
         stored = origin.path.answers.get(place)
@@ -110,10 +107,7 @@ class Repetition:
         return stored.observations if origin.snapshot is not None else None
 
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
-        """Record the results of tool calls.
-
-        Raises AsksDifferently if the episode repeats its parent and the results differ.
-        """
+        """Record the results of calls. Raises AsksDifferently if the parent had other results."""
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets other tool results than its parent")
         self.path.answers[place] = answered

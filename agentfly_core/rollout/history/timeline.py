@@ -237,10 +237,7 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """Make a branch for `Episode.branch`.
-
-        Raises ValueError while a reply of this branch is running.
-        """
+        """Make a branch for `Episode.branch`; raises ValueError while a reply is running."""
         self._refuse(self._busy)
         return self._copy(self.number, self.samples)
 
@@ -286,10 +283,7 @@ class EpisodeBranch:
         return [self._copy((*self.number, n), Counter(self.samples)) for n in range(count)]
 
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
-        """Append the replies of these branches to the history.
-
-        If several branches continued the same context, the last of these branches counts.
-        """
+        """Append these branches' replies; of several in a context, the last branch counts."""
         for branch in branches:
             for reply in branch.replies[branch._begin :]:
                 self.add(reply)

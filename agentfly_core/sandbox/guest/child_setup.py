@@ -33,10 +33,7 @@ class Work:
 
 
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
-    """Report readiness or an error over the socket `line`, run the code, and exit.
-
-    The code is main.py, or for a kept process the code that arrives over `line`.
-    """
+    """Report readiness or an error over `line`, run main.py or the code of `line`, and exit."""
     code = 1
     try:
         why = _prevented(work, streams, line.fileno())

@@ -57,20 +57,14 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Report why no code can run.
-
-    The request is read first, because otherwise the kernel would discard the report.
-    """
+    """Report why no code can run, after the request: the kernel discards earlier reports."""
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
         connection.sendall(protocol.packed({"unavailable": why}))
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run the requests of a connection in a folder.
-
-    A failure before the code starts is reported as `unavailable`.
-    """
+    """Run a connection's requests; a failure before the code is reported as `unavailable`."""
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**header["limits"])

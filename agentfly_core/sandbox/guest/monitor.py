@@ -68,10 +68,7 @@ class Monitor:
         os.close(given)
 
     def until_end(self, connection: socket.socket) -> Status | None:
-        """Collect output until the code ends, a limit is reached, or the caller disconnects.
-
-        Return None if the code ended, else the status.
-        """
+        """Collect output until the code ends (None), or a limit or the caller ends it (status)."""
         # the code may close its pipes, fork, stop itself or fake its exit code: wait for process,
         # caller and all pipes; without a control group memory is polled
         limits, reading = self.work.limits, set(self.pipes)

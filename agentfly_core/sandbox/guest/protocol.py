@@ -185,10 +185,7 @@ class ExecResult:
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
-    """Make the result for a failure of the sandbox.
-
-    The reason is stored in `stderr`; models never read it.
-    """
+    """Make the result of a failed sandbox. Models never read the reason in `stderr`."""
     return ExecResult(Status.UNAVAILABLE, stderr=why, backend=backend)
 
 
