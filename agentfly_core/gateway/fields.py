@@ -45,7 +45,7 @@ FIELDS: Mapping[str, FieldRule] = {
     "tools": _honoured("functions"),
     "max_tokens": _honoured("at most `agent.max_tokens`"),
     "max_completion_tokens": _honoured("at most `agent.max_tokens`"),
-    "stop": _honoured("strings of `agent.stop`"),
+    "stop": _honoured("only strings that `agent.stop` lists"),
     "n": _honoured("1 to 128"),
     "stream": _honoured("one chunk per reply"),
     "stream_options": _honoured("`include_usage`"),
