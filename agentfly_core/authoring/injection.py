@@ -41,7 +41,7 @@ class Signature:
 
 
 class Asking(Protocol):
-    """The interface of tools and rewards, which have environments as parameters."""
+    """A tool or a reward. Its parameters may ask for environments."""
 
     @property
     def signature(self) -> Signature:

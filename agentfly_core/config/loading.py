@@ -114,8 +114,8 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     # wrong digests would give wrong cache keys
     if "code" in values:
         raise ValueError(
-            "code: is computed and cannot be set. List data files that your modules read in "
-            "`code_files`."
+            "The key `code` is computed and cannot be set. List data files that your modules read "
+            "in `code_files`."
         )
     settings = _completed(_validate(Settings, values, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}

@@ -179,8 +179,8 @@ class AgentPart(Section):
 
     `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
     `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. `remembers` is the import path of
-    a function that makes the memory of the next episodes. Further keys are settings of the agent's
-    class.
+    a function that makes a memory from a step's episodes, for later episodes. Further keys are
+    settings of the agent's class.
     """
 
     model_config = OPEN

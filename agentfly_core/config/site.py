@@ -244,8 +244,8 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The places of learner workers by node; with GPUs these are GPU numbers: `{"localhost":
-        (1, 2, 3)}`.
+        """The numbers of the learner's workers by node; with GPUs, the numbers of their GPUs:
+        `{"localhost": (1, 2, 3)}`.
         """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}

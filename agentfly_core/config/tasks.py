@@ -110,7 +110,7 @@ def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
 
 
 def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the data and demonstrations that follow from `tasks` to an experiment's settings.
+    """Add `data` and `demonstrations` to an experiment's settings, computed from its `tasks`.
 
     Raises ValueError if the experiment has data or demonstrations itself.
     """

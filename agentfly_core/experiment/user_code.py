@@ -48,7 +48,7 @@ BEFORE_STEPS = ("prepare", "demonstrate")
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
-    """Return the digests of the author's present code. Each module depends on all `code_files`.
+    """Return the digests of the author's present code. All digests also cover the `code_files`.
 
     Raises ValueError for a module without a file, and for a file that does not exist.
     """
@@ -131,8 +131,8 @@ def edited(record: RunRecord) -> list[str]:
     """Return a run's functions and classes that differ in the working directory:
     `["my_shop.price"]`.
 
-    The name of a module covers its lines outside of functions and classes. Modules that are missing
-    here are skipped.
+    A module's name alone means that its lines outside of functions and classes differ. Modules that
+    are missing here are skipped.
     """
     importable_here()
     data = _digests(filter(os.path.isfile, _data_files(record)))

@@ -133,7 +133,7 @@ class GatewaySession:
 
     @property
     def models(self) -> list[str]:
-        """Return the names of the speakers, which the program sees as models."""
+        """Return the names of the speakers. The program uses them as names of models."""
         return [self.episode.name, *self._others]
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:

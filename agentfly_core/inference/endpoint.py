@@ -31,7 +31,7 @@ class EndpointSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[_Session]:
-        """Connect to the service. Raises ValueError if the API key is missing."""
+        """Open a session with the service. Raises ValueError if the API key is missing."""
         async with self.service.open() as chat:
             yield _Session(replace(self), chat)
 

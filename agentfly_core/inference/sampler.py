@@ -67,7 +67,9 @@ class NoReply(ValueError):
 
 
 class SamplerSession(ABC):
-    """A sampler for one shard. With batches, it waits for a request of each open branch."""
+    """A sampler for one shard. If it samples in batches, it waits until all branches that are
+    running have requested a reply.
+    """
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
@@ -93,7 +95,7 @@ class SamplerSession(ABC):
         """Stop waiting for requests of a branch or episode."""
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a reply of this speaker starts only once every open branch has a request."""
+        """Whether this speaker's replies wait until all running branches have requested a reply."""
         return False
 
     def continues(self, speaker: str) -> bool:

@@ -166,7 +166,7 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """Make `episodes` episodes of a split: first one per problem, then a second per problem, ...
+    """Make `episodes` episodes of a split in total: one per problem, then a second per problem, ...
 
     They have the seeds of a held-out evaluation.
     """

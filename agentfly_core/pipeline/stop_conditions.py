@@ -137,8 +137,9 @@ def warnings(
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. Its newest policy is complete. Read the "
-            "episodes with `agentfly show`. To continue the run, change the sign's bound or "
-            "remove its `stop`, and train again with --run and the run's name."
+            "episodes with `agentfly show`. To continue the run, change the bound in the named "
+            "setting of `health`, or remove `stop` there, and train again with --run and the run's "
+            "name."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
     return [texts[name] for name in raised if math.log2(lasted[name]).is_integer()]

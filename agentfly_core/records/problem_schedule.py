@@ -79,7 +79,7 @@ class ProblemSchedule:
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """Return the round after `last`, with new shards and `missing` problems by task."""
+        """Return the round after `last`: new shards with `missing[task]` problems of each task."""
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
         tasks = {name: range(stops[name], stops[name] + missing[name]) for name in stops}

@@ -226,9 +226,9 @@ class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
-    "worker/1": 0.0, "worker/2": 1.0})`. Advantages compare an instance named there, such as
-    worker/2, with worker/2 of the problem's other episodes. They compare all other instances of a
-    role with each other.
+    "worker/1": 0.0, "worker/2": 1.0})`. Advantages compare a named speaker of a role, such as
+    worker/2, with worker/2 in the problem's other episodes. Speakers of a role that are not named
+    are compared with each other.
     """
 
     value: float
@@ -361,7 +361,7 @@ class Team:
     trajectories: tuple[Trajectory, ...]
 
     def of(self, role: str) -> tuple[Trajectory, ...]:
-        """Return the trajectories of a role's instances."""
+        """Return the trajectories of all speakers of a role."""
         return tuple(one for one in self.trajectories if one.speaker == role)
 
 

@@ -55,7 +55,7 @@ class RolloutBatch:
     weight: Tensor
 
     def select(self, chosen: Tensor) -> RolloutBatch:
-        """Select the rows with these indices, and cut them to the longest of them."""
+        """Select the rows with these indices, and cut the padding that no selected row needs."""
         width = int(self.lengths[chosen].max())
         parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return RolloutBatch(

@@ -258,9 +258,10 @@ class Episode(Speaker):
         replies and tool results, so nothing is sampled or executed. Then the environments are
         restored from snapshots. If an environment has no `snapshot`, tools are executed again
         instead of being replayed. A new episode ends FAILED if its agent makes other requests than
-        before or gets other tool results. Limits also count the replies before the fork. Raises
-        ValueError within `gather` and `branch` and with `rollout.branching`, and ServiceFailure if
-        a snapshot fails.
+        before or gets other tool results. Limits also count the replies before the fork.
+
+        Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
+        ServiceFailure if a snapshot fails.
         """
         branch = self.history
         if self.rules.branching:

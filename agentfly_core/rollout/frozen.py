@@ -77,7 +77,7 @@ class Cast(SamplerSession):
             session.close()
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a reply of this speaker starts only once every open branch has a request."""
+        """Whether this speaker's replies wait until all running branches have requested a reply."""
         role = speaker.partition("/")[0]
         session = self.sessions[self.places.get(role, 0)]
         # a chat service answers requests one by one

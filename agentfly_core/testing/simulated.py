@@ -118,8 +118,8 @@ async def scores_of_policy(
 
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
-    Problems are `counted`. Rewards may read `Team`. The rewards of a failed or unscored episode are
-    empty.
+    `counted` wraps each problem, so `policy.facts_read` counts reads of facts. Rewards may have a
+    parameter `Team`. The rewards of a failed or unscored episode are empty.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

@@ -87,7 +87,7 @@ class Display:
 
 @contextmanager
 def stage_bar(console: Console) -> Iterator[None]:
-    """Show the running stage on a terminal; also report when `nano` learns its tokens."""
+    """Show the running stage on a terminal. Also report the training of nano's tokenizer."""
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
         learns = False

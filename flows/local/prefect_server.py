@@ -130,7 +130,7 @@ def answers(url: str) -> bool:
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Replace this process by `prefect WORDS...` on the project's state.
+    """Replace this process by `prefect WORDS...`, with the project's Prefect database and profile.
 
     A server requires the project's password, unless the environment sets another one.
     """

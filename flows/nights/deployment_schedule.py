@@ -65,7 +65,10 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """Return the dates of active schedules since their last change, in their time zones."""
+    """Return the dates of active schedules, each in the schedule's time zone.
+
+    Dates before a schedule's last change are left out, because it may have been off.
+    """
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES
     from prefect.utilities.asyncutils import run_coro_as_sync

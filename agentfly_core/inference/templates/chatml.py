@@ -79,8 +79,9 @@ class Hermes:
     def jinja(self) -> str:
         """A Jinja chat template for transformers and vLLM that renders the same text.
 
-        Its tokens differ if a text contains special tokens, or if the tokenizer joins a line break
-        with the next reply, as nano models do.
+        The text's tokens differ from the tokens of this class if a message contains special tokens.
+        They also differ if the tokenizer merges a line break with the next reply, as the tokenizers
+        of nano models do.
         """
         return jinja_text(TOOLS if self._show_tools else None)
 

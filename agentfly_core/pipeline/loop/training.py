@@ -173,7 +173,7 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """Run the warm start. Return the demonstrations and the policy after each round.
+    """Run the warm start. Return the demonstrations, then the policy after each round.
 
     The result is empty for a run without a warm start and for a fork.
     """

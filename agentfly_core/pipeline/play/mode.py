@@ -79,7 +79,7 @@ class WrappedSession(SamplerSession):
         self.inner.close()
 
     def waits_for_all(self, speaker: str) -> bool:
-        """Whether a speaker's replies wait until every open branch has a request."""
+        """Whether this speaker's replies wait until all running branches have requested a reply."""
         return self.inner.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
@@ -89,7 +89,9 @@ class WrappedSession(SamplerSession):
 
 @dataclass(frozen=True)
 class WrappedSampler:
-    """A sampler with wrapped sessions: `WrappedSampler(sampler, partial(Timing, log=[]))`."""
+    """A sampler that wraps each session of `inner`: `WrappedSampler(sampler, partial(Timing,
+    log=[]))`.
+    """
 
     inner: Sampler
     wrap: Callable[[SamplerSession], SamplerSession]
@@ -170,9 +172,7 @@ class Chat(Mode):
         self._first, self._ask, self._tell = first, ask, tell
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return the spec for an episode with a person, which has another agent and longer
-        limits.
-        """
+        """Return the spec for a chat. It replaces the agent of `spec` and raises its limits."""
         tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
         return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 

@@ -41,7 +41,7 @@ class DemonstrationJob:
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard (0, 1, ...) of a stage's `episodes`: `Shard("rollout", 7, specs, 2)`."""
+    """A shard of a stage's `episodes`: `Shard("rollout", 7, specs, 2)` is the third of step 7."""
 
     stage: str
     step: int

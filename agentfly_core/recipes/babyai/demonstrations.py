@@ -122,7 +122,9 @@ class Goal:
         for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
             if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:
                 return cls(verb, *things)
-        raise ValueError(f"Got the mission {mission!r}, expected go to, pick up, or put next to.")
+        raise ValueError(
+            f"Got the mission {mission!r}, expected 'go to A', 'pick up A' or 'put A next to B'."
+        )
 
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return actions that reach the goal or, without a path to it, an unseen cell."""

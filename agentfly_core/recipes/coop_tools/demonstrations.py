@@ -92,7 +92,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Reply as the simulated model to all speakers, without the facts of problems."""
+    """Return a policy that replies for all speakers as `simulated`, without reading facts."""
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]

@@ -22,7 +22,7 @@ class Member:
 
     @property
     def opening(self) -> tuple[Message | Observation, ...]:
-        """The first messages, without the system message if the speaker has its own."""
+        """The first messages, without the system message if the speaker adds another one."""
         own = self._speaker is self._episode
         return self._episode.opening[bool(self._episode.rules.system and not own) :]
 

@@ -24,9 +24,9 @@ Fields = Mapping[str, Any]
 class JsonReply:
     """A JSON object with exactly these fields: `JsonReply({"say": str, "votes": int})`.
 
-    Text around the object is ignored, and values are stripped of outer whitespace. The object is
-    repaired if one mark (a quote, comma, colon or brace) is missing or one comma is too many, and
-    if all such repairs give the same fields.
+    Text around the object is ignored, and values are stripped of outer whitespace. If one
+    mark (a quote, comma, colon or brace) is missing, or one comma is too many, the object is
+    repaired, unless different repairs give different fields.
     """
 
     types: Mapping[str, type]

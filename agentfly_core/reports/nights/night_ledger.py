@@ -163,7 +163,7 @@ class NightHistory:
         return f"The champion is {champion.reference}." if champion else "There is no champion."
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """Return a night's latest entry with one of these events, or None."""
+        """Return a night's latest entry with an event in `events`, or None."""
         entries = [e for e in self.entries if e.night == night and e.event in events]
         return entries[-1] if entries else None
 

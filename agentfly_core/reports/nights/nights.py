@@ -169,12 +169,12 @@ class Nights:
 
 
 def policy_at(store: Store, run: str, step: int) -> Champion:
-    """Return the policy of a run's step as a champion."""
+    """Return the policy of a run's step as a `Champion`, without promoting it."""
     return Champion(RunPolicy(run, step), policy_of(store, run, step))
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """Return the policy of a run's last step as a champion."""
+    """Return the policy of a run's last step as a `Champion`, without promoting it."""
     return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
 
 

@@ -229,8 +229,9 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
     ]
     if len(values) < 2:
         raise ValueError(
-            f"{len(values)} held-out problems have {outcome}, but two are needed. Raise data.test "
-            "of the task, or set the guard to null."
+            f"{outcome} was measured on {len(values)} of {len(both)} held-out problems, but a "
+            "comparison needs two. Raise data.test of the task, or set the margin of this guard "
+            "in `promotion` to null."
         )
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
     # the mean number of tokens is the cost, so no logarithms are used

@@ -221,7 +221,7 @@ class MlflowRun:
         """Register a policy as a version of `model` with the tags `lineage`, and move the aliases.
 
         A policy is registered only once. The alias `last` is the newest version. The alias `best`
-        is the version with the highest success among those on the newest version's dataset.
+        is the version with the highest success among the versions with the same dataset as `last`.
         """
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]

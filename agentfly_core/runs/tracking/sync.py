@@ -47,7 +47,8 @@ def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> Non
 def sync(run: Run, mlflow: MlflowRun) -> None:
     """Send all entries of a running or finished run that are missing in MLflow.
 
-    Raises Damaged if a finished run has lost a metrics.json, and the errors of MLflow's client.
+    Raises Damaged if a metrics.json of a finished run is missing. Raises the errors of MLflow's
+    client.
     """
     run.link("mlflow_run_ids", mlflow.run_id)
     sender, finished = _Sender(run, mlflow), run.finished

@@ -84,7 +84,7 @@ class ParentPolicy(ArtifactRecord):
 
 
 class StartRecord(ArtifactRecord):
-    """start.json: the policy before the first step, and the outputs of the stages before it."""
+    """start.json: the policy before the first step, and the outputs of all earlier stages."""
 
     before: NotRequired[dict[str, list[ArtifactRecord]]]
 

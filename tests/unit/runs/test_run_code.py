@@ -115,7 +115,7 @@ def test_an_experiment_of_built_in_parts_has_no_digests(tmp_path):
 
 def test_digests_cannot_be_set(tmp_path):
     (tmp_path / "a.yaml").write_text("code: {rollout: {a: b}}\n")
-    with pytest.raises(ValueError, match="code: is computed and cannot be set"):
+    with pytest.raises(ValueError, match="The key `code` is computed and cannot be set"):
         read(str(tmp_path / "a.yaml"))
 
 
