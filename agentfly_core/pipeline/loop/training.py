@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.config.reference import chat_file, run_step
+from agentfly_core.config.reference import chat_file, is_scripted, run_step
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.loop.evaluation import Evaluator
@@ -179,17 +179,18 @@ def warm_started(
     """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []
+    store, whole = experiment.store, experiment.whole
+    # demonstrations of a run or a file are not played again, so they read no memory
+    memory = experiment.memory_of(model) if is_scripted(settings.demonstrations) else None
     stage_keys = StageKeys(experiment.settings)
+    target = stage_keys.demonstrations(model, data, experiment.frozen, memory)
     if run_step(settings.demonstrations):
-        target = stage_keys.demonstrations(model, data, experiment.frozen)
-        demonstrations = stages.choose(experiment.store, settings, target, model, data)
+        demonstrations = stages.choose(store, settings, target, model, data)
     elif chat_file(settings.demonstrations):
-        demonstrations = stages.read_chats(experiment, model, data)
+        demonstrations = stages.read_chats(store, settings, target, whole, model, data)
     else:
-        memory = experiment.memory_of(model)
-        target = stage_keys.demonstrations(model, data, experiment.frozen, memory)
         job = DemonstrationJob(target, Pointer(data.uri, data.digest), memory)
-        demonstrations = stages.demonstrate(experiment.store, services.player, job)
+        demonstrations = stages.demonstrate(store, services.player, job)
     rounds = range(1, settings.rounds + 1)
     return [
         demonstrations,

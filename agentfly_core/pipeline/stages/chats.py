@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from agentfly_core.config.parts import WarmStart
 from agentfly_core.datasets.chat_files import ChatRow
 from agentfly_core.datasets.chats import Messages
-from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.task import Task
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.recorded_chats import ChatPlayer, recorded
@@ -15,30 +15,35 @@ from agentfly_core.records.dataset import spaced_alike, split
 from agentfly_core.records.messages import plain
 from agentfly_core.records.parquet import EPISODES, HELD_OUT, write_trajectories
 from agentfly_core.records.trajectory import Message
-from agentfly_core.store.artifact import Artifact
+from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 
 
-def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artifact:
-    """Publish the chats of the warm start's file as demonstrations.
+def read_chats(
+    store: Store,
+    settings: WarmStart,
+    target: ArtifactKey,
+    whole: Task,
+    model: Artifact,
+    data: Artifact,
+) -> Artifact:
+    """Publish the chats of the warm start's file as demonstrations of the experiment's task.
 
     Chats about a validation or test problem of `data` are not trained; only their loss is measured.
     Raises ValueError for too many unusable rows, and if no chat remains to train on.
     """
-    settings, store = experiment.settings, experiment.store
-    warm_start = settings.warm_start
-    assert warm_start is not None
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer = tokenizer_of(store, model)
-        spec = rollout_spec(experiment.whole, experiment.mixture, tokenizer)
-        chats, bad = recorded(warm_start, ChatPlayer(spec, tokenizer))
+        # no mixture, because chats name no task
+        chats, bad = recorded(settings, ChatPlayer(rollout_spec(whole, {}, tokenizer), tokenizer))
         held_out = _held_out(store.open(data))
         measured = [t for row, t in chats if not held_out.isdisjoint(_questions(row))]
         trained = [t for row, t in chats if held_out.isdisjoint(_questions(row))]
         if not trained:
             raise ValueError(
-                f"{warm_start.demonstrations}: all {len(chats)} chats ask problems of data.test or "
+                f"{settings.demonstrations}: all {len(chats)} chats ask problems of data.test or "
                 "data.validation; lower these, or add chats."
             )
         write_trajectories(folder / EPISODES, trained)
@@ -47,7 +52,7 @@ def read_chats(experiment: Experiment, model: Artifact, data: Artifact) -> Artif
         counts = {"demonstrations": len(trained), "held_out": len(measured), "left_out": bad}
         return {name: float(count) for name, count in counts.items()}
 
-    return produce(store, StageKeys(settings).demonstrations(model, data, experiment.frozen), make)
+    return produce(store, target, make)
 
 
 def _held_out(data: Path) -> set[str]:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -62,7 +63,11 @@ def fit_gate(
     held_out = fitted[method].held_out
     assert held_out is not None
     probe = fitted[method].calibrate(held_out, fit.correct, fit.calls, cost_call, cost_error)
-    file = stored(experiment, probe, Path(folder))
+    target = key_of(probe)
+    file = Path(folder) / f"{target.key[:16]}.npz"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    probe.save(file)
+    produce(experiment.store, target, partial(saved, probe))
     rows = compared(fitted, test)
     return [{**one, "file": str(file) if one["predictor"] == method else ""} for one in rows]
 
@@ -127,16 +132,13 @@ def fitted_to(
     return MetaCogProbe.fit(fit.states, fit.correct, fit.policy, method, layers, fit.contrasts)
 
 
-def stored(experiment: Experiment, probe: MetaCogProbe, folder: Path) -> Path:
-    """Write a probe to the folder and to the store. Return the file in the folder."""
+def key_of(probe: MetaCogProbe) -> ArtifactKey:
+    """Return the key of a probe in the store."""
     name = digest([probe.facts, probe.directions.tolist(), probe.offsets.tolist()])
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name[:16]}.npz"
-    probe.save(file)
+    return ArtifactKey(f"artifacts/probes/{name[:16]}", "probe", name, {})
 
-    def make(empty: Path) -> Mapping[str, float]:
-        probe.save(empty / "probe.npz")
-        return {}
 
-    produce(experiment.store, ArtifactKey(f"artifacts/probes/{name[:16]}", "probe", name, {}), make)
-    return file
+def saved(probe: MetaCogProbe, folder: Path) -> Mapping[str, float]:
+    """Write a probe to the folder of its artifact."""
+    probe.save(folder / "probe.npz")
+    return {}

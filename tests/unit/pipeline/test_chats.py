@@ -12,14 +12,13 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.demonstrations import DemonstrationPlayer
 from agentfly_core.pipeline.playing import rollout_spec
-from agentfly_core.pipeline.stages.chats import read_chats
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import EPISODES, HELD_OUT, read_trajectories
 from agentfly_core.records.trajectory import Observation, Trajectory
 from agentfly_core.rollout.resources import resources_for
 from agentfly_core.store.stage_metrics import measured
 from agentfly_core.tools.calculator import calculator
-from tests.support.chats import chat_of_episode, json_lines
+from tests.support.chats import chat_of_episode, chats_read, json_lines
 from tests.support.experiments import experiment
 
 TOOLS = ("agentfly_core.tools.calculator:calculator", "agentfly_core.tools.answer:answer")
@@ -56,7 +55,7 @@ def imitating(tmp_path: Path) -> Imitated:
 
 
 def published(of: Experiment) -> Path:
-    return of.store.open(read_chats(of, inputs.base_model(of), inputs.dataset(of)))
+    return of.store.open(chats_read(of))
 
 
 def spans(of: Experiment) -> list[tuple[bool, str]]:
@@ -222,7 +221,7 @@ def test_tolerated_rows_are_left_out(imitating: Imitated, tmp_path: Path) -> Non
     settings = {"tolerate_bad_rows": 2, "columns": {"dialogue": "messages"}}
     warm_start = {"demonstrations": f"file:{path}", "settings": settings}
     of = imitating({"dialogue": CHAT}, {"dialogue": 3}, {}, warm_start=warm_start)
-    artifact = read_chats(of, inputs.base_model(of), inputs.dataset(of))
+    artifact = chats_read(of)
     metrics = measured(of.store, artifact).metrics
     assert {name: metrics[name] for name in ("demonstrations", "held_out", "left_out")} == {
         "demonstrations": 1,

@@ -18,7 +18,6 @@ from agentfly_core.pipeline.play.imported import Imported, import_traces
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.recorded_chats import calls_of
 from agentfly_core.pipeline.rescoring import new_reward, rescored_play
-from agentfly_core.pipeline.stages.chats import read_chats
 from agentfly_core.records.dataset import split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Branch, Sampled, Score, Trajectory
@@ -26,7 +25,7 @@ from agentfly_core.reports.show import rescored_view
 from agentfly_core.reports.show.rescored_view import TwiceScored
 from agentfly_core.rollout.resources import resources_for
 from flows.__main__ import main
-from tests.support.chats import json_lines
+from tests.support.chats import chats_read, json_lines
 from tests.support.experiments import experiment
 from tests.support.project import ROOT
 
@@ -167,7 +166,7 @@ def test_exported_chats_and_traces_are_imitated_with_their_tokens(tmp_path: Path
     export(episodes, "", tmp_path / "out")
     for file in (CHATS, TRACES):
         there = adding(tmp_path, warm_start={"demonstrations": f"file:{tmp_path / 'out' / file}"})
-        read = read_chats(there, inputs.base_model(there), inputs.dataset(there))
+        read = chats_read(there)
         recorded = read_trajectories(there.store.open(read) / EPISODES)
         assert [calls_of(one) for one in recorded] == [*map(calls_of, episodes)]
 
@@ -217,7 +216,7 @@ def test_branches_of_a_verifiers_trace_are_contexts(tmp_path: Path) -> None:
     contexts = [tokens_along(nodes, leaf) for leaf in (8, 4, 6)]
     assert [*whole_contexts(trajectory).values()] == contexts
     there = adding(tmp_path, warm_start={"demonstrations": f"file:{file}"})
-    read = read_chats(there, inputs.base_model(there), inputs.dataset(there))
+    read = chats_read(there)
     (imitated,) = read_trajectories(there.store.open(read) / EPISODES)
     assert calls_of(imitated) == calls_of(trajectory)
 
