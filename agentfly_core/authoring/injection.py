@@ -130,9 +130,7 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 
 
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
-    """Raise ValueError if the return annotation is neither a score nor, for a reward that
-    `compares`, a list.
-    """
+    """Raise ValueError unless a score is annotated, or a list if the reward `compares`."""
     annotation = inspect.signature(function, eval_str=True).return_annotation
     if not (_is_list(annotation) if compares else _is_score(annotation)):
         expected = "a list of numbers or Scores" if compares else "a number or a Score"

@@ -29,10 +29,7 @@ R = TypeVar("R")
 
 @functools.cache
 def adapter(kind: type[R]) -> TypeAdapter[R]:
-    """The pydantic adapter that reads a type from JSON.
-
-    It is cached, because building it takes milliseconds.
-    """
+    """Return the pydantic adapter of a type. Cached, because building it takes milliseconds."""
     return TypeAdapter(kind)
 
 

@@ -138,10 +138,7 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """Combine the scores of one trajectory.
-
-    Only the trajectory that `answered` gets turn rewards.
-    """
+    """Combine the scores of a trajectory; only if it `answered`, it gets turn rewards."""
     own = dict(scores)
     for name, (weight, score) in scores.items():
         if isinstance(score, Score):

@@ -91,10 +91,7 @@ class Tool(calling.AuthorPart):
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
-        """The schema that the model reads.
-
-        Raises ValueError for a signature without a JSON schema.
-        """
+        """The schema that the model reads; raises ValueError for a type without a schema."""
         description = self.description
         if description is None:
             description = documentation(self.function).summary
@@ -202,10 +199,7 @@ class Tool(calling.AuthorPart):
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
-        """Convert a value of an author's class to JSON.
-
-        Raises ServiceFailure for a value without a text form.
-        """
+        """Convert a value of an author's class; raises ServiceFailure without a text form."""
         if hasattr(value, "tolist"):
             return value.tolist()
         # the default text contains an address, which differs between runs and means nothing to the

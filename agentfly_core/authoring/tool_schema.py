@@ -39,9 +39,7 @@ _FOR_REFERENCES = ("$defs", "discriminator")
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """The contents of a docstring: `Documentation("Find a product by key.", {"key": "the product's
-    key"})`.
-    """
+    """The contents of a docstring: `Documentation("Find a key.", {"key": "the key"})`."""
 
     summary: str
     parameters: Mapping[str, str]
@@ -148,10 +146,7 @@ def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, 
 
 
 def _optional(default: object) -> Any:
-    """Make a field with a default.
-
-    The schema shows the default as text if JSON cannot express it.
-    """
+    """Make a field with a default, which the schema shows as text if JSON lacks it."""
     shown: JsonValue
     try:
         shown = to_jsonable_python(default, fallback=str)

@@ -45,9 +45,7 @@ PROGRAM = "agentfly_core.agents.program:ProgramAgent"
 
 
 class Part(Section):
-    """The import path of a class or function, and its settings:
-    `{use: "my.rewards:cites", weight: 2}`.
-    """
+    """The import path of a class or function, and its settings: `{use: "my:cites", weight: 2}`."""
 
     model_config = OPEN
     use: str

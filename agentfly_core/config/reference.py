@@ -27,9 +27,7 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """The policy after a step of a run, or at its start (step 0): `RunPolicy("mine", 7)` is
-    `run:mine@7`.
-    """
+    """The policy after a step, or at the start (0): `RunPolicy("mine", 7)` is `run:mine@7`."""
 
     run: str
     step: int
@@ -51,9 +49,7 @@ class LastPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the Hugging Face hub; an empty `revision` means main:
-    `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
-    """
+    """A model of the hub: `HubModel("Qwen/Qwen2.5-3B-Instruct", "")`, where "" means main."""
 
     name: str
     revision: str

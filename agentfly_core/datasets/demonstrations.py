@@ -1,6 +1,4 @@
-"""Demonstrations of the calculator, and shared functions for demonstrations with deliberate
-mistakes.
-"""
+"""Demonstrations of the calculator, and of other tools with deliberate mistakes."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -38,10 +36,7 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
 
 
 def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
-    """Make a demonstrator from `reply`.
-
-    A share `spoilt` of the episodes contains one of the mistakes.
-    """
+    """Make a demonstrator from `reply`, with a mistake in a share `spoilt` of episodes."""
 
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
@@ -75,10 +70,7 @@ answering = partial(calling, "answer", "answer")
 
 
 def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Return expression and answer of a ToolStep for a sum.
-
-    `mistake` is one of SUM_MISTAKES, or empty for a correct step.
-    """
+    """Return expression and answer for a sum; `mistake` is "" or one of SUM_MISTAKES."""
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
     if mistake == "guess":

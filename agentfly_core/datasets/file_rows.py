@@ -25,9 +25,7 @@ FIRST = 100
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each row; the value is a ValueError if the row is
-    unreadable.
-    """
+    """Yield the number and value of each row, which is a ValueError if it is unreadable."""
     _require_file(path)
     match path.suffix:
         case ".jsonl":

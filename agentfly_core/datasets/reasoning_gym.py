@@ -68,9 +68,7 @@ def _problem(entry: GymEntry, dataset: str, config: dict[str, Any]) -> Problem:
 
 
 def stored(entry: GymEntry) -> str:
-    """Write an entry as a Python literal, which keeps tuples; metadata that is not a literal is
-    removed.
-    """
+    """Write an entry as a Python literal, which keeps tuples, without other metadata."""
     metadata = {}
     for key, value in entry["metadata"].items():
         with suppress(ValueError, SyntaxError):

@@ -1,6 +1,4 @@
-"""Rejection sampling (RFT, arXiv 2308.01825): select the episodes of a run that become
-demonstrations.
-"""
+"""Rejection sampling: episodes of a run become demonstrations (RFT, arXiv 2308.01825)."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -11,9 +11,7 @@ T = TypeVar("T")
 
 
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
-    """Divide items into consecutive parts in proportion to the splits' sizes: `{"train":
-    items[:80], ...}`.
-    """
+    """Divide items in proportion to the sizes, in order: `{"train": items[:80], ...}`."""
     parts: dict[str, Sequence[T]] = {}
     start = problems = 0
     for split, size in sizes.items():

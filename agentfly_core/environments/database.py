@@ -86,10 +86,7 @@ class Database(Environment):
         self._state = ""
 
     async def reset(self, problem: Problem) -> None:
-        """Fill a new database.
-
-        Raises KeyError if the fact is missing, and ToolError for a wrong script.
-        """
+        """Fill a new database; raises KeyError without the fact, ToolError if it fails."""
         script: str = problem.facts["database"]
         await self._interpreter.reset(problem)
         self._beginning = f"{_PROGRAM}\ntell(None, lambda: opened.executescript({script!r}))"
@@ -121,16 +118,11 @@ class Database(Environment):
         await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 
     def state_key(self) -> str:
-        """Return a digest of the database's bytes.
-
-        Adding a row and then deleting it changes the digest.
-        """
+        """Return a digest of the bytes; a row that is added and deleted changes it."""
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """Run code in _PROGRAM and return its answer; a killed program restarts with a new
-        database.
-        """
+        """Run code in _PROGRAM; a killed program restarts with a new database."""
         result = await self._interpreter.run(code)
         # a script that kills the program must not be run again and again
         if not self._interpreter.alive and code != self._beginning:

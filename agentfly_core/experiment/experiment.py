@@ -71,9 +71,7 @@ class Experiment:
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
     def on(self, settings: Settings) -> Self:
-        """Return the experiment with other data, model, code or steps. Imported tools, rewards and
-        agents are kept.
-        """
+        """Return the experiment with other data, model, code or steps; parts are kept."""
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
         whole = replace(self.whole, settings=settings)
@@ -136,9 +134,7 @@ class Experiment:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy of the run that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or
-        None.
-        """
+        """The policy that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or None."""
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
         with at("model"):
@@ -180,9 +176,7 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """Return the memory with which a policy plays, or None. None is also returned if
-        `agent.remembers` is not set.
-        """
+        """Return the memory with which a policy plays; None without `agent.remembers`."""
         return memory_of(self.store, policy) if self.settings.agent.remembers else None
 
     def scores(

@@ -83,16 +83,11 @@ class StageKeys:
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:
-        """Return the key of the materialised base model.
-
-        A local model counts by the content of its files.
-        """
+        """Return the key of the base model. A local model counts by its files' content."""
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:
-        """Return the sha256 of each file of a model folder by its relative path; empty for other
-        models.
-        """
+        """Return the sha256 of each file of a model folder; empty for other models."""
         folder = Path(self.settings.model)
         inside = folder.rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
@@ -128,10 +123,7 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of the warm start's demonstrations.
-
-        For `frozen` and `memory` see `Experiment`.
-        """
+        """Return the key of the demonstrations; `frozen`, `memory`: see `Experiment`."""
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
         inputs |= self._chats()
@@ -257,10 +249,7 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """Return the key of a chat service as a policy.
-
-    `tokenizer` is the digest of the tokenizer that counts its tokens.
-    """
+    """Return the key of a chat service; `tokenizer` is the digest of its token counter."""
     # 1 is the version, as in VERSIONS
     inputs = {"tokenizer": tokenizer}
     key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])

@@ -1,6 +1,4 @@
-"""Paths of files and artifacts of runs and plays in their store, and functions to read a run's
-records.
-"""
+"""Paths of runs and plays in their store, and functions to read a run's records."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -77,9 +75,7 @@ def plays(store: Store) -> list[str]:
 
 
 def next_play(store: Store, experiment: str) -> str:
-    """Return the first free name: `next_play(store, "quickstart")` is `quickstart-1` in an empty
-    store.
-    """
+    """Return the first free name: `quickstart-1` in an empty store."""
     taken = set(store.names(PLAYS))
     return next(name for n in count(1) if (name := f"{experiment}-{n}") not in taken)
 
@@ -109,9 +105,7 @@ class RunLayout:
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def rescored(self, rewards: str) -> str:
-        """Return the folder of scores by other rewards, with one artifact per step; `rewards` is
-        their digest.
-        """
+        """Return the folder of scores by other rewards; `rewards` is their digest."""
         return f"{self.uri}/rescored/{rewards[:16]}"
 
     def steps(self, store: Store) -> list[int]:

@@ -15,9 +15,7 @@ from agentfly_core.system.formats.text import nearest
 
 @dataclass(frozen=True)
 class Parent:
-    """The policy of another run that a run starts from: `Parent("nightly-2026-11-20",
-    Pointer(...))`.
-    """
+    """The policy that a run starts from: `Parent("nightly-2026-11-20", Pointer(...))`."""
 
     run: str
     policy: Pointer

@@ -77,10 +77,7 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
 
 
 def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
-    """Join all tasks to one.
-
-    Raises ValueError if two tasks set a reward or environment differently.
-    """
+    """Join all tasks; raises ValueError if two set a reward or environment differently."""
     if SINGLE in tasks:
         return tasks[SINGLE]
     agent = agent_of(settings.agent)
@@ -143,10 +140,7 @@ def require_rewards(goal: str) -> None:
 
 
 def agent_of(part: AgentPart) -> Agent:
-    """Import the agent.
-
-    A class is called once, and its object plays all episodes. Raises ValueError.
-    """
+    """Import the agent; of a class, one object plays all episodes. Raises ValueError."""
     with at("agent.use"):
         named = load(part.use)
         if inspect.isfunction(named) and [*inspect.signature(named).parameters][1:] == ["base_url"]:

@@ -63,9 +63,7 @@ and in bfloat16 with a float32 copy (arXiv 1910.02054, section 3.1).
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of one check of a model: `Proof("tokenizer", True, "49152 tokens, 5 texts
-    unchanged")`.
-    """
+    """The result of one check of a model: `Proof("tokenizer", True, "49152 tokens, ...")`."""
 
     name: str
     passed: bool
@@ -74,9 +72,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to check, its dtype, and the site: `Candidate(Path("/tmp/x/policy"), "float32",
-    Site())`.
-    """
+    """A model to check: `Candidate(Path("/tmp/x/policy"), "float32", Site())`."""
 
     folder: Path
     dtype: str
@@ -325,10 +321,7 @@ def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
 
 
 def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
-    """Describe the difference of log-probabilities.
-
-    Raises ValueError if the difference is larger than a probe allows.
-    """
+    """Describe the difference of log-probabilities; raises ValueError if it is too large."""
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
     # bfloat16 rounding changes some unlikely tokens more
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())

@@ -1,6 +1,4 @@
-"""Play training problems with the script of the warm start: a function that replies instead of a
-model.
-"""
+"""Play training problems with the script of the warm start, a function that replies."""
 
 from __future__ import annotations
 
@@ -89,10 +87,7 @@ class DemonstrationPlayer:
         return self.blame.mark(specs)
 
     def play(self, count: int, folder: Path, resources: ResourceManager) -> None:
-        """Play `count` episodes and store them in `folder`.
-
-        If there are fewer problems, each is played several times.
-        """
+        """Play `count` episodes and store them in `folder`. Problems may be played again."""
         specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
         played, _ = collect_into(specs, self.spec, self.script, folder, watch, resources)
         stop_if_failing(played, self.failed)

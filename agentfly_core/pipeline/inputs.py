@@ -1,6 +1,4 @@
-"""Make the inputs of an experiment: its dataset, its base model and the policies that references
-name.
-"""
+"""Make the inputs of an experiment: its dataset, its base model and referenced policies."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -123,10 +121,7 @@ def _shown(
     quotas: Callable[[int], Mapping[str, int]],
     failed: float,
 ) -> list[Spans]:
-    """Return the token spans of the first demonstrations of a warm start.
-
-    Raises GateClosed if too many demonstrations fail.
-    """
+    """Return the token spans of the first demonstrations; raises GateClosed if they fail."""
     if chat_file(warm_start.demonstrations):
         chats, _ = recorded(warm_start, ChatPlayer(spec, tokenizer))
         return spans_of([trajectory for _, trajectory in chats[:HEARD]])

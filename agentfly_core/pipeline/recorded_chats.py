@@ -1,6 +1,4 @@
-"""Turn the chats of a file into demonstrations: replies get the tokens that they would have in a
-rollout.
-"""
+"""Turn the chats of a file into demonstrations, with the tokens of a rollout."""
 
 from __future__ import annotations
 
@@ -57,10 +55,7 @@ WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a row lists and the experiment lacks.
-
-    The model reads the tool's schema, but the tool is never called.
-    """
+    """A tool that a row lists and the experiment lacks. It is never called."""
 
     schema: ToolSchema
     parallel: ClassVar[bool] = False
@@ -78,9 +73,7 @@ class ListedTool:
 
 
 class OtherTokens(Exception):
-    """The experiment's template renders a prompt that differs from the recorded one, or recorded
-    ids decode to another text.
-    """
+    """A prompt differs from the recorded one, or recorded ids decode to another text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,9 +267,7 @@ class ChatPlayer:
         )
 
     def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
-        """Raise ValueError for a control token in a reply's text. The token would end the reply or
-        start another.
-        """
+        """Raise ValueError for a control token in a reply's text, which would end the reply."""
         tokens = self._control_tokens
         for reply in (one.message for one in replies):
             text = "\n".join((reply.reasoning, reply_text(reply)))
@@ -288,9 +279,7 @@ class ChatPlayer:
 
     @property
     def _control_tokens(self) -> list[str]:
-        """Return the special tokens, and the added tokens in the template, except those of calls
-        and thoughts.
-        """
+        """Return special tokens and the template's added tokens, except WRITTEN."""
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()
         # an added token in the template has a meaning there, even if it is not special
@@ -349,10 +338,7 @@ def played_chats(
 
 
 def problem_of(row: ChatRow) -> Problem:
-    """Make the problem of a chat: the messages before its first reply.
-
-    Its id contains the names of file and row.
-    """
+    """Make the problem of a chat: the messages before its first reply."""
     messages = row.replies[0].messages
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)

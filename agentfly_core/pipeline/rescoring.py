@@ -32,9 +32,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 @dataclass(frozen=True)
 class NewReward:
-    """A reward with its weight and settings: `NewReward("my_rewards:brief", RewardPart(weight=0.5),
-    brief)`.
-    """
+    """A reward: `NewReward("my_rewards:brief", RewardPart(weight=0.5), brief)`."""
 
     path: str
     part: RewardPart

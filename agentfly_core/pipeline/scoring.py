@@ -68,9 +68,7 @@ def score_episodes(
 
 
 def _note(metrics: Mapping[str, float]) -> str:
-    """Return a note with the mean reward and the success of scored episodes; empty if there are
-    none.
-    """
+    """Return a note with mean reward and success; empty without scored episodes."""
     if "rollout/reward" not in metrics:
         return ""
     reward, success = metrics["rollout/reward"], metrics["rollout/success"]

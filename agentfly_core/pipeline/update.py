@@ -1,6 +1,4 @@
-"""Update the policy once: make the job from stored artifacts, and publish policy and learner
-state.
-"""
+"""Update the policy once: make the job, and publish policy and learner state."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -40,9 +38,7 @@ def fresh(policy: Pointer) -> str:
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """Make the update job of a step: from the policy `before` and scored episodes to the policy
-    `target`.
-    """
+    """Make the update job of a step, from the policy `before` to the policy `target`."""
     store, settings = run.store, run.settings
     policy, base = adapter_artifact.folders(store, before)
     goes_on = step > settings.own_steps.start or settings.inherits_learner

@@ -59,10 +59,7 @@ class Device:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """Return GPUs by their index among the GPUs that are visible to this process.
-
-    Raises ValueError for a missing GPU.
-    """
+    """Return this process's visible GPUs by index; raises ValueError for a missing GPU."""
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
         seen = os.environ.get(hardware.VISIBLE)

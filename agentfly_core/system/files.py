@@ -33,9 +33,7 @@ def sha256(path: Path) -> str:
 
 
 def unchanged_sha256(path: Path) -> str:
-    """Return the sha256 of a large file. The hash is cached until the file's size or time
-    changes.
-    """
+    """Return the sha256 of a large file, cached until its size or time changes."""
     state = path.stat()
     return _sha256_at(path.absolute(), state.st_size, state.st_mtime_ns)
 
@@ -51,9 +49,7 @@ def runs_python(command: Sequence[str]) -> bool:
 
 
 def command_files(command: Sequence[str]) -> list[str]:
-    """Return the files among a command's words, without its interpreter: `["a.py"]` for `[python,
-    a.py]`.
-    """
+    """Return the files in a command, without its interpreter: `["a.py"]` of `python a.py`."""
     words = command[1:] if runs_python(command) else command
     return [word for word in words if Path(word).is_file()]
 
@@ -134,9 +130,7 @@ class DiskFault(OSError):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Convert disk errors of the block to DiskFault. The message has the error's path, or else
-    `path`.
-    """
+    """Convert disk errors of the block to DiskFault, with the error's path or `path`."""
     try:
         yield
     except DiskFault:
@@ -167,9 +161,7 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
 
 
 def contained(root: Path, name: str) -> Path:
-    """Return the path of `name` in `root`. Raises Damaged if it is outside of `root` or contains a
-    symbolic link.
-    """
+    """Return the path of `name` in `root`; raises Damaged if it leads out, or for a link."""
     try:
         path = root / require_relative(name)
     except ValueError as error:
@@ -206,9 +198,7 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Return the sizes of all files in a folder by relative name. Raises Damaged for a link, a
-    device or a pipe.
-    """
+    """Return the sizes of a folder's files by name; raises Damaged for links and devices."""
     sizes = {}
     for place, folders, names in os.walk(folder):
         for path in (Path(place, name) for name in (*folders, *names)):
@@ -218,9 +208,7 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or folder to `.damaged-NAME-1`, or the next free number; return the new
-    path.
-    """
+    """Rename a path to `.damaged-NAME-1`, or the next free number, and return that path."""
     places = (path.with_name(f".damaged-{path.name}-{number}") for number in count(1))
     kept = next(place for place in places if not os.path.lexists(place))
     with suppress(FileNotFoundError):  # another process renamed it

@@ -59,9 +59,7 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether the process was started on this machine since its last boot. Only then `alive` is
-        certain.
-        """
+        """Whether this machine started it since its boot. Only then `alive` is certain."""
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
@@ -71,10 +69,7 @@ class Owner:
 
     @property
     def mark(self) -> str:
-        """A suffix that identifies this process in names of unfinished files:
-
-        `a41f09c2-4711-73512-5b0d77e1`.
-        """
+        """A suffix for names of unfinished files: `a41f09c2-4711-73512-5b0d77e1`."""
         return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
 
     def __str__(self) -> str:

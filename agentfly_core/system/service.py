@@ -44,9 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service died or was not ready in time. The message contains the end of the service's
-    log.
-    """
+    """A service died or was not ready in time. The message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +60,7 @@ class Service:
         return Path(f"{self.address}.d")
 
     def claim(self, log: Path, run: str) -> dict[str, str]:
-        """Create the service's folders and files, and return environment variables that mark its
-        processes.
-        """
+        """Create the service's files, and return variables that mark its processes."""
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(
                 f"The socket path {self.address} has {len(self.address)} characters, expected at "
@@ -87,9 +83,7 @@ class Service:
         return marks | {"SPT_NOENV": "1"}
 
     def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
-        """Wait until `ready()` is true. Raises ServiceLost if the service dies or is not ready
-        within `seconds`.
-        """
+        """Wait until `ready()`; raises ServiceLost if it dies or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while not ready():
             if fault := self.fault():
@@ -114,9 +108,7 @@ class Service:
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Describe why the service is lost ("died 4 times, ..."), or return None if it is running
-        or can be restarted.
-        """
+        """Describe why the service is lost, or return None if it runs or can restart."""
         state = ChildState.read(self.address)
         if state is None:
             return "was ended, or never started"
@@ -217,9 +209,7 @@ def supervised(
 
 
 def end_orphans(run: str) -> list[int]:
-    """Kill the service processes of this run that dead processes had started; return their process
-    ids.
-    """
+    """Kill this run's services of dead owners, and return their process ids."""
     ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))

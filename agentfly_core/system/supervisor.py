@@ -127,9 +127,7 @@ def become_subreaper() -> None:
 
 
 def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
-    """Send SIGTERM, and give the child up to `grace` seconds to free shared memory. The caller
-    kills processes that remain.
-    """
+    """Send SIGTERM, and wait up to `grace` seconds; the caller kills the rest."""
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace)
@@ -149,9 +147,7 @@ def kill_descendants() -> None:
 
 
 def clean(address: str) -> None:
-    """Remove a service's socket, state files and scratch folder, and the enclosing folder if it is
-    then empty.
-    """
+    """Remove a service's socket, state files, scratch folder, and its folder if empty."""
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):
         Path(path).unlink(missing_ok=True)

@@ -1,6 +1,4 @@
-"""Play rollouts in threads: several shards at once, and later steps ahead within the allowed
-staleness.
-"""
+"""Play rollouts in threads: several shards at once, and later steps ahead."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait

@@ -83,9 +83,7 @@ def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
 
 
 def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:
-    """Convert a conversation to OpenAI's messages. Replies that are not trained are marked in the
-    key `train`.
-    """
+    """Convert to OpenAI's messages. Replies that are not trained have `train: false`."""
     turns, shared = conversation
     items = [item for turn in turns for item in (*turn.read, turn.reply)]
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()

@@ -1,7 +1,4 @@
-"""Import the traces of a file as episodes of an experiment.
-
-They are stored, shown and scored like a play.
-"""
+"""Import the traces of a file as a play of an experiment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

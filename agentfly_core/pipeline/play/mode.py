@@ -40,10 +40,7 @@ class Mode:
     name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return the sampler to play with.
-
-        `decode` converts tokens to text, including special tokens.
-        """
+        """Return the sampler to play with. `decode` also shows special tokens."""
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:

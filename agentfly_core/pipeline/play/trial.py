@@ -48,9 +48,7 @@ async def idle(conversation: Conversation) -> str:
 
 
 def asks_a_service(reward: Reward) -> bool:
-    """Whether a reward sets retries or concurrency. It then probably uses a service, such as a
-    judge.
-    """
+    """Whether a reward probably uses a service: it sets retries or concurrency."""
     return reward.retries > 0 or reward.concurrency is not None
 
 
@@ -109,9 +107,7 @@ def _by_playing(
     specs: Sequence[EpisodeSpec],
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
-    """Play the episodes with each policy, and return the results of `_solved` by policy: `{"idle":
-    {"add-41-58": False}}`.
-    """
+    """Play with each policy. Return `_solved` by policy: `{"idle": {"add-41-58": False}}`."""
     solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():
         sampler = scripted(policy, tokenizer, spec.template)

@@ -1,6 +1,4 @@
-"""Rejection sampling from a run's stored episodes: the best ones become demonstrations (RFT, arXiv
-2308.01825).
-"""
+"""Rejection sampling from a run's stored episodes (RFT, arXiv 2308.01825)."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,10 +21,7 @@ from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
-    """Return the scores and episodes of a run's steps 1 to `last`.
-
-    Raises ValueError if a step is not scored.
-    """
+    """Return scores and episodes of steps 1 to `last`; raises ValueError if one is missing."""
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)

@@ -1,4 +1,1 @@
-"""Workers: processes that play the jobs of a session.
-
-The same jobs can be played in this process.
-"""
+"""Workers: processes that play the jobs of a session, as this process also can."""

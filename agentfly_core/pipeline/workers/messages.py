@@ -57,9 +57,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A job for the worker, with the `blame` of earlier attempts and the `metrics` measured so far:
-    `{"time/swap": 0.4}`.
-    """
+    """A job with the `blame` of earlier attempts and `metrics`: `{"time/swap": 0.4}`."""
 
     job: RolloutJob | DemonstrationJob
     blame: Blame

@@ -32,9 +32,7 @@ class WorkerLost(RuntimeError):
 
 
 class OwnSamplers:
-    """The case that each worker has a sampler in its process, and loads policies and frees memory
-    itself.
-    """
+    """Each worker has a sampler in its process, and loads policies itself."""
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
@@ -88,9 +86,7 @@ class ServedSampler(OwnSamplers):
 
 
 class WorkerPool:
-    """Plays jobs in parallel, one per worker: `WorkerPool(store, ServedSampler(...),
-    [WorkerProcess(...)]).do(job)`.
-    """
+    """Plays jobs in parallel: `WorkerPool(store, OwnSamplers(), [WorkerProcess(...)])`."""
 
     def __init__(
         self, store: Store, sampler: OwnSamplers, processes: Sequence[WorkerProcess]

@@ -118,10 +118,7 @@ class WorkerProcess:
                 raise answer.error
 
     def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
-        """Send a message and return the answer.
-
-        A worker that does not answer within END_SECONDS is killed.
-        """
+        """Return the answer to a message; kills a worker without one after END_SECONDS."""
         try:
             here.send(message)
             if answer := self._answer(here, END_SECONDS):
@@ -142,10 +139,7 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """Handle messages until a job ends, and return its result; None after `seconds`.
-
-        Raises Disconnected.
-        """
+        """Return a job's result, or None after `seconds`; raises Disconnected."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             match message := here.received():

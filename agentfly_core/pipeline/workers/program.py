@@ -99,10 +99,7 @@ class _Session(logging.Handler):
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
-        """Ask the session to allow a request to a chat service.
-
-        This blocks until the session answers, which is quick.
-        """
+        """Ask the session to allow a request to a chat service, and wait for its answer."""
         self.send(Asked(service))
         return self._allowed.get()
 
@@ -127,10 +124,7 @@ class _Session(logging.Handler):
 
 
 def _served(session: _Session) -> None:
-    """Do jobs until the session ends.
-
-    Errors of the setup and of closing environments are raised in the session.
-    """
+    """Do jobs until the session ends. The session raises errors of setup and closing."""
     setup = session.messages.get()
     assert isinstance(setup, Setup)
     try:

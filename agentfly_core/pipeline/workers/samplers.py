@@ -166,9 +166,7 @@ def tokenizer_of(store: Store, policy: Pointer) -> PreTrainedTokenizerBase:
 
 
 def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the import path of a tokenizer's class:
-    "transformers.models.qwen2...:Qwen2Tokenizer".
-    """
+    """Return the import path of a tokenizer's class: "transformers.models...:Qwen2Tokenizer"."""
     return f"{type(tokenizer).__module__}:{type(tokenizer).__qualname__}"
 
 

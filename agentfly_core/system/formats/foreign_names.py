@@ -1,7 +1,4 @@
-"""Escape names and texts for MLflow, Prefect and DVC.
-
-Different names stay different. Common names are not changed.
-"""
+"""Escape names for MLflow, Prefect and DVC. Different names stay different."""
 
 import re
 
@@ -41,9 +38,7 @@ def mlflow_model(name: str) -> str:
 
 
 def mlflow_text(value: str, longest: int) -> str:
-    """Return the value of a parameter or a tag. A text of more than `longest` characters is cut and
-    ends in a digest.
-    """
+    """Return a parameter or tag; longer than `longest`, it is cut and ends in a digest."""
     return _cut(storable(value), longest, " ... long-")
 
 

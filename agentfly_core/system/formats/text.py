@@ -78,9 +78,7 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `counted(1, "episode")` is "1 episode", `counted(8, "reply")`
-    is "8 replies".
-    """
+    """Return a number with its noun: `counted(8, "reply")` is "8 replies"."""
     plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
@@ -98,9 +96,7 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """Copy the environment variables. Unlike `dict(os.environ)`, this never fails while threads
-    change them.
-    """
+    """Copy the environment variables, even while threads change them."""
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
 
@@ -143,9 +139,7 @@ def is_first(warning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """A log record factory that removes secrets and control characters from the records of the
-    factory `made`.
-    """
+    """Removes secrets and control characters from the records of the factory `made`."""
 
     made: Callable[..., logging.LogRecord]
 
