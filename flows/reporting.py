@@ -33,7 +33,7 @@ from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
-"""The kind of a run's links that contain digests of states which MLflow has completely."""
+"""The kind of links that hold digests of run states that MLflow has received completely."""
 
 
 @contextmanager

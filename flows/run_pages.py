@@ -74,7 +74,7 @@ def artifact_key(what: str, experiment: str) -> str:
 
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
-    """Return a link to a run in MLflow; "" if MLflow does not have it or fails."""
+    """Return a link to a run in MLflow; "" if MLflow lacks the run or fails."""
     with logged(f"MLflow does not say where {run} is"):
         place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
         if run_ids:

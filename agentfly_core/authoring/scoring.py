@@ -149,7 +149,7 @@ def _held(
 
 
 def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
-    """Return the names in `by_speaker` that are neither roles nor instances of these speakers."""
+    """Return the names in `by_speaker` that are neither roles nor names of these speakers."""
     pairs = {instance(agent) for agent in speakers}
     names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}
     return [name for name in score.by_speaker if name not in names]

@@ -41,7 +41,7 @@ class StageKeys:
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """Return the key of the dataset. Files that its settings name count by their content."""
+        """Return the key of the dataset. It covers the content of files in the settings."""
         read = {}
         for name, path in self.data_files().items():
             if path.is_file():
@@ -83,7 +83,7 @@ class StageKeys:
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:
-        """Return the key of the base model. A local model counts by its files' content."""
+        """Return the key of the base model. It covers the content of a local model's files."""
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:

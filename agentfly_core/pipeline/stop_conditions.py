@@ -68,7 +68,7 @@ def stop_if_diverging(skipped: int) -> None:
 def lasting(
     signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return for how many steps in a row each sign has been seen: `{"health/entropy": 2.0}`.
+    """Return for how many steps in a row each health sign was seen: `{"health/entropy": 2.0}`.
 
     `metrics` belong to this step, and `before` to the previous step.
     """
@@ -80,7 +80,7 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return a warning for each sign with a metric that was not measured, perhaps a mistyped name.
+    """Return a warning for each health sign with an unmeasured metric, perhaps a mistyped name.
 
     Metrics of the default signs are exempt, because some algorithms lack them.
     """
@@ -96,7 +96,7 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
 
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
-    """Return the signs that have lasted long enough for a warning, by name."""
+    """Return the health signs, by name, that were seen in enough steps for a warning."""
     return {
         name: sign
         for name, sign in signs.items()

@@ -42,7 +42,7 @@ Rows = list[Problem | BadRow]
 
 @dataclass(frozen=True, slots=True)
 class Repeated(BadRow):
-    """A skipped row: `Repeated("train.jsonl", 17, "row 3 is the same")`."""
+    """A skipped row that repeats a problem: `Repeated("train.jsonl", 17, "row 3 is the same")`."""
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
@@ -126,7 +126,7 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Report pairs of splits that share problems: equal facts, and prompts up to white space."""
+    """Report pairs of splits with shared problems: equal facts and prompts, ignoring spacing."""
     reports = []
     for other, split in combinations(SPLITS, 2):
         ids = {content(problem): problem.id for problem in splits[other]}
@@ -164,7 +164,7 @@ def sizes_by_task(folder: Path) -> dict[str, int]:
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """Return the number of shards for a split with `episodes` a problem and `shard` a shard."""
+    """Return the number of shards of a split: `episodes` per problem, `shard` per shard."""
     return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 
 

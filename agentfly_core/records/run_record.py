@@ -17,7 +17,7 @@ class AcceptedCode(TypedDict):
 
 
 class SiteRecord(TypedDict):
-    """The settings of the site that later commands read, among all others."""
+    """All settings of the site; the keys below are the ones that later commands read."""
 
     name: str
     mlflow_tracking_uri: str
@@ -78,7 +78,7 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json; `seconds` has the duration of each stage, 0 for another run's stage."""
+    """summary.json; `seconds` has the duration of each stage, 0 for a stage of another run."""
 
     run: str
     experiment: str

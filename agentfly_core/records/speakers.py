@@ -87,14 +87,14 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the name under which advantages compare: the role, or an instance with own reward."""
+    """Return the role that advantages compare, or the speaker if a reward names this speaker."""
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
     return name if any(key.endswith(apart_name("", name)) for key in scored.rewards) else role
 
 
 def group_of(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the id of the group of trajectories with which advantages compare this one."""
+    """Return the id of the group in which advantages compare this trajectory."""
     name = compared_as(trajectory, scored)
     return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 
@@ -123,7 +123,7 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether a speaker's rewards differ between a problem's episodes; else nothing trains."""
+    """Whether a speaker's rewards differ between a problem's episodes; equal ones train nothing."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for speaker, reward in episode.items():

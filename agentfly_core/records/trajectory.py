@@ -329,7 +329,7 @@ class Trajectory:
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply trains: it has a trained token, and is not greedy in training."""
+        """Whether a reply is trained: it has tokens to train and, in training, is not greedy."""
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
 

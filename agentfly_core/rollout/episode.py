@@ -353,7 +353,7 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """Return a problem's spec: its task's, with its tools. Raises ValueError."""
+        """Return the spec of the problem's task, with the problem's tools. Raises ValueError."""
         own = self.tasks.get(problem.task, self)
         return own if problem.tools is None else own.selecting(problem.id, problem.tools)
 

@@ -198,7 +198,7 @@ class _ShardPlay:
 
 
 def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
-    """Return the group of episodes played together, then a group for each other episode."""
+    """Return the episodes to play together, then a group for each episode to play alone."""
     alone = [[one] for one in specs if one.alone]
     return [[one for one in specs if not one.alone], *alone]
 
@@ -213,7 +213,7 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes into rows without and with environments, which limit the second row."""
+    """Split episodes into two rows: without environments, and with (at most their limits)."""
     rows = []
     for needs in (False, True):
         some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]

@@ -96,7 +96,7 @@ class Speaker:
 
     @property
     def role(self) -> str:
-        """The name without the instance."""
+        """The name without the speaker's number."""
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:

@@ -317,7 +317,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
 
 
 def _forget(store: Store, uri: str) -> None:
-    """Remove a run that published nothing, and last the lock that protects its files."""
+    """Remove a run that published nothing; remove the lock that protects its files last."""
     if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
         return
     for name in BESIDE:

@@ -41,7 +41,7 @@ Nights
   nights        nights:nights          Show the outcome of each night of an experiment.
   report        nights:report          Write the report of a night, and show it.
   promote       nights:promote         Make a run's policy the champion of its experiment.
-  demote        nights:demote          Withdraw the champion; the one before takes its place.
+  demote        nights:demote          Withdraw the champion; the previous champion takes its place.
 Project and machine
   init          machine:init           Write a small project with a tool, a reward and tests.
   doctor        machine:doctor         Check this machine; show remedies for missing parts.

@@ -57,7 +57,7 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
 
 
 def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
-    """Withdraw the champion; the one before takes its place.
+    """Withdraw the champion; the previous champion takes its place.
 
     For example `agentfly demote quickstart`.
     """

@@ -20,7 +20,7 @@ FILE = "password"
 ACCOUNTS = "mlflow-users.db"
 """The file of MLflow's accounts. It keeps the password with which it was created."""
 SERVES = "AGENTFLY_SERVES"
-"""The environment variable of a project's servers: "prefect /home/user/shop/.agentfly"."""
+"""The environment variable that marks a project's servers: "prefect /home/user/shop/.agentfly"."""
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
 """The environment variable with the NAME:PASSWORD of a Prefect server."""
 REACHED = {"127.0.0.1", "0.0.0.0", "::"}

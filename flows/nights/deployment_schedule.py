@@ -65,7 +65,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """Return the dates of active schedules, each in the schedule's time zone.
+    """Return the dates on which an experiment is scheduled, in each schedule's time zone.
 
     Dates before a schedule's last change are left out, because it may have been off.
     """

@@ -81,7 +81,7 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
 
 
 def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
-    """Create the automations with an existing block, and remove all other automations."""
+    """Create the automations for which a block exists, and remove all other automations."""
     from prefect.automations import Automation
     from prefect.client.orchestration import get_client
 

@@ -192,7 +192,7 @@ FORMATS: Mapping[FormatName, CallFormat] = {
         _llama,
     ),
 }
-"""By name, the most particular sign first."""
+"""Formats by name; `format_of` tries them in this order, so specific signs come first."""
 
 
 def format_of(text: str) -> FormatName | Literal[""]:

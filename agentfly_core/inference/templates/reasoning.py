@@ -51,7 +51,7 @@ MARKS = (
     ReasoningMarks("[THINK]", "[/THINK]"),
     ReasoningMarks(THINK, THOUGHT_END),
 )
-"""The marks of families; the last are for templates without marks."""
+"""The marks of model families; the last ones are for templates without marks."""
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:

@@ -118,7 +118,7 @@ class MessageWriter:
         return self.renderer.shown(self._hidden(message))
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """Encode a reply's text, in which added tokens count as such."""
+        """Encode a reply's text; names of added tokens in it become these tokens."""
         return tuple(reply_encoder(self.tokenizer)(text))
 
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:

@@ -148,7 +148,7 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record the attempt; return the night's overrides. Raises Locked or NoSpace before."""
+        """Record the attempt; return the night's overrides. Raises Locked and NoSpace first."""
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
         history, why = self.ledger.read(), "It is continued."

@@ -268,7 +268,7 @@ def confirmed_verdict(
     fresh: Callable[[], BothHeldOut],
     settings: Promotion,
 ) -> Verdict:
-    """Judge on the test problems. Confirm a win on others: set aside, or from `fresh()`."""
+    """Judge on the test problems. Confirm a win on problems set aside, or on `fresh()` ones."""
     share = settings.confirmation.share
     (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)
     verdict = judge(old, new, settings, guards)

@@ -47,8 +47,8 @@ def following(
 
 
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
-    """Return one episode for each fork. A forked episode replaces a spare and gets a share of the
-    remaining spares. Without forks, return all spares.
+    """Return one episode for each fork. It replaces a spare (see `EpisodeSpec`) and gets a share of
+    the remaining spares. Without forks, return all spares.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
