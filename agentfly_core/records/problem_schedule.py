@@ -59,7 +59,7 @@ class SamplingRound:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSchedule:
-    """The order of a run's training problems, with `problems` per step: `{"sums": 11, "shop": 5}`."""
+    """The order of training problems, with `problems` per step: `{"sums": 11, "shop": 5}`."""
 
     seed: int
     rollout: Rollout
