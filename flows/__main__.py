@@ -11,8 +11,7 @@ from cyclopts import CycloptsError, UnknownCommandError, UnknownOptionError
 from agentfly_core.system.formats.text import redact
 from agentfly_core.system.module_search import import_ours
 from flows.cli.app import agentfly
-from flows.cli.arguments import typed
-from flows.local.terminal import visible_output
+from flows.local.terminal import typed, visible_output
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,19 +1,29 @@
 """Run a command with Prefect, and describe its errors."""
 
+import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from typing import Any
 
+from agentfly_core.experiment.run_layout import record_of
 from agentfly_core.pipeline.stop_conditions import GateClosed
+from agentfly_core.records.run_record import Summary
+from agentfly_core.runs.listing import continuing
+from agentfly_core.runs.run import refuse_if_open
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.lock import Locked, LockLost
 from agentfly_core.system.files import disk_fault
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import fault, words_of
 from agentfly_core.system.service import ServiceLost
-from flows.local.display import logging_to
+from flows.local.display import logging_to, show_places
 from flows.local.prefect_server import prefect_api
 from flows.local.state_dirs import Places, settle
+from flows.local.terminal import typed
+
+logger = logging.getLogger(__name__)
 
 
 class Stopped(RuntimeError):
@@ -44,7 +54,7 @@ def message(error: BaseException) -> str:
 
 @contextmanager
 def orchestrated(
-    what: str, again: Callable[[], str], only_result: bool = False
+    what: str, only_result: bool = False, again: Callable[[], str] = typed.get
 ) -> Iterator[Places]:
     """Run a block with Prefect. A Prefect server starts while modules are imported, and ends with
     the block.
@@ -75,3 +85,31 @@ def next_step(error: Exception, again: Callable[[], str]) -> str:
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
         return "The same command fails again until that is corrected."
     return f"To continue: {again()}"
+
+
+def trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
+    """Run the flow and return the run's summary. Errors of Prefect after the run's end are
+    logged.
+    """
+    name, store, site = request.name, request.experiment.store, request.experiment.site
+    # checked early, because the start of Prefect's server takes seconds
+    refuse_if_open(store, name)
+
+    def again() -> str:
+        record = record_of(store, name)
+        return continuing(store, name, record) if record else typed.get()
+
+    with orchestrated(name, again=again) as places:
+        from flows.train import train as flow
+
+        show_places(places, site.mlflow_tracking_uri)
+        try:
+            summary: Summary = flow(**arguments, run=name)
+        except Exception as error:  # an error of Prefect after the end of the run
+            if (stored := request.finished()) is None:
+                raise
+            logger.warning(
+                "The run is finished, but Prefect could not be reached: %s", fault(error)
+            )
+            summary = stored
+    return summary

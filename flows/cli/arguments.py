@@ -1,7 +1,6 @@
 """Arguments that several commands share."""
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -9,10 +8,6 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from flows.cli.completion import complete_files, complete_runs, complete_settings
-
-typed: ContextVar[str] = ContextVar("typed", default="agentfly")
-"""The command as typed: `agentfly train quickstart seed=1`."""
-
 
 WHERE = Group("Where", sort_key=8)
 OUTPUT = Group("Output", sort_key=9)
@@ -61,13 +56,9 @@ class Where:
     site: Annotated[str, SITES] = "local"
     store: StoreArg = ""
 
+    def of_flow(self, experiment: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the arguments of a flow, and of `load_experiment`."""
+        from flows import dvc_outputs
 
-HERE = Where()
-
-
-def flow_arguments(experiment: str, overrides: Sequence[str], where: Where) -> dict[str, Any]:
-    """Return the arguments of a flow, and of `load_experiment`."""
-    from flows import dvc_outputs
-
-    overrides = [*dvc_outputs.overrides(experiment), *overrides]
-    return {"experiment": experiment, "overrides": overrides, **asdict(where)}
+        overrides = [*dvc_outputs.overrides(experiment), *overrides]
+        return {"experiment": experiment, "overrides": overrides, **asdict(self)}

@@ -17,25 +17,14 @@ from agentfly_core.reports.show.rescored_view import TwiceScored
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import (
-    HERE,
-    RUNS,
-    AsJson,
-    ExperimentArg,
-    Override,
-    StoreArg,
-    Where,
-    flow_arguments,
-    typed,
-)
+from flows.cli.arguments import RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
 from flows.experiments import load_checked
-from flows.local.terminal import output
+from flows.local.terminal import output, typed
 from flows.store import store_at
 
 SOURCE = Group("Source (one of)", sort_key=1, validator=mutually_exclusive)
 ORDER = Group("Order (one of)", sort_key=2, validator=mutually_exclusive)
 ONLY = Group("Only episodes (all conditions must hold)", sort_key=3)
-ALL = Conditions()
 
 
 def show(
@@ -49,7 +38,7 @@ def show(
     best: Annotated[PositiveInt | None, Parameter(group=ORDER)] = None,
     conditions: Annotated[
         Conditions, Parameter(name="*", group=ONLY, name_transform=str.lower)
-    ] = ALL,
+    ] = Conditions(),
     against: str | None = None,
     as_json: AsJson = False,
     store_uri: StoreArg = "",
@@ -122,7 +111,7 @@ def score(
 
 
 def import_traces(
-    file: Path, target: ExperimentArg, /, *overrides: Override, where: Where = HERE
+    file: Path, target: ExperimentArg, /, *overrides: Override, where: Where = Where()
 ) -> None:
     """Store chats and traces of a file as episodes.
 
@@ -134,7 +123,7 @@ def import_traces(
     """
     from agentfly_core.pipeline.play import imported
 
-    experiment = load_checked(flow_arguments(target, overrides, where))
+    experiment = load_checked(where.of_flow(target, overrides))
     stored = imported.import_traces(experiment, file, typed.get())
     print(f"play:{stored.name}: {counted(stored.episodes, 'episode')}")
     print(f"The token ids of {stored.kept} of {counted(stored.traces, 'trace')} were kept.")

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import shutil
-import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -25,11 +23,10 @@ from flows.local.prefect_server import answers, prefect_command
 from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole
 from flows.local.up import LOG, detached, end, keeper, require_startable, serve, show_status
+from flows.new_project import create
 from flows.nights import events
 
-FLOWS = Path(__file__).resolve().parents[1]
-LISTS, TEMPLATE = FLOWS / "requirements", FLOWS / "project_template"
-
+LISTS = Path(__file__).resolve().parents[1] / "requirements"
 NOTHING = "Nothing of `agentfly up` runs here ({})."
 
 
@@ -150,35 +147,6 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     files = create(folder)
     print(f"{folder} has {', '.join(files)}. Read its README.md, then, in it:")
     print("agentfly train market")
-
-
-def create(folder: Path) -> list[str]:
-    """Write a new project into a folder, as a git repository; return the names of its files.
-
-    Raises ValueError if any of these files exists.
-    """
-    files = template()
-    if there := [name for name in files if (folder / name).exists()]:
-        raise ValueError(f"{folder} already has {', '.join(there)}. Nothing was written.")
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    if shutil.which("git"):
-        # a project inside a repository belongs to that repository
-        inside = ["git", "rev-parse", "--is-inside-work-tree"]
-        if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
-            subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    return sorted(files)
-
-
-def template() -> dict[str, str]:
-    """Return the contents of a new project's files by path. In the names of the template's files,
-    the suffix `.txt` is removed and `dot-` becomes a dot.
-    """
-    return {
-        str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
-        for path in sorted(TEMPLATE.rglob("*.txt"))
-    }
 
 
 def requirements(machine: Literal["cpu", "gpu"], /) -> None:

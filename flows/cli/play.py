@@ -1,7 +1,5 @@
 """The command that plays problems outside of training, to look at the episodes."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Literal
@@ -9,19 +7,15 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import mutually_exclusive
-from rich.console import Console
 
-from agentfly_core.pipeline.play.episodes import Played, PlayRequest, PreparedPlay, prepare
-from agentfly_core.pipeline.play.mode import Chat, Live, Mode
-from agentfly_core.pipeline.play.players import described
+from agentfly_core.pipeline.play.episodes import PlayRequest, prepare
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.run_record import ModeName
 from agentfly_core.runs.listing import in_store
-from flows.cli.arguments import HERE, ExperimentArg, Override, Where, flow_arguments, typed
+from flows.cli.arguments import ExperimentArg, Override, Where
 from flows.experiments import load_checked
-from flows.local.display import logging_to, stage_bar
-from flows.local.state_dirs import settle
-from flows.local.terminal import VisibleConsole, print_json
+from flows.local.playing import played_on_terminal
+from flows.local.terminal import VisibleConsole, print_json, typed
 
 MODE = Group("Mode (one of)", sort_key=1, validator=mutually_exclusive)
 
@@ -30,7 +24,7 @@ def play(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = HERE,
+    where: Where = Where(),
     policy: str = "",
     episodes: Annotated[PositiveInt, Parameter(alias="-n")] = 8,
     split: Literal["train", "validation", "test"] = "train",
@@ -57,7 +51,7 @@ def play(
         chat: talk to the policy yourself
         as_json: print one JSON document
     """
-    experiment = load_checked(flow_arguments(target, overrides, where))
+    experiment = load_checked(where.of_flow(target, overrides))
     request = PlayRequest(policy, split, 1 if chat else episodes, problem, typed.get())
     mode: ModeName = "live" if live else "chat" if chat else "experiment"
     at_once = 1 if live else experiment.settings.rollout.shard
@@ -75,32 +69,3 @@ def play(
         return
     print(*totals.lines(), sep="\n")
     print(f"Read them: {in_store(experiment.store, 'agentfly', 'show', f'play:{played.name}')}")
-
-
-def played_on_terminal(
-    prepare: Callable[[], PreparedPlay], name: ModeName, console: Console
-) -> Played | None:
-    """Play and store prepared episodes. Returns None for an empty chat."""
-    logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
-    with logging_to(logs / "play.log"):
-        with stage_bar(console):
-            prepared = prepare()
-        show(f"{described(prepared.player, prepared.experiment.settings.model)} plays.")
-        mode = Live(show) if name == "live" else Mode()
-        if name == "chat":
-            problem = prepared.episodes[0].problem
-            show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
-            if not (first := _line()):
-                return None
-            mode = Chat(first, _line, show)
-        with stage_bar(console) if name == "experiment" else nullcontext():
-            return prepared.play(logs, mode)
-
-
-def _line() -> str:
-    """Return a line of input, or "" at the end of the input."""
-    try:
-        return input("you>    ").strip()
-    except EOFError:
-        print()
-        return ""

@@ -1,22 +1,15 @@
 """The command that serves a trained policy."""
 
-from dataclasses import replace
 from typing import Annotated
 
 from agentfly_core.config import loading
-from agentfly_core.config.reference import run_policy
-from agentfly_core.experiment.checks import check_place
-from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.pipeline.play.players import ModelPlayer
-from agentfly_core.runs.listing import run_named
-from agentfly_core.runs.run import experiment_of_run, known_run
-from flows.cli.arguments import HERE, RUNS, Where
+from flows.cli.arguments import RUNS, Where
 from flows.local.display import logging_to
 from flows.local.state_dirs import settle
 from flows.store import store_at
 
 
-def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = HERE) -> None:
+def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = Where()) -> None:
     """Serve the policy of a run by OpenAI's API.
 
     For example `agentfly serve mine`. It prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and
@@ -31,19 +24,15 @@ def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = H
     from agentfly_core.pipeline.play.served import PolicyToServe  # loads aiohttp
 
     site = loading.site(where.site, where.store)
-    store = store_at(site.store)
-    wanted = run_policy(run_named(store, policy))
-    named = of_run(store, wanted, "policy")
-    experiment = replace(experiment_of_run(known_run(store, named.run), store), site=site)
-    check_place(experiment.settings, site)
-    player, logs = ModelPlayer(str(wanted), named.policy), settle().state / "logs" / "serve"
+    served = PolicyToServe.of_run(store_at(site.store), policy, site, port)
+    logs = settle().state / "logs" / "serve"
 
     def ready(url: str, key: str) -> None:
-        print(f"{wanted} is served. Ctrl-C ends it.", flush=True)
+        print(f"{served.player.reference} is served. Ctrl-C ends it.", flush=True)
         print(f"export OPENAI_BASE_URL={url}\nexport OPENAI_API_KEY={key}", flush=True)
 
     try:
         with logging_to(logs / "serve.log"):
-            PolicyToServe(experiment, player, port).serve(logs, ready)
+            served.serve(logs, ready)
     except KeyboardInterrupt:
         print("Stopped.")

@@ -1,34 +1,23 @@
 """The commands that export and share a run's policy, and that repeat a run to compare it."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from agentfly_core.experiment.continuing import refuse_other_stages
-from agentfly_core.experiment.run_layout import RunLayout, summary_of
-from agentfly_core.experiment.task import import_tasks
-from agentfly_core.experiment.user_code import changed, code_of, edited
-from agentfly_core.records.run_record import RunRecord
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.show.sources import all_episodes
 from agentfly_core.runs import versioning
 from agentfly_core.runs.listing import run_named
-from agentfly_core.runs.run import known_run, recorded_settings
-from agentfly_core.runs.sharing import copy_origins, share
-from agentfly_core.store.artifact import Artifact
+from agentfly_core.runs.run import known_run
+from agentfly_core.runs.sharing import share
 from agentfly_core.store.lease import only_writer
-from agentfly_core.store.manifest import MANIFEST, OUTSIDE_DIGEST
 from agentfly_core.store.store import Store
-from agentfly_core.system import files
-from agentfly_core.system.formats.text import counted, environment
-from agentfly_core.system.revision import revision
+from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import WHERE, RunArg, StoreArg
 from flows.local.state_dirs import STATE, main_workspace
 from flows.store import store_at
-
-SAME_SITE = ("sampler", "device", "offload")
+from flows.verification import repeat
 
 RemoteUri = Annotated[
     str,
@@ -114,73 +103,3 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     same = [*compared.values()].count("")
     print(f"{same} of {len(compared)} artifacts of {run} agree to the byte, see {into}.")
     return int(same < len(compared))
-
-
-def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
-    """Train a run again in the store `into`/store, or continue the repeated training; return the
-    `differences`.
-
-    Raises ValueError if the run cannot be repeated here, or if training fails.
-    """
-    record = known_run(store, name)
-    require_repeatable(store, record)
-    again = Store.at(str(into / "store"), into / "cache")
-    copy_origins(record, store, again)
-    settings = (into / f"{record['experiment']}.yaml").resolve()  # JSON is YAML
-    files.write_json(settings, {k: v for k, v in record["settings"].items() if k != "code"})
-    commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
-    is_here = record["code"]["modules"] or commit == revision()["commit"]
-    if not is_here and commit.isalnum() and not code.exists():
-        # if git does not have the commit, it prints an error, and this folder is used
-        subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
-    code = code if code.exists() else Path.cwd()
-    # numbers, such as ranks and threads, change the last bits of results
-    site = [(k, v) for k, v in record["site"].items() if isinstance(v, int) or k in SAME_SITE]
-    child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site}}
-    # the repetition must not appear among the user's runs
-    child["AGENTFLY_MLFLOW_TRACKING_URI"] = f"sqlite:///{into.resolve()}/mlflow.db"
-    child["PYTHONPATH"] = str(code)
-    words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]
-    if status := subprocess.run([sys.executable, "-P", *words], cwd=code, env=child).returncode:
-        raise ValueError(
-            f"The repeated training of {name} failed: exit status {status}, see {into}."
-        )
-    return differences(store, again, name)
-
-
-def require_repeatable(store: Store, record: RunRecord) -> None:
-    """Raise ValueError if a run is unfinished, was played with other code or stages, or has frozen
-    speakers.
-    """
-    name, settings = record["name"], recorded_settings(record)
-    if summary_of(store, name) is None:
-        raise ValueError(
-            f"The run {name!r} is not finished. `agentfly list` shows how to continue."
-        )
-    if record.get("accepted_code") or record.get("frozen"):
-        raise ValueError(
-            f"The run {name!r} cannot be repeated: its code changed, or it has frozen speakers."
-        )
-    refuse_other_stages(name, record)
-    if modules := changed(record, code_of(settings, import_tasks(settings))):
-        commit = record["code"]["repository"]["commit"]
-        names = ", ".join(edited(record) or modules)
-        raise ValueError(f"The code of {names} differs from {name}'s. Restore commit {commit}.")
-
-
-def differences(store: Store, again: Store, name: str) -> dict[str, str]:
-    """Compare a run's artifacts in two stores, except for learner states. Return by uri a
-    description of the difference, or "".
-    """
-    folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
-    uris = sorted(folder.as_posix() for folder in folders if folder.name != "learner")
-    own = [uri for uri in uris if uri.startswith(("artifacts/", f"runs/{name}/"))]
-    return {uri: _difference(store.get(uri), again.artifact(uri)) for uri in own}
-
-
-def _difference(first: Artifact | None, second: Artifact) -> str:
-    if first is None:
-        return "is not in the first store"
-    old, new = ({n: e["sha256"] for n, e in a.manifest["files"].items()} for a in (first, second))
-    other = sorted({name for name, _ in old.items() ^ new.items()} - OUTSIDE_DIGEST)
-    return f"differs in {', '.join(other)}" if other else ""

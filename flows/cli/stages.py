@@ -1,6 +1,5 @@
 """Commands that produce one artifact (a dataset, a warm start, an evaluation) or show settings."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,26 +7,16 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 from rich.markdown import Markdown
-from rich.table import Column, Table
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
 from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import preview
+from agentfly_core.reports.show.settings import settings_table
 from agentfly_core.runs import versioning
-from agentfly_core.system.formats.json_value import flat
 from flows import dvc_outputs
-from flows.cli.arguments import (
-    HERE,
-    OUTPUT,
-    AsJson,
-    ExperimentArg,
-    Override,
-    Where,
-    flow_arguments,
-    typed,
-)
+from flows.cli.arguments import OUTPUT, AsJson, ExperimentArg, Override, Where
 from flows.experiments import load_checked, load_experiment
 from flows.local.display import rates_table
 from flows.local.terminal import VisibleConsole, output, print_json
@@ -38,7 +27,7 @@ def evaluate(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = HERE,
+    where: Where = Where(),
     policy: str = "",
     as_json: AsJson = False,
 ) -> None:
@@ -52,9 +41,9 @@ def evaluate(
             id, or a policy.json. Default: the last policy of this experiment's run, which
             `agentfly train` with the same overrides creates
     """
-    arguments = flow_arguments(target, overrides, where)
+    arguments = where.of_flow(target, overrides)
     require_rewards(load_checked(arguments).settings.goal)
-    with orchestrated("evaluate", typed.get, as_json):
+    with orchestrated("evaluate", as_json):
         from flows.stages import evaluate as flow
 
         rates = flow(**arguments, policy=policy)
@@ -65,7 +54,7 @@ def prepare(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = HERE,
+    where: Where = Where(),
     sample: PositiveInt = 2,
     as_json: AsJson = False,
 ) -> None:
@@ -76,9 +65,9 @@ def prepare(
     Args:
         sample: number of problems of each split to show
     """
-    arguments = flow_arguments(target, overrides, where)
+    arguments = where.of_flow(target, overrides)
     experiment = load_checked(arguments)
-    with orchestrated("prepare", typed.get, as_json):
+    with orchestrated("prepare", as_json):
         from flows.stages import prepare as flow
 
         data = flow(**arguments)
@@ -90,15 +79,15 @@ def prepare(
     print(data.uri, data.digest, *checked, *shown.lines(), sep="\n")
 
 
-def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HERE) -> None:
+def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = Where()) -> None:
     """Make the policy that training starts from.
 
     For example `agentfly warm-start quickstart`.
     """
-    arguments = flow_arguments(target, overrides, where)
+    arguments = where.of_flow(target, overrides)
     settings = load_checked(arguments).settings
     checks.check_trainable(settings.model, settings.update.share_prefixes)
-    with orchestrated("warm-start", typed.get):
+    with orchestrated("warm-start"):
         from flows.stages import warm_start_only as flow
 
         policy = flow(**arguments)
@@ -106,7 +95,11 @@ def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HE
 
 
 def resolve(
-    target: ExperimentArg, /, *overrides: Override, where: Where = HERE, params: Path | None = None
+    target: ExperimentArg,
+    /,
+    *overrides: Override,
+    where: Where = Where(),
+    params: Path | None = None,
 ) -> None:
     """Write the complete settings into results/ for DVC.
 
@@ -127,7 +120,7 @@ def config(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = HERE,
+    where: Where = Where(),
     changed: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
     """Check an experiment; show its settings with their origins. Its data are not made.
@@ -137,19 +130,9 @@ def config(
     Args:
         changed: only the settings that differ from the defaults
     """
-    experiment = load_experiment(**flow_arguments(target, overrides, where))
-    origin = flat(dict(loading.site_origin(where.site, where.store)), "site.")
-    values = flat(experiment.settings.model_dump(mode="json"))
-    values |= flat(experiment.site.model_dump(), "site.")
-    origin |= experiment.origin
-    usual = loading.defaults() if changed else {}
-    columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))
-    table = Table(*columns, show_edge=False)
-    for key, value in values.items():
-        is_set = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
-        if is_set or not changed:
-            table.add_row(key, json.dumps(value), str(origin[key]))
-    VisibleConsole().print(table)
+    experiment = load_experiment(**where.of_flow(target, overrides))
+    origin = loading.site_origin(where.site, where.store)
+    VisibleConsole().print(settings_table(experiment, origin, changed))
     checks.check_beginning(experiment.settings)
     # these raise an error for a missing run
     _ = experiment.parent, experiment.reference, experiment.frozen

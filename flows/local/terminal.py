@@ -1,15 +1,19 @@
-"""Escape control characters of models and files, which could change titles or hide lines."""
+"""The command as typed, and the terminal, where control characters of models are escaped."""
 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from agentfly_core.system.formats.text import CONTROL, guard_logs, visible
+
+typed: ContextVar[str] = ContextVar("typed", default="agentfly")
+"""The command as typed: `agentfly train quickstart seed=1`."""
 
 
 class VisibleStream:

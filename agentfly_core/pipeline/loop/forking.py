@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from agentfly_core.config.experiment import Fork, Settings
 from agentfly_core.config.loading import differences
-from agentfly_core.config.reference import RunPolicy
-from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.config.reference import RunPolicy, run_step
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
-from agentfly_core.runs.run import Run
+from agentfly_core.runs.listing import experiment_of, run_named
+from agentfly_core.runs.run import Run, known_run
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.store import Store
 
 # another model or warm start would be ignored, because a fork starts from a policy of its origin
@@ -33,14 +35,35 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
     return [f"fork={fork.model_dump_json()}", *overrides]
 
 
-def check_start(run: Run) -> None:
+def forked_run(
+    store: Store, origin: str, overrides: Sequence[str]
+) -> tuple[str, tuple[str, ...], str]:
+    """Return the experiment, the overrides and the site of a new run that continues from RUN@STEP.
+
+    Raises ValueError for another reference, and for a step without a policy.
+    """
+    policy = run_step(f"run:{run_named(store, origin)}")
+    if policy is None or policy.step == 0:
+        raise ValueError(
+            f"Got {origin!r}, expected RUN@STEP with a step of 1 or more, such as "
+            "quickstart-1f2e3d4c@7."
+        )
+    record = known_run(store, policy.run)
+    of_run(store, policy, "RUN@STEP")
+    experiment, own = experiment_of(record)
+    fork = Fork(run=policy.run, step=policy.step)
+    return experiment, (*own, *forked(fork, overrides)), record["site"]["name"]
+
+
+def check_start(run: Run | RunRequest) -> None:
     """Raise ValueError if a fork that has not begun lacks files of its origin.
 
     After the beginning, the origin's retention keeps these files, because it reads the fork's
     run.json.
     """
-    if run.settings.fork and run.store.read_json(run.layout.start) is None:
-        require_origin(run.store, run.settings, run.settings.fork)
+    store, settings = run.experiment.store, run.experiment.settings
+    if settings.fork and store.read_json(RunLayout(run.name).start) is None:
+        require_origin(store, settings, settings.fork)
 
 
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:

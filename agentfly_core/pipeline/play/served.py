@@ -3,11 +3,16 @@
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from agentfly_core.authoring.event_loop import run
+from agentfly_core.config.reference import run_policy
+from agentfly_core.config.site import Site
+from agentfly_core.experiment.checks import check_place
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.gateway.server import HOST, served_alone
 from agentfly_core.gateway.serving import ServedPolicy, endless
 from agentfly_core.pipeline.play.player_services import PlayerServices
@@ -17,6 +22,9 @@ from agentfly_core.pipeline.workers.local import LocalServices
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.frozen import cast
 from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.runs.listing import run_named
+from agentfly_core.runs.run import experiment_of_run, known_run
+from agentfly_core.store.store import Store
 
 Ready = Callable[[str, str], None]
 """A function that is called with the base URL and the API key when the server is ready."""
@@ -29,6 +37,17 @@ class PolicyToServe:
     experiment: Experiment
     player: ModelPlayer
     port: int
+
+    @classmethod
+    def of_run(cls, store: Store, reference: str, site: Site, port: int) -> Self:
+        """Serve the policy of a run, `run:demo` or `run:demo@7`, on a site. Raises ValueError for
+        a missing policy.
+        """
+        wanted = run_policy(run_named(store, reference))
+        named = of_run(store, wanted, "policy")
+        experiment = replace(experiment_of_run(known_run(store, named.run), store), site=site)
+        check_place(experiment.settings, site)
+        return cls(experiment, ModelPlayer(str(wanted), named.policy), port)
 
     def serve(self, logs: Path, ready: Ready) -> None:
         """Serve the policy on this machine until the process is interrupted.

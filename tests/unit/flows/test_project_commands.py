@@ -9,7 +9,7 @@ import yaml
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
 from flows.__main__ import main
-from flows.cli.machine import template
+from flows.new_project import template
 from tests.support.project import ROOT
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from agentfly_core.runs.run_tags import change_tags, tags_of
 from agentfly_core.store.store import Store
+from flows import sweep as sweeping
 from flows.__main__ import main
 from flows.cli import comparing
-from flows.cli import comparing as sweeping
 from tests.support.evaluated_runs import finished, project
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from agentfly_core.runs.sharing import copy_origins
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.json_value import as_json
-from flows.cli.sharing import differences, require_repeatable
+from flows.verification import differences, require_repeatable
 from tests.support.experiments import SUMMARY, experiment
 from tests.support.own_code import author_folder, edit, here
 

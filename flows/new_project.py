@@ -1,0 +1,36 @@
+"""A new project: the files of `agentfly init`."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+TEMPLATE = Path(__file__).with_name("project_template")
+
+
+def create(folder: Path) -> list[str]:
+    """Write a new project into a folder, as a git repository; return the names of its files.
+
+    Raises ValueError if any of these files exists.
+    """
+    files = template()
+    if there := [name for name in files if (folder / name).exists()]:
+        raise ValueError(f"{folder} already has {', '.join(there)}. Nothing was written.")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    if shutil.which("git"):
+        # a project inside a repository belongs to that repository
+        inside = ["git", "rev-parse", "--is-inside-work-tree"]
+        if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
+            subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    return sorted(files)
+
+
+def template() -> dict[str, str]:
+    """Return the contents of a new project's files by path. In the names of the template's files,
+    the suffix `.txt` is removed and `dot-` becomes a dot.
+    """
+    return {
+        str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()
+        for path in sorted(TEMPLATE.rglob("*.txt"))
+    }
