@@ -41,7 +41,7 @@ async def score(
     If an episode has several speakers, rewards read the trajectory with the answer, see
     `speakers.answering`; `main` is the agent's own speaker. Scores that were computed during the
     episode are reused. The keys of `Scored.rewards` are `name`, `name/part`, `name/speaker/role`
-    and, for a second instance of a role, `name/speaker/role/number`; the values are not weighted.
+    and, for a second speaker of a role, `name/speaker/role/number`; the values are not weighted.
 
     An episode is Unscored if it FAILED, if a reward is missing, or if `by_speaker` contains a
     speaker without a trajectory in `among` (by default `trajectories`). Raises ValueError for two

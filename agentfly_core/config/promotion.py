@@ -41,7 +41,7 @@ class GuardDataset(HeldOutDataset):
 
 
 class Confirmation(Section):
-    """Further problems on which a winning challenger must be better.
+    """Further problems on which a challenger that won must be better again.
 
     `fresh` uses `times` x data.test problems of another seed. `split` uses a `share` of the test
     problems, which the first comparison leaves out. `auto` is fresh for a `@generated` dataset,

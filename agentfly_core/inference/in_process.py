@@ -25,7 +25,7 @@ from agentfly_core.records.trajectory import Finish, Sampled
 class TransformersSampler:
     """A sampler that decodes the requests of a shard's episodes as one batch.
 
-    It starts a batch once every open branch of these episodes has a request.
+    It starts a batch once all running branches of these episodes have requested a reply.
 
     Replies depend on batch and seed, not on the order of arrival. The generation settings in the
     policy directory are ignored. Greedy replies have the log-probabilities of temperature 1.

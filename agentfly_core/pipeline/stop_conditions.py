@@ -122,7 +122,7 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 def warnings(
     signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return the warnings of a step. Raises GateClosed for a sign with `stop`.
+    """Return a step's warnings about health signs. Raises GateClosed for a sign with `stop`.
 
     A sign that persists warns again after 2, 4, 8, ... times its number of steps. `advice` maps
     names of signs to texts that are added to their warnings.

@@ -31,10 +31,10 @@ class SamplingRound:
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 
-    `tasks` numbers the step's problems by task. If the first round has the problems 0 to 63, a
-    refill round starts at 64. With `greedy`, each problem has one more episode at temperature 0. In
-    nightly training, `before` counts by task the problems of earlier steps. With a curriculum,
-    `by_kind` has the numbers of solved and scored episodes.
+    `tasks` has the numbers of the round's problems by task. If the first round has the problems 0
+    to 63, a refill round starts at 64. With `greedy`, each problem has one more episode at
+    temperature 0. In nightly training, `before` counts by task the problems of earlier steps. With
+    a curriculum, `by_kind` has the numbers of solved and scored episodes.
     """
 
     step: int
@@ -90,8 +90,8 @@ class ProblemSchedule:
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Return the row numbers in the training split of a round's problems, or of all candidates
-        of a curriculum.
+        """Return the rows of the training split that have a round's problems, or all candidates of
+        a curriculum.
 
         `sizes` counts problems by task in the order of the file. Each pass over a task is a new
         permutation, and a step uses problems of one pass only. Nightly training uses epochs instead

@@ -68,7 +68,7 @@ def apart_name(reward: str, speaker: str) -> str:
 
 
 def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float:
-    """Return a speaker's value: of its instance, else of its role, else the default.
+    """Return the value of a speaker's own name, else the value of its role, else the default.
 
     For `{"worker": 0.5, "worker/2": 1.0}` this is 1.0 for worker/2, and 0.5 for worker and
     worker/3.
@@ -102,7 +102,7 @@ def group_of(trajectory: Trajectory, scored: Scored) -> str:
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    Instances of a role that are compared together have one mean reward. If no speaker is trained,
+    Speakers of a role that are compared together have one mean reward. If no speaker is trained,
     for example with a chat service as the policy, all speakers count.
     """
     # a speaker without a turn has no tokens to train

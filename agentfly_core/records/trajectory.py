@@ -278,7 +278,7 @@ class Trajectory:
 
     - `chain`: the number of the episode among those of its problem, from 0
     - `turns`: the turns in the order of time
-    - `agent`: the speaker's role and instance: `searcher` for the first, then `searcher/2`
+    - `agent`: the speaker's role, with a number for further speakers: `searcher`, `searcher/2`
     - `closing`: the observations after the last reply
     - `observed`: the rewards that read an environment
     - `error`: the reason for the endings FAILED and AGENT_ERROR

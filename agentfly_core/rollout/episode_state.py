@@ -106,8 +106,8 @@ class EpisodeState:
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request as a task that `end` can cancel.
 
-        The sampler starts a `held` reply only when every open branch has a request. Raises
-        EpisodeOver if the episode is over or the agent was cancelled.
+        The sampler starts a `held` reply only when all running branches have requested a reply.
+        Raises EpisodeOver if the episode is over or the agent was cancelled.
         """
         if self.over or is_cancelled():
             work.close()

@@ -82,7 +82,7 @@ class Speaker:
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    `name` is role and instance, such as `planner/2`. The first instance has the role's name.
+    `name` is the role. Further speakers of the role have a number, such as `planner/2`.
     """
 
     def __init__(

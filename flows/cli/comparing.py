@@ -57,7 +57,7 @@ def sweep(
     For example `agentfly sweep quickstart update.learning_rate=1e-4,3e-4 --seeds 3`.
 
     Args:
-        seeds: number of seeds, beginning with the experiment's; problems are the same for all
+        seeds: number of seeds, beginning with the experiment's; all seeds have the same problems
         name: the tag of the sweep's runs, for `agentfly compare sweep:NAME` (default:
             EXPERIMENT-DIGEST of the settings); the same command continues the sweep
     """

@@ -26,7 +26,7 @@ class VisibleStream:
     def write(self, text: str) -> int:
         """Write a text.
 
-        On a terminal, carriage returns at the begin and the end of the text are kept, because
+        On a terminal, carriage returns at the beginning and the end of the text are kept, because
         progress bars need them.
         """
         stream = self.rich_proxied_file

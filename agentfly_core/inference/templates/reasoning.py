@@ -10,8 +10,8 @@ from agentfly_core.system.formats.text import THINK, THOUGHT_END
 class ReasoningMarks:
     """Marks of reasoning, and the white space that a template writes within and after them.
 
-    `answer` is a regular expression for marks at the beginning of the visible text. `opened` in
-    its methods: the prompt already contains the opening mark.
+    `answer` is a regular expression for marks at the beginning of the visible text. In the
+    methods, `opened` means that the prompt already contains the opening mark.
     """
 
     open: str

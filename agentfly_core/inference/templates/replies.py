@@ -32,8 +32,8 @@ class ReplyReader:
 
     If `opened`, the header opens the reasoning.
 
-    If the tokenizer has a `response_template` and the template writes tools, that is used.
-    Otherwise, and for replies that it refuses, the format of `markup` is used.
+    If the tokenizer has a `response_template` and the template writes tools, replies are parsed by
+    `response_template`. Otherwise, and for replies that do not fit, the format of `markup` is used.
     """
 
     tokenizer: PreTrainedTokenizerBase
