@@ -1,7 +1,4 @@
-"""The program of processes that run tools and rewards with `process=True`.
-
-It reads requests and writes answers as lines of JSON, see `process_calls`.
-"""
+"""The program of processes for parts with `process=True`. It answers lines of JSON."""
 
 import asyncio
 import functools

@@ -77,10 +77,7 @@ def score_here(
     main: str,
     among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
-    """Call `score` on this process's event loop.
-
-    If a reward blocks the loop for too long, the episode that it scores is Unscored.
-    """
+    """Call `score` on this process's loop. An episode that blocks it is Unscored."""
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import logging
 import re
@@ -18,7 +19,7 @@ from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
-from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
+from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation
 from agentfly_core.records.trajectory import (
     USABLE,
     Group,
@@ -31,7 +32,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import clip, fault, shown, warn_once, words_of
+from agentfly_core.system.formats.text import clip, did_you_mean, fault, shown, warn_once, words_of
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -98,8 +99,20 @@ class Tool(calling.AuthorPart):
         return ToolSchema(self.name, description, self._arguments.schema)
 
     def untold(self) -> list[str]:
-        """Return a sentence for each missing description; see `tool_schema.untold`."""
-        return untold(self.function, self.signature, self._arguments.schema)
+        """List missing descriptions: `["its parameter 'key' has no description: ..."]`."""
+        faults = [
+            f"its parameter {key!r} has no description: describe it in `Args` of the docstring, or "
+            f"with `Annotated[..., Field(description=...)]`."
+            for key, entry in self._arguments.schema["properties"].items()
+            if not entry.get("description")
+        ]
+        parameters = [*inspect.signature(injection.unbound(self.function)).parameters]
+        return faults + [
+            f"its docstring describes {key!r}, which is no parameter."
+            f"{did_you_mean(key, parameters)}"
+            for key in documentation(self.function).parameters
+            if key not in parameters
+        ]
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
@@ -107,10 +120,7 @@ class Tool(calling.AuthorPart):
         return self.signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """Call the tool, and return the observation that the model reads.
-
-        Wrong calls become observations, too. Raises ServiceFailure only.
-        """
+        """Return the observation of a call, also of a wrong one; raises ServiceFailure."""
         if not self.process:
             return await self._answer(call, lent, self.call)
         problem = lent[Problem] if self.needs else None

@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, is_typeddict
 
-from agentfly_core.authoring.injection import AuthorFunction, Signature, name, unbound
+from agentfly_core.authoring.injection import AuthorFunction, name, unbound
 from agentfly_core.config.import_path import nullable
 from agentfly_core.config.mismatch import message_of, place
 from agentfly_core.system.formats.json_value import JSON
@@ -71,10 +71,7 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """Validate a call's arguments, convert them and add copies of defaults.
-
-        Raises BadArguments, which lists all mistakes.
-        """
+        """Check and convert a call's arguments; BadArguments lists all mistakes."""
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
@@ -107,22 +104,6 @@ def documentation(function: AuthorFunction) -> Documentation:
     return Documentation(
         "\n\n".join(texts), {p.name: " ".join(p.description.split()) for p in listed}
     )
-
-
-def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, Any]) -> list[str]:
-    """List missing descriptions: `["its parameter 'key' has no description: ..."]`."""
-    faults = [
-        f"its parameter {key!r} has no description: describe it in `Args` of the docstring, or "
-        f"with `Annotated[..., Field(description=...)]`."
-        for key, entry in schema["properties"].items()
-        if not entry.get("description")
-    ]
-    parameters = [*inspect.signature(unbound(function)).parameters]
-    return faults + [
-        f"its docstring describes {key!r}, which is no parameter.{did_you_mean(key, parameters)}"
-        for key in documentation(function).parameters
-        if key not in parameters
-    ]
 
 
 def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:

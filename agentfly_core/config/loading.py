@@ -72,10 +72,7 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def flows() -> list[tuple[str, str]]:
-    """The `flows` of all experiments in conf/: `[("tptu", "evaluate_plans")]`.
-
-    Files that cannot be read are skipped; the commands that use such a file print the reason.
-    """
+    """The `flows` of readable experiments in conf/: `[("tptu", "evaluate_plans")]`."""
     paths = sorted(CONF.glob("*.yaml"))
     by_path = {path: _flows(path, path.stat().st_mtime_ns) or () for path in paths}
     return [(path.stem, flow) for path, named in by_path.items() for flow in named]

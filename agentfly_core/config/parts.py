@@ -56,10 +56,7 @@ class Part(Section):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Import the class or function, call it with its settings, and return the result.
-
-        Raises ValueError for an unknown setting.
-        """
+        """Call the imported class or function with its settings; raises ValueError."""
         return construct(load(self.use), self.settings)
 
 

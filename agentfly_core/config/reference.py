@@ -133,10 +133,7 @@ Reference = ModelReference | PolicyFile | ScriptPolicy | WordPolicy
 
 
 def reference(text: str, runs: Sequence[str]) -> Reference:
-    """Parse a reference to a policy; `runs` are the names that need no `run:`.
-
-    Raises ValueError for an unknown policy, without a request to the hub.
-    """
+    """Parse a policy; names in `runs` need no `run:`. Unknown policies raise ValueError."""
     words = [word.value for word in WordPolicy]
     kind, _, name = text.partition(":")
     of_run = policy_of_run(text)

@@ -86,10 +86,7 @@ def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Return program and answer of a ToolStep for a problem of `datasets.powers`.
-
-    `mistake` is one of PROGRAM_MISTAKES, or empty for a correct step.
-    """
+    """Return program and answer of a ToolStep; `mistake` is "" or of PROGRAM_MISTAKES."""
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
         return "", slip(draw, problem.facts["answer"])

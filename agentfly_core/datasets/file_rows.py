@@ -59,10 +59,7 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """Yield rows of a CSV file: cells are texts, empty cells null.
-
-    An index that pandas wrote without a name is named as pandas does.
-    """
+    """Yield rows of a CSV file, empty cells as null. A nameless index is named as in pandas."""
     # the default limit is 131,072 characters per cell
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -184,12 +183,8 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
     for key, fact in facts.items():
         if fault := json_fault(fact):
             raise ValueError(f"the field {key!r} {fault}")
-    made = Problem("", question, facts, messages=messages, tools=tools)
-    return replace(made, id=_made_id(made) if name is None else str(name))
-
-
-def _made_id(problem: Problem) -> str:
-    """Make an id for a row that has none: a digest of its prompt, facts and tools."""
-    further = [digest([*map(plain, problem.messages)])] if problem.messages else []
-    further += [] if problem.tools is None else [digest(problem.tools)]
-    return short(problem.prompt, digest(problem.facts), *further)
+    if name is None:
+        further = [digest([*map(plain, messages)])] if messages else []
+        further += [] if tools is None else [digest(tools)]
+        name = short(question, digest(facts), *further)
+    return Problem(str(name), question, facts, messages=messages, tools=tools)

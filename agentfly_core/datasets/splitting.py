@@ -43,10 +43,7 @@ def sampled(
     problems: Callable[[T], Iterable[Problem]],
     sizes: Mapping[str, int],
 ) -> dict[str, list[Problem]]:
-    """Divide items among the splits, and sample problems made from them.
-
-    Raises ValueError if too few problems are left for a split.
-    """
+    """Divide items, and sample problems made from them; raises ValueError if too few are left."""
     shuffled = list(items)
     draw.shuffle(shuffled)
     return {

@@ -96,10 +96,7 @@ class Database(Environment):
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> QueryResult:
-        """Run a statement for at most 5 seconds, and read at most `most` rows; raises ToolError.
-
-        If a statement is killed, the database is reset and all changes are lost.
-        """
+        """Run a statement for at most 5 seconds; raises ToolError. A kill resets the database."""
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):
             raise ToolError(answer)

@@ -15,9 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError if this code has other versions of stages than the run, or if the run has
-    done more than `steps` steps.
-    """
+    """Raise ValueError for other versions of stages, and after more than `steps` steps."""
     name = record["name"]
     refuse_other_stages(name, record)
     # only a warning: whether the results would differ is decided by the versions of the stages

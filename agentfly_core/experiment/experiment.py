@@ -61,11 +61,7 @@ class Experiment:
         pinned: Mapping[str, str] | None = None,
         tasks: Mapping[str, Task] | None = None,
     ) -> Self:
-        """Make an experiment.
-
-        Tools, rewards and environments are imported unless `tasks` are given. Raises ValueError
-        with the key of a wrong setting.
-        """
+        """Make an experiment; imports its code if `tasks` is None. Raises ValueError."""
         tasks = import_tasks(settings) if tasks is None else tasks
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
@@ -78,16 +74,12 @@ class Experiment:
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
     def changed(self, **sections: Any) -> Self:
-        """Return the experiment with some sections of its settings replaced, and import its code
-        again: `experiment.changed(steps=1, warm_start=None)`.
-        """
+        """Replace sections of settings: `experiment.changed(steps=1, warm_start=None)`."""
         settings = self.settings.model_copy(update=sections)
         return type(self).of(self.name, settings, self.origin, self.site, self.store)
 
     def with_agent(self, **settings: Any) -> Self:
-        """Return the experiment with another agent and the same limits:
-        `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
-        """
+        """Replace the agent, not its limits: `with_agent(use="program", command=[...])`."""
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})
         return self.changed(agent=type(part).model_validate({**limits, **settings}))
@@ -218,9 +210,7 @@ class Experiment:
         return size, models * size * 12 // width
 
     def require_speakers_unchanged(self) -> None:
-        """Raise ValueError for a frozen policy that changed since the run began; log a warning for
-        a changed chat service, because a site may change its address.
-        """
+        """Raise ValueError for a changed frozen policy, warn for a changed chat service."""
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:
                 continue

@@ -98,23 +98,20 @@ class StageKeys:
         files = {} if self.settings.fork else self.model_files()
         return digest(files) if files else ""
 
-    def own_nano(self, train: str) -> ArtifactKey:
-        """Return the key of the model `nano`, which is made from the training split and its
-        demonstrations. `train` is the sha256 of the training split.
-        """
-        warm_start = self.settings.warm_start
-        shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
-        # only the training split, because other test problems give the same model
-        inputs = {"train": train, "demonstrations": digest(shown), **self._chats()}
-        played = ("template", "agent", "tools", "environments", "tasks")
-        reads = ("model", "nano", "dtype", *played, "code.demonstrate")
-        return self._shared("model", reads, inputs)
-
     def base_model(self, data: Artifact | None) -> ArtifactKey | None:
         """Return the key of the base model; None for `nano` before its dataset exists."""
         if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
-        return self.own_nano(data.manifest["files"]["train.parquet"]["sha256"]) if data else None
+        if data is None:
+            return None
+        warm_start = self.settings.warm_start
+        shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
+        # only the training split, because other test problems give the same model
+        train = data.manifest["files"]["train.parquet"]["sha256"]
+        inputs = {"train": train, "demonstrations": digest(shown), **self._chats()}
+        played = ("template", "agent", "tools", "environments", "tasks")
+        reads = ("model", "nano", "dtype", *played, "code.demonstrate")
+        return self._shared("model", reads, inputs)
 
     def demonstrations(
         self,
@@ -176,10 +173,7 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of one shard of a policy's held-out episodes, which all runs share.
-
-        For `frozen` and `memory` see `Experiment`.
-        """
+        """Return the key of a shard of held-out episodes; for `memory` see `Experiment`."""
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
@@ -223,10 +217,7 @@ class StageKeys:
         reference: Pointer | None = None,
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of the policy that step 1, 2, ... publishes.
-
-        `reference` is the policy of the KL penalty, and `memory` the memory of this step.
-        """
+        """Return the key of the policy of step 1, 2, ... with KL `reference` and `memory`."""
         inputs = {"policy": policy.digest, "scored": scored.digest, **_remembered(memory)}
         inputs |= {"reference": reference.digest} if reference else {}
         # a fork with a new optimizer computes other weights from the same inputs

@@ -59,10 +59,6 @@ class PlayLayout(EpisodeLayout):
         self.record = f"{self.uri}/play.json"
         self.tokenizer = f"{self.uri}/tokenizer"
 
-    def rescored(self, rewards: str) -> str:
-        """Return the path of scores by other rewards; `rewards` is their digest."""
-        return f"{self.uri}/rescored/{rewards[:16]}"
-
 
 def plays(store: Store) -> list[str]:
     """Return the names of all plays, ordered by experiment and number."""
@@ -104,10 +100,6 @@ class RunLayout:
         # padded, because names in a store must sort in the order of steps
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
-    def rescored(self, rewards: str) -> str:
-        """Return the folder of scores by other rewards; `rewards` is their digest."""
-        return f"{self.uri}/rescored/{rewards[:16]}"
-
     def steps(self, store: Store) -> list[int]:
         """Return the steps that have begun, in order."""
         return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]
@@ -135,10 +127,7 @@ def run_records(store: Store) -> Iterator[RunRecord]:
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """Return a finished run's summary.
-
-    A damaged summary is logged and counts as missing, because the run can write it again.
-    """
+    """Return the summary of a finished run. A damaged one is logged and counts as missing."""
     try:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary

@@ -55,10 +55,7 @@ class Task:
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """Import the tasks of an experiment by name; without a mixture this is `{"single": Task(...)}`.
-
-    Raises ValueError with the key of a wrong setting.
-    """
+    """Import tasks by name: `{"single": Task(...)}` without a mixture. Raises ValueError."""
     tasks = {}
     for name, own in settings.each.items():
         with nullcontext() if name == SINGLE else at(f"tasks.{name}"):
@@ -120,12 +117,7 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the name of `Settings.goal` in scores.
-
-    In a mixture the goals of all tasks are scored as GOAL.
-
-    Raises ValueError without rewards.
-    """
+    """Return the name of the goal in scores, GOAL in a mixture; ValueError without rewards."""
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
 
@@ -172,9 +164,7 @@ def remember_of(path: str) -> Remember:
 
 
 def tools_of(part: ToolPart) -> tuple[Tool, ...]:
-    """Load a tool with its settings, or call a plain function with its settings, which returns
-    tools; raises ValueError for other objects.
-    """
+    """Load a tool, or call a function that returns tools; raises ValueError otherwise."""
     with at("tools"):
         if part.settings and inspect.isfunction(make := load(part.use)):
             made = tuple(construct(make, part.settings))

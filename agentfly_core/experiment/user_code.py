@@ -156,10 +156,7 @@ def _data_files(record: RunRecord) -> list[str]:
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """Return the code digests of a run, or of its fork, that continues with the digests `code`.
-
-    The digests for the dataset and demonstrations stay as recorded.
-    """
+    """Return the digests of a continued run; dataset and demonstrations keep theirs."""
     before = CODE.validate_python(record["settings"]["code"])
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
     return {**code, **{stage: {**code.get(stage, {}), **kept[stage]} for stage in kept}}
@@ -177,10 +174,7 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
 
 
 def accept_code(store: Store, name: str, code: Code) -> None:
-    """Let a run continue under this code, and record that in run.json.
-
-    Finished steps are kept. Raises Locked while another process writes the run.
-    """
+    """Let a run continue under this code, and record that; raises Locked."""
     layout = RunLayout(name)
     with only_writer(store, layout.uri):
         record = record_of(store, name)

@@ -135,10 +135,7 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
 
 
 def require_learnable(folder: Path, dtype: str, site: Site) -> None:
-    """Raise ValueError if the log-probabilities of learner and transformers differ.
-
-    A model that cannot be trained is not checked.
-    """
+    """Raise ValueError if the log-probabilities of learner and transformers differ."""
     candidate = Candidate(folder, dtype, site)
     # a model that cannot be trained can still be played and evaluated
     if not model_config.untrainable(candidate.config(), shares_prefixes=False):

@@ -163,10 +163,7 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans for an experiment without demonstrations.
-
-    They are the prompts of each task's first problems, each with an empty call of every tool.
-    """
+    """Return token spans without demonstrations: first prompts, and empty calls of each tool."""
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
     opening, template = spec.of(heard[0]).opening(heard[0]), spec.template_of(spec.form)

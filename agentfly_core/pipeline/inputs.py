@@ -131,10 +131,7 @@ def _shown(
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
-    """Load the tokenizer of the experiment's model, and return it with a digest of its source.
-
-    Only the model `nano` and chat services are made for this, if the store lacks them.
-    """
+    """Load the tokenizer of the experiment's model; return it with a digest of its source."""
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
         return tokenizer_of(store, parent.policy), parent.policy.digest

@@ -155,10 +155,7 @@ def _owning(chains: Sequence[EpisodeSpec], count: int) -> list[EpisodeSpec]:
 def of_test(
     settings: Evaluate, seed: int, problems: Sequence[Problem], name: str
 ) -> list[EpisodeSpec]:
-    """Make the episodes of a held-out evaluation.
-
-    Seeds are the same for every policy, so that policies can be compared episode by episode.
-    """
+    """Make the episodes of a held-out evaluation. Seeds are the same for every policy."""
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))
 

@@ -18,11 +18,7 @@ class Reused(Artifact):
 
 
 def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Return the artifact of a key. If the store lacks it, make and publish it; else it is
-    `Reused`.
-
-    Nothing is published if `make` raises.
-    """
+    """Return the artifact of a key, as `Reused` if it is stored; an error publishes nothing."""
     return find(store, target) or publish(store, target, make)
 
 

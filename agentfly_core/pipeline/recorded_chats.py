@@ -202,10 +202,7 @@ class ChatPlayer:
     async def _turns(
         self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
     ) -> tuple[Turn, ...]:
-        """Make a turn for each reply. A reply that continues no earlier one starts a new context.
-
-        Raises OtherTokens if recorded tokens belong to a different prompt or text.
-        """
+        """Make a turn for each reply; raises OtherTokens if recorded tokens do not fit."""
 
         async def written(conversation: Conversation) -> Message:
             return replies[conversation.turn].message
@@ -228,10 +225,7 @@ class ChatPlayer:
         return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
-        """Return the spec for a row: its tools, and no limits except on observations.
-
-        Raises ValueError for an unknown tool, and for a schema that differs from the experiment's.
-        """
+        """Return the spec for a row; raises ValueError for an unknown or changed tool."""
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
         for tool in listed:
@@ -324,10 +318,7 @@ def recorded(
 def played_chats(
     file: ChatFile, path: Path, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Return the chats of a file with their trajectories, and the number of unusable rows.
-
-    Raises ValueError for more unusable rows than the file's settings tolerate.
-    """
+    """Return a file's chats with trajectories, and the number of bad rows; raises ValueError."""
     rows = [*file.read(path)]
     chats = [row for row in rows if isinstance(row, ChatRow)]
     played = player.trajectories(chats)

@@ -109,30 +109,31 @@ def rescored(
         which = f"steps {spans(done)}" if done else "none"
         what = f"step {step} of {run!r}" if step is not None else f"the run {run!r}"
         raise ValueError(f"{store.uri} lacks scores of {what}. Scored: {which}.")
-    where = layout.rescored(_identity(rewards))
+    where = _folder(layout.uri, rewards)
     for number in done if step is None else [step]:
         scored = store.artifact(layout.step(number).scored)
         yield _rescored(store, scored, number, rewards, f"{where}/{number:06d}", agent)
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score the episodes of a play or an import with other rewards. Published scores are reused.
-
-    Raises ValueError for a play without scores.
-    """
+    """Score a play or an import with other rewards; raises ValueError without scores."""
     layout = PlayLayout(name)
     record: PlayRecord | None = store.read_json(layout.record)
     if record is None or not store.holds(layout.scored):
         hint = did_you_mean(name, [one for one in plays(store) if one != name])
         raise ValueError(f"{store.uri} lacks scored episodes play:{name}.{hint}")
     agent = Settings.model_validate(record["settings"]).agent.use
-    where = layout.rescored(_identity(rewards))
+    where = _folder(layout.uri, rewards)
     return _rescored(store, store.artifact(layout.scored), 0, rewards, where, agent)
 
 
 def _identity(rewards: Sequence[NewReward]) -> str:
     # sorted, because scores do not depend on the order of the options
     return digest(sorted((each.identity for each in rewards), key=str))
+
+
+def _folder(uri: str, rewards: Sequence[NewReward]) -> str:
+    return f"{uri}/rescored/{_identity(rewards)[:16]}"
 
 
 def _rescored(

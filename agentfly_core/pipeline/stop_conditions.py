@@ -17,9 +17,7 @@ class GateClosed(RuntimeError):
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if the share of episodes that ended with FAILED or AGENT_ERROR is above
-    `share`. A single episode never closes the gate.
-    """
+    """Raise GateClosed if more than this share of episodes failed, but not for a single one."""
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
     # reversed, to keep the first problem
@@ -156,10 +154,7 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed if there are more than `most` causes.
-
-    The message names `setting`, which determines the allowed share.
-    """
+    """Raise GateClosed, which names `setting`, for more than `most` causes."""
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))
         raise GateClosed(

@@ -198,10 +198,7 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Bring the learner to the state before `step`, from its own state or the newest stored state.
-
-    Later updates are repeated.
-    """
+    """Bring the learner to the state before `step`: load the newest state, repeat updates."""
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     # wait for a state that is still being written: the store finds it only after its publication

@@ -36,9 +36,7 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Lock one of the device's files during the block, and yield its path. If all files are
-        locked, wait and report the holders by `tell`.
-        """
+        """Lock one of the files, and yield its path; `tell` the holders while all are locked."""
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
             holders = "; ".join(map(_holder, self.files))

@@ -64,9 +64,7 @@ def sync(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Give all files below a folder the folder's own read and write permissions. Safetensors writes
-    files that only their owner can read.
-    """
+    """Give files the folder's permissions; Safetensors writes files for their owner only."""
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
         path.chmod(rights if path.is_dir() else rights & 0o666)
@@ -175,9 +173,7 @@ def contained(root: Path, name: str) -> Path:
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a regular file in bytes, or None if it is missing. Raises Damaged for
-    anything other than a regular file.
-    """
+    """Return the size of a regular file, or None if it is missing; raises Damaged."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -188,9 +184,7 @@ def file_size(path: Path) -> int | None:
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
-    """Return the bytes of a regular file, or None if it is missing. Raises Damaged if the file has
-    more than `largest` bytes.
-    """
+    """Return the bytes of a file, or None if it is missing; Damaged above `largest` bytes."""
     size = file_size(path)
     if size is not None and size > largest:
         raise Damaged(f"{path} has {size} bytes, expected at most {largest}.")

@@ -87,10 +87,7 @@ def _mark_of(_: int) -> str:
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process that is identified by the mark in a file name is running.
-
-    True for a name without a mark, and for the mark of another machine.
-    """
+    """Whether the process of a mark in a file name runs; True if this cannot be decided."""
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):
         return True

@@ -217,10 +217,7 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill processes of dead owners, and return their variables as `killed` does.
-
-    With a `run`, only processes of this run are killed; with None, only processes without a run.
-    """
+    """Kill the processes of dead owners: of a run, or with None those without a run."""
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
@@ -230,9 +227,7 @@ def end_users(scratch: Path) -> None:
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
-    """Kill the processes that `chosen` selects by their environment variables, by SIGKILL. Return
-    their variables by process id.
-    """
+    """Kill the processes with `chosen` environment variables; return these by process id."""
     ended: dict[int, Mapping[str, str]] = {}
     # repeated, because a killed process may have started another one
     while running := {

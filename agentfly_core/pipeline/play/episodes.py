@@ -17,6 +17,7 @@ from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.experiment.run_layout import PlayLayout, next_play
 from agentfly_core.experiment.run_policies import last_policy
 from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.mode import Mode
 from agentfly_core.pipeline.play.player_services import PlayerServices
@@ -33,6 +34,7 @@ from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.episodes import decode_with, trajectories_in
 from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.store import Store
 from agentfly_core.system.formats.file_shapes import ArtifactRecord
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import as_json
@@ -138,8 +140,7 @@ class PreparedPlay:
             )
             layout = PlayLayout(name)
             try:
-                # episodes are stored as tokens, and their model may be removed later
-                publish(store, play_key(layout.tokenizer, {}), partial(_save, ready))
+                publish_tokenizer(store, layout, ready.tokenizer)
                 begun = time.monotonic()
                 rollouts = self._rollouts(layout, changed, spec, mode.ended)
                 ungated = here.on(here.settings.model_copy(update={"gates": OPEN}))
@@ -238,9 +239,14 @@ def take_name(
             return name  # otherwise another process has taken the name
 
 
-def _save(services: LocalServices, folder: Path) -> Mapping[str, float]:
-    services.tokenizer.save_pretrained(folder)
-    return {}
+def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Store the tokenizer of a play's episodes, because their model may be removed later."""
+
+    def save(folder: Path) -> Mapping[str, float]:
+        tokenizer.save_pretrained(folder)
+        return {}
+
+    publish(store, play_key(layout.tokenizer, {}), save)
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:

@@ -58,10 +58,7 @@ class RecordedConversation(NamedTuple):
 
 
 def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
-    """Return the conversations of a trajectory, ordered by their last turns.
-
-    A conversation that branches off another repeats the turns before the branch.
-    """
+    """Return conversations by their last turns. A branch repeats the turns before it."""
     histories, conversations = histories_of(trajectory), list[RecordedConversation]()
     continued, exported = {path[-1] for path in histories if path}, set[int]()
     for last in (number for number in range(len(histories)) if number not in continued):

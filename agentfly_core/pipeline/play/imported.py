@@ -8,7 +8,7 @@ from agentfly_core.datasets.chat_files import ChatFile
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_layout import PlayLayout
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.play.episodes import OPEN, play_key, take_name
+from agentfly_core.pipeline.play.episodes import OPEN, play_key, publish_tokenizer, take_name
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.produce import publish
 from agentfly_core.pipeline.recorded_chats import ChatPlayer, keeps_ids, played_chats
@@ -50,10 +50,6 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     episodes = [t if row.ours else _of(t, by_prompt) for row, t in chats]
     kept = [keeps_ids(row, t) for row, t in chats if any(one.call for one in row.replies)]
 
-    def save(target: Path) -> Mapping[str, float]:
-        tokenizer.save_pretrained(target)
-        return {}
-
     def write(target: Path) -> Mapping[str, float]:
         write_trajectories(target / EPISODES, episodes)
         # the file is empty, but scoring reads it for every shard
@@ -62,7 +58,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
 
     name = take_name(experiment, path.name, "a file", command)
     layout = PlayLayout(name)
-    publish(store, play_key(layout.tokenizer, {}), save)
+    publish_tokenizer(store, layout, tokenizer)
     rollout = publish(store, play_key(layout.rollout(0), {"data": data.digest}), write)
     # imported episodes on unknown problems stay unscored, so the gates are open
     score(experiment.on(experiment.settings.model_copy(update={"gates": OPEN})), [rollout], 0, name)

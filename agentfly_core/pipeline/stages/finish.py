@@ -15,10 +15,7 @@ from agentfly_core.system.formats.json_value import as_json
 
 
 def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
-    """Write the ledger and summary.json of a finished run, and return the summary.
-
-    `evaluations` has the evaluations before and after training, and is empty without rewards.
-    """
+    """Write a run's ledger and summary.json with its evaluations before and after training."""
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)
 

@@ -15,10 +15,7 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class HeldOutEpisodes:
-    """The episodes of an evaluation: `HeldOutEpisodes(experiment, data, "test").specs`.
-
-    The episodes are drawn once, when the first shard needs them.
-    """
+    """Episodes that are drawn once: `HeldOutEpisodes(experiment, data, "test").specs`."""
 
     experiment: Experiment
     data: Pointer

@@ -53,10 +53,7 @@ def stored(
 def choose(
     settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
-    """Write successful stored episodes to `folder`, at most as many as the warm start needs.
-
-    Returns metrics with the number of episodes. Raises ValueError if no episode was successful.
-    """
+    """Write the best episodes to `folder`; raises ValueError if none was successful."""
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):
         raise ValueError(

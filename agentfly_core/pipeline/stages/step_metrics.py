@@ -46,9 +46,7 @@ def log_step(
     counted = {**total(played, "gateway/"), **total(played, "branching/")}
     of_shards = {**worst(played, "resources/"), **counted}
     metrics = {**scores, **updated.metrics, **of_shards, **seconds}
-    earlier = run.store.read_json(step_layout(run.store, run.name, step - 1).metrics)
-    # {} if the earlier step was killed
-    before: Mapping[str, float] = earlier["metrics"] if earlier else {}
+    before = _metrics(run, step - 1)
     metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
     # not the present time, because a repeated call must write the same bytes
@@ -70,9 +68,7 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _rate_advice(run: Run, step: int) -> str | None:
-    """Return advice to lower the learning rate and restart before the updates that changed the
-    policy too much; None if no update did.
-    """
+    """Return advice to lower the learning rate; None if no update changed too much."""
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):
         metrics = _metrics(run, number)

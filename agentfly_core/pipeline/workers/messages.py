@@ -108,10 +108,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """The result of a job: the published artifact.
-
-    A `worn` worker must be replaced, because it still runs calls that nobody waits for.
-    """
+    """A job's artifact. A `worn` worker still runs calls, and must be replaced."""
 
     artifact: Pointer
     worn: bool

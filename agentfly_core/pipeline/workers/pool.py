@@ -75,14 +75,11 @@ class ServedSampler(OwnSamplers):
 
     def _load(self, policy: Pointer, version: int) -> None:
         if self._loaded != (policy, version):
-            self._wait()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._playing)
         folder, base = adapter_artifact.folders(self._store, policy)
         self._sampler.load(folder, version, base)
         self._loaded = policy, version
-
-    def _wait(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._playing)
 
 
 class WorkerPool:
@@ -149,9 +146,7 @@ def worker_pool(
     """Start the workers of a site.
 
     `owner` is the uid of their run, and `server` the address of vLLM, or empty. `tokenizer` is the
-    import path of the class of the model's tokenizer.
-
-    Raises RuntimeError for an environment still in use at the end of the block.
+    path of the tokenizer's class. Raises RuntimeError for an environment in use at the end.
     """
     experiment = samplers.experiment
     experiment.require_speakers_unchanged()

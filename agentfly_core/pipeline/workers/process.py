@@ -81,10 +81,7 @@ class WorkerProcess:
                 raise
 
     def end(self) -> None:
-        """Close the worker's environments and end the worker. A job of another thread is cancelled.
-
-        Raises RuntimeError for environments in use.
-        """
+        """End the worker and cancel its job; raises RuntimeError for environments in use."""
         self._ended = True
         if self._turn.locked():
             if here := self._connection:
@@ -168,10 +165,7 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start worker `number` for the duration of the block. `owner` is the uid of its run.
-
-    Raises RuntimeError for an environment still in use at the end.
-    """
+    """Start worker `number` of the run `owner`; RuntimeError for environments in use."""
     service, log = Service("worker", str(new_address("worker"))), logs / f"worker-{number}.log"
     process = WorkerProcess(service.claim(log, owner), log, setup, budgets)
     try:

@@ -79,10 +79,7 @@ def main(descriptor: int, calls: int) -> None:
 
 
 class _Session(logging.Handler):
-    """The connection to the session, also for log records.
-
-    A thread reads the session's messages, and interrupts the job after Cancel.
-    """
+    """The connection to the session, also for log records. A thread reads its messages."""
 
     def __init__(self, line: socket.socket) -> None:
         super().__init__()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from agentfly_core.config.import_path import load
 from agentfly_core.config.parts import SELF
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
-from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.experiment.task import template_of
@@ -58,10 +57,7 @@ class Samplers:
 
     @contextmanager
     def server(self, model: Pointer, owner: str, logs: Path) -> Iterator[str]:
-        """Start the site's server for `model` and for policies trained from it.
-
-        Yields the server's address, or "" if the policy needs no server.
-        """
+        """Start the site's server for `model`, and yield its address, or "" without one."""
         settings, site = self.experiment.settings, self.experiment.divided_site
         if self.endpoint or site.sampler == "transformers":
             yield ""
@@ -97,10 +93,7 @@ class Samplers:
         return EndpointSampler(chat, encode, own.stop_tokens[0], writer(own))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return the frozen speakers by role. Each of their policies has its own sampler.
-
-        Raises ValueError for a missing or changed policy, and for a policy with another tokenizer.
-        """
+        """Return the frozen speakers by role; raises ValueError for unsuitable policies."""
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent
         speakers, loaded = agent.speakers, dict[SpeakerReference, Frozen]()
@@ -128,15 +121,11 @@ class Samplers:
         return FrozenPolicy(str(who), sampler)
 
     def _in_process(self) -> Sampler:
-        return in_process(self.experiment.divided_site, self.experiment.settings.dtype)
+        from agentfly_core.inference.in_process import TransformersSampler  # loads torch
 
-
-def in_process(site: Site, dtype: str) -> Sampler:
-    """Make a sampler in this process."""
-    from agentfly_core.inference.in_process import TransformersSampler
-
-    device = f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu"
-    return TransformersSampler(device, dtype, site.threads)
+        site = self.experiment.divided_site
+        device = f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu"
+        return TransformersSampler(device, self.experiment.settings.dtype, site.threads)
 
 
 def _written(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -171,10 +160,7 @@ def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def tokenizer_like(path: str, folder: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer from a folder with the class at the import path `path`.
-
-    AutoTokenizer is not used, because it would also load torch.
-    """
+    """Load a tokenizer of the class at `path`. AutoTokenizer would also load torch."""
     kind: type[PreTrainedTokenizerBase] = load(path)
     tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(folder, trust_remote_code=False)
     return tokenizer

@@ -182,9 +182,7 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 def nearest(word: str, choices: Sequence[str]) -> str:
-    """Return a hint with the most similar name: `nearest("mien", ["mine"])` is " Did you mean
-    'mine'?". Empty if no name is similar.
-    """
+    """Return the most similar name: " Did you mean 'mine'?", or "" for other names."""
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

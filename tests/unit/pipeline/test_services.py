@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.config.site import Site
 from agentfly_core.inference import in_process as sampling
-from agentfly_core.pipeline.workers.samplers import in_process
+from agentfly_core.pipeline.workers.samplers import Samplers
 from tests.support.experiments import experiment
 
 
@@ -20,8 +20,9 @@ def test_simultaneous_services_divide_the_threads(tmp_path, staleness, threads, 
     assert replace(here, site=Site(threads=threads)).divided_site.threads == each
 
 
-def test_the_sampler_in_this_process_has_the_threads_of_the_site(monkeypatch):
+def test_the_sampler_in_this_process_has_the_threads_of_the_site(tmp_path, monkeypatch):
     given = []
     monkeypatch.setattr(sampling, "TransformersSampler", lambda *settings: given.append(settings))
-    in_process(Site(threads=3), "float32")
+    here = replace(experiment(tmp_path), site=Site(threads=3))
+    Samplers(here, "").here(tokenizer=None)
     assert given == [("cpu", "float32", 3)]
