@@ -78,7 +78,6 @@ class Rollout(Section):
     """The episodes of a step: `problems` x `group_size`.
 
     `shard` episodes are played at the same time. If the sampler dies, at most one shard is lost.
-
     With `refills`, up to that many further rounds replace problems whose episodes all have the same
     reward (dynamic sampling, DAPO, arXiv 2503.14476); the default depends on the algorithm. With
     `max_staleness` s, step k samples from policy k - 1 - s while earlier updates run. With

@@ -189,10 +189,8 @@ def with_defaults(
 ) -> dict[str, JSON]:
     """Return settings of `maker` with all defaults, also those inside sections.
 
-    Raises the same errors as `check_settings`.
-
-    With `with_defaults(GRPO, {"policy_loss": "gspo"})`, `policy_loss` becomes `{"use": "gspo",
-    "low": 3e-4, "high": 4e-4}`.
+    Raises the same errors as `check_settings`. With `with_defaults(GRPO, {"policy_loss": "gspo"})`,
+    `policy_loss` becomes `{"use": "gspo", "low": 3e-4, "high": 4e-4}`.
     """
     defaults = {
         p.name: p.default for p in parameters_of(maker).values() if p.default is not p.empty

@@ -158,9 +158,8 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 def model_reference(text: str) -> ModelReference:
     """Parse the setting `model`.
 
-    An existing folder takes precedence over a hub id of the same name.
-
-    Raises ValueError for an unknown model.
+    An existing folder takes precedence over a hub id of the same name. Raises ValueError for an
+    unknown model.
     """
     kind, colon, name = text.partition(":")
     match kind, colon:

@@ -16,10 +16,8 @@ def mixture(
 ) -> dict[str, Rows]:
     """Make the splits of all tasks from their `data` sections, task by task.
 
-    Ids are `shop/2-red-cup`.
-
-    Raises ValueError for unusable data, naming the task, and for a training problem that is a
-    validation or test problem of another task.
+    Ids are `shop/2-red-cup`. Raises ValueError for unusable data, naming the task, and for a
+    training problem that is a validation or test problem of another task.
     """
     splits: dict[str, Rows] = {split: [] for split in SPLITS}
     for name, settings in tasks.items():

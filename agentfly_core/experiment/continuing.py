@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError for other versions of stages, and after more than `steps` steps."""
+    """Raise ValueError if stages have other versions, or more than `steps` steps are done."""
     name = record["name"]
     refuse_other_stages(name, record)
     # only a warning: whether the results would differ is decided by the versions of the stages

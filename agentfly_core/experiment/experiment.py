@@ -154,9 +154,8 @@ class Experiment:
     def frozen(self) -> Mapping[str, str]:
         """The digests of frozen speakers by role, which are fixed when a run begins.
 
-        The speaker `self` has no digest of its own.
-
-        Raises ValueError for a missing policy or chat service.
+        The speaker `self` has no digest of its own. Raises ValueError for a missing policy or chat
+        service.
         """
         if self.pinned is not None:
             return self.pinned
@@ -230,9 +229,8 @@ class Experiment:
     def divided_site(self) -> Site:
         """The site for learner and sampler.
 
-        On CPUs, learner and sampler get half of the threads each if they run at the same time.
-
-        If both used all threads, a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of
+        On CPUs, learner and sampler get half of the threads each if they run at the same time. If
+        both used all threads, a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of
         9.9 to 10.6 s.
         """
         together = self.settings.rollout.max_staleness > 0 and self.site.device == "cpu"

@@ -187,9 +187,8 @@ class StageKeys:
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
         """Return the key of the scores for these rollouts of a step or an evaluation.
 
-        The scores are stored in the folder of the rollouts.
-
-        Rounds 1, 2, ... are scores that a step computes before it plays further problems (refills).
+        The scores are stored in the folder of the rollouts. Rounds 1, 2, ... are scores that a step
+        computes before it plays further problems (refills).
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")

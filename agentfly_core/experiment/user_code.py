@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,10 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
     """
     if missing := [name for name in settings.code_files if not Path(name).is_file()]:
         raise ValueError(f"code_files: {missing[0]!r} is missing in {Path.cwd()}.")
-    played = [settings.template.use, settings.agent.use, *chain(*map(_used, tasks.values()))]
+    own = [task.settings for task in tasks.values()]
+    tools = [tool.use for one in own for tool in one.tools]
+    kinds = [path for one in own for path in one.environments]
+    played = [settings.template.use, settings.agent.use, *tools, *kinds]
     # rewards with environments run in the rollout
     during = [path for path, reward in _rewards(tasks) if reward.needs]
     further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
@@ -69,10 +71,6 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
         "update": [settings.algorithm.use],
     }
     return _digested(paths, _digests(settings.code_files))
-
-
-def _used(task: Task) -> list[str]:
-    return [*(tool.use for tool in task.settings.tools), *task.settings.environments]
 
 
 def _digested(
@@ -156,7 +154,7 @@ def _data_files(record: RunRecord) -> list[str]:
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """Return the digests of a continued run; dataset and demonstrations keep theirs."""
+    """Return a continued run's digests: `code`, but as recorded for data and demonstrations."""
     before = CODE.validate_python(record["settings"]["code"])
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
     return {**code, **{stage: {**code.get(stage, {}), **kept[stage]} for stage in kept}}

@@ -108,9 +108,8 @@ class Candidate:
 def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
     """Yield the result of each check of a model, from its files to the weights of a sampler.
 
-    If the files cannot be loaded, the other checks are skipped.
-
-    `scratch` is an empty directory with room for three copies of the model.
+    If the files cannot be loaded, the other checks are skipped. `scratch` is an empty directory
+    with room for three copies of the model.
     """
     candidate = Candidate(scratch / "policy", dtype, site)
     candidate.folder.mkdir()

@@ -19,10 +19,8 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
 
     The file CHATS has a chat for each conversation, which a warm start can read. The file TRACES
     has a `TrainingTrace` of OpenEnv for each trajectory, with AgentFly's trajectory in its
-    metadata.
-
-    Returns the number of rows by file, and the number of skipped rows: conversations with an
-    unreadable call, and texts with NUL. Raises ValueError for an existing folder and without an
+    metadata. Returns the number of rows by file, and the number of skipped rows: conversations with
+    an unreadable call, and texts with NUL. Raises ValueError for an existing folder and without an
     episode.
     """
     mine = [t for t in trajectories if t.turns]

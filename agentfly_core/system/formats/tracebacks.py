@@ -17,7 +17,7 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 def own_line(error: BaseException) -> str | None:
     """Return the innermost line in a user's code, "/home/ada/shop.py:12 in react", or None."""
-    own = [frame for frame in _frames(error) if _own(frame)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
 
@@ -26,7 +26,7 @@ def trace(error: BaseException) -> str:
 
     Lines in installed packages are removed, except for the last line of the traceback.
     """
-    everything = _frames(error)
+    everything = traceback.extract_tb(error.__traceback__)
     begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
     frames = everything[begin:]
     kept = [frame for frame in frames if not _installed(frame) or frame is frames[-1]]
@@ -64,11 +64,6 @@ def _returns(tree: ast.AST) -> Iterator[ast.Return]:
             yield node
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _returns(node)
-
-
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    # an author's class may override the attribute
-    return [*traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))]
 
 
 def _own(frame: traceback.FrameSummary) -> bool:
