@@ -41,7 +41,7 @@ class Signature:
 
 
 class Asking(Protocol):
-    """A tool or a reward. Its parameters may ask for environments."""
+    """A tool or a reward. Its parameters may include environments."""
 
     @property
     def signature(self) -> Signature:

@@ -17,7 +17,7 @@ class AcceptedCode(TypedDict):
 
 
 class SiteRecord(TypedDict):
-    """All settings of the site; the keys below are the ones that later commands read."""
+    """All settings of the site; later commands read the keys below."""
 
     name: str
     mlflow_tracking_uri: str

@@ -276,7 +276,7 @@ class Branch:
 class Trajectory:
     """The record of one speaker's tokens in an episode.
 
-    - `chain`: the number of the episode among those of its problem, from 0
+    - `chain`: the number of the episode among the problem's episodes, from 0
     - `turns`: the turns in the order of time
     - `agent`: the speaker's role, with a number for further speakers: `searcher`, `searcher/2`
     - `closing`: the observations after the last reply

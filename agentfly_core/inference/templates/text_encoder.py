@@ -94,7 +94,7 @@ class TextEncoder:
         return index
 
     def markup_in(self, text: str) -> list[tuple[int, str]]:
-        """Return positions and names of the added tokens whose names occur in a plain text."""
+        """Return positions and names of the added tokens that occur by name in a plain text."""
         return [(match.start(), match[0]) for match in self._any.finditer(text)]
 
     def fit(self, text: str, tokens: int) -> str:

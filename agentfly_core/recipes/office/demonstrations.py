@@ -34,7 +34,7 @@ class Lookup:
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
-        """Return the value in the tool's result, or "" if the result has no row."""
+        """Return the value in the tool's result, or "" for a result without a row."""
         if not self.takes:
             return observation
         try:
