@@ -131,8 +131,10 @@ def config(
         changed: only the settings that differ from the defaults
     """
     experiment = load_experiment(**where.of_flow(target, overrides))
-    origin = loading.site_origin(where.site, where.store)
-    VisibleConsole().print(settings_table(experiment, origin, changed))
+    site = loading.site_origin(where.site, where.store)
+    origin = {**{f"site.{key}": source for key, source in site.items()}, **experiment.origin}
+    values = {**experiment.settings.model_dump(mode="json"), "site": experiment.site.model_dump()}
+    VisibleConsole().print(settings_table(values, origin, changed))
     checks.check_beginning(experiment.settings)
     # these raise an error for a missing run
     _ = experiment.parent, experiment.reference, experiment.frozen
