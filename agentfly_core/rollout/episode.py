@@ -21,14 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.inference.sampler import SamplerSession
-from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.episode_state import EpisodeState, current_branch
-from agentfly_core.rollout.history.forks import ForkOrigin, Snapshot
+from agentfly_core.rollout.history.forks import Snapshot
 from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.rollout.mailbox import EpisodeMailbox
 from agentfly_core.rollout.pool import Limit
@@ -92,12 +91,7 @@ class Episode(Speaker):
     @property
     def problem(self) -> Problem:
         """The problem, with this episode's own copy of the facts."""
-        return self._stage.problem
-
-    @property
-    def children(self) -> Sequence[ForkOrigin]:
-        """The points from which forks of this episode continue."""
-        return self._stage.children
+        return self.stage.problem
 
     @property
     def memory(self) -> Path:
@@ -105,29 +99,9 @@ class Episode(Speaker):
         return self.rules.memory or Path(_no_memory().name)
 
     @property
-    def spans(self) -> list[Span]:
-        """Timed activities of the episode."""
-        return self._stage.spans
-
-    @property
-    def fault(self) -> Exception | None:
-        """The last error of a reply, a tool call or the lease of an environment, or None."""
-        return self._stage.fault
-
-    @property
-    def repeats(self) -> bool:
-        """Whether this is a forked episode that still repeats its parent's replies."""
-        return self._stage.repetition.repeats is not None
-
-    @property
-    def standstill(self) -> ServiceFailure | None:
-        """The error of a deadlock between coroutines of `gather`, or None."""
-        return self._stage.parts.failure
-
-    @property
     def answered(self) -> tuple[str, str | None]:
         """The last speaker that answered, and its answer; else the main speaker and None."""
-        return self._stage.trunk.answers[-1] if self._stage.trunk.answers else (self.name, None)
+        return self.stage.trunk.answers[-1] if self.stage.trunk.answers else (self.name, None)
 
     def speaker(
         self,
@@ -167,7 +141,7 @@ class Episode(Speaker):
             max_sampled_tokens=max_sampled_tokens,
         )
         begin = (Message("system", system),) if system else ()
-        made = self._makes.get(role, Speaker)(self._stage, name, rules, *begin)
+        made = self._makes.get(role, Speaker)(self.stage, name, rules, *begin)
         self.speakers.append(made)
         return made
 
@@ -183,13 +157,13 @@ class Episode(Speaker):
         branches = branch.fork(len(work))
         results = list[R | BaseException]()
         with branch.alone():
-            await self._stage.do(self._open(branch, len(work)))
+            await self.stage.do(self._open(branch, len(work)))
             pairs = zip(branches, work, strict=True)
             tasks = {one: asyncio.create_task(self._part(branch, one, do)) for one, do in pairs}
-            with self._stage.parts.running(branch, tasks):
+            with self.stage.parts.running(branch, tasks):
                 results += await asyncio.gather(*tasks.values(), return_exceptions=True)
-        if self.standstill:
-            raise self.standstill
+        if standstill := self.stage.parts.failure:
+            raise standstill
         errors = [result for result in results if isinstance(result, BaseException)]
         # the sort is stable: the first other error comes before all EpisodeOver
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
@@ -217,7 +191,7 @@ class Episode(Speaker):
         """
         trunk = self.history
         branch = trunk.part()
-        await self._stage.do(self._open(trunk, 1))
+        await self.stage.do(self._open(trunk, 1))
         before = current_branch.set(branch)
         try:
             yield
@@ -225,11 +199,11 @@ class Episode(Speaker):
             current_branch.reset(before)
             trunk.join([branch])
             with suppress(EpisodeOver):
-                await self._stage.do(self._close(trunk))
+                await self.stage.do(self._close(trunk))
 
     def mailbox(self) -> EpisodeMailbox[Any]:
         """Create a mailbox for messages between coroutines of `gather`; see EpisodeMailbox."""
-        return EpisodeMailbox(self._stage)
+        return EpisodeMailbox(self.stage)
 
     async def snapshot(self) -> Snapshot:
         """Save the states of all environments of the episode.
@@ -242,11 +216,11 @@ class Episode(Speaker):
         conversation. Raises NotImplementedError if an environment cannot save its state, and
         ServiceFailure if saving fails.
         """
-        return await self._stage.do(self._stage.snapshot())
+        return await self.stage.do(self.stage.snapshot())
 
     async def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this episode; raises the same errors as `snapshot`."""
-        await self._stage.do(self._stage.restore(snapshot))
+        await self.stage.do(self.stage.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
         """Play `count` more episodes from here. Returns 0 here and 1, 2, ... in the new episodes.
@@ -268,25 +242,25 @@ class Episode(Speaker):
             raise ValueError(
                 "Remove rollout.branching or episode.fork: both together are not allowed."
             )
-        if branch.number or branch.parts or branch is not self._stage.trunk:
+        if branch.number or branch.parts or branch is not self.stage.trunk:
             raise ValueError("Call episode.fork outside of episode.gather and episode.branch.")
         with branch.alone():
-            return await self._stage.do(self._fork(count))
+            return await self.stage.do(self._fork(count))
 
     async def _fork(self, count: int) -> int:
-        repetition = self._stage.repetition
+        repetition = self.stage.repetition
         if origin := repetition.repeats:
             result = repetition.fork()
             if not repetition.repeats:
-                await self._stage.begin_at(origin)
+                await self.stage.begin_at(origin)
             return result
-        await self._stage.fork(count)
+        await self.stage.fork(count)
         repetition.path.forks.append(0)
         return 0
 
     async def leave(self) -> None:
         """Cancel the agent's pending work and refuse further requests."""
-        await self._stage.end()
+        await self.stage.end()
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
         return messages == self.opening
@@ -298,21 +272,21 @@ class Episode(Speaker):
         try:
             return await work
         finally:
-            self._stage.parts.ended(branch)
+            self.stage.parts.ended(branch)
             with suppress(EpisodeOver):
-                await self._stage.do(self._close(trunk))
+                await self.stage.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Open branches of `trunk`. The sampler already counts the first branch."""
         for _ in range(count):
             if trunk.parts:
-                self._stage.open()
+                self.stage.open()
             trunk.parts += 1
 
     async def _close(self, trunk: EpisodeBranch) -> None:
         trunk.parts -= 1
         if trunk.parts:
-            self._stage.close()
+            self.stage.close()
 
     def _name(self, role: str, instance: int) -> str:
         if not role or "/" in role or instance < 1:
@@ -354,19 +328,17 @@ class RolloutSpec(EpisodeRules):
 
     def of(self, problem: Problem) -> RolloutSpec:
         """Return the spec of the problem's task, with the problem's tools. Raises ValueError."""
-        own = self.tasks.get(problem.task, self)
-        return own if problem.tools is None else own.selecting(problem.id, problem.tools)
-
-    def selecting(self, problem: str, names: Sequence[str]) -> RolloutSpec:
-        """Return this spec with only the named tools. Raises ValueError for unknown names."""
-        tools = {tool.name: tool for tool in self.tools}
+        own, names = self.tasks.get(problem.task, self), problem.tools
+        if names is None:
+            return own
+        tools = {tool.name: tool for tool in own.tools}
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
-                f"The problem {problem!r} selects the tool {unknown[0]!r}, but the experiment has "
-                f"{', '.join(tools) or 'none'}. Add the tool to `tools` of the experiment."
+                f"The problem {problem.id!r} selects the tool {unknown[0]!r}, but the experiment "
+                f"has {', '.join(tools) or 'none'}. Add the tool to `tools` of the experiment."
                 f"{did_you_mean(unknown[0], [*tools])}"
             )
-        return replace(self, tools=tuple(tool for tool in self.tools if tool.name in names))
+        return replace(own, tools=tuple(tool for tool in own.tools if tool.name in names))
 
     def require_room(self, problems: Iterable[Problem]) -> None:
         """Raise PromptTooLong if a problem's opening leaves no token for a reply."""

@@ -75,7 +75,7 @@ async def play(
             for kind, environment in lent.items():
                 episode.lend(kind, environment)
             ending = await _ending(spec, episode)
-            if episode.repeats:
+            if episode.stage.repetition.repeats:
                 raise AsksDifferently("ends before the point where its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
             # a demonstration's cache key does not contain the reward, so its score must not be
@@ -93,8 +93,8 @@ async def play(
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
             warn_once(_log, f"An episode failed at {where}", first)
         trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
-    timing = Timing(trajectories[0].id, tuple(episode.spans), episode.counts)
-    return PlayedEpisode(episode_spec, trajectories, timing, episode.children)
+    timing = Timing(trajectories[0].id, tuple(episode.stage.spans), episode.counts)
+    return PlayedEpisode(episode_spec, trajectories, timing, episode.stage.children)
 
 
 async def collect(
@@ -156,7 +156,9 @@ class _ShardPlay:
         specs = list(episode_specs)
         while specs:
             done = len(self.played)
-            for some in _groups(specs):
+            # an episode that may have killed a worker is played alone, after the others
+            together = [one for one in specs if not one.alone]
+            for some in (together, *([one] for one in specs if one.alone)):
                 await self._group(some)
             assert len(self.played) == done + len(specs), "an episode was cancelled from within"
             specs = following(self.played[done:], numbers)
@@ -197,12 +199,6 @@ class _ShardPlay:
         here.close()
 
 
-def _groups(specs: Sequence[EpisodeSpec]) -> list[list[EpisodeSpec]]:
-    """Return the episodes to play together, then a group for each episode to play alone."""
-    alone = [[one] for one in specs if one.alone]
-    return [[one for one in specs if not one.alone], *alone]
-
-
 @dataclass(frozen=True, slots=True)
 class _Row:
     """Episodes that `seats` concurrent tasks play in order, and their environment classes."""
@@ -229,10 +225,13 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await on_loop(partial(spec.agent, episode), math.inf, agent)
-        if episode.standstill:
-            raise episode.standstill
+        if standstill := episode.stage.parts.failure:
+            raise standstill
         require_answer(agent, ending, episode)
-        return ending, _returned_failure(agent, ending, spec)
+        if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
+            return ending, None
+        name = f"Ending.{ending.name}"
+        return ending, f"{agent} returned {name}, at {tracebacks.returned(spec.agent, name)}"
     except BadEnding as bad:
         error = f"{bad}, at {tracebacks.returned(spec.agent, bad.ending)}"
         warn_once(_log, error)
@@ -245,10 +244,10 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     except ServiceFailure:
         raise
     except Exception as error:  # an error in an author's agent ends only this episode
-        if episode.standstill:
-            raise episode.standstill from None
-        if episode.fault and _stems_from(error, episode.fault):
-            raise episode.fault from None
+        if standstill := episode.stage.parts.failure:
+            raise standstill from None
+        if episode.stage.fault and _stems_from(error, episode.stage.fault):
+            raise episode.stage.fault from None
         return _broken(episode), _agent_error(agent, error, spec)
     finally:
         await episode.leave()
@@ -269,14 +268,6 @@ def _broken(episode: Episode) -> Ending:
 
 def _begun(episode: Episode) -> bool:
     return any(speaker.turns for speaker in episode.speakers)
-
-
-def _returned_failure(agent: str, ending: Ending, spec: RolloutSpec) -> str | None:
-    """Return an error text if the agent itself returned FAILED or AGENT_ERROR, else None."""
-    if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
-        return None
-    name = f"Ending.{ending.name}"
-    return f"{agent} returned {name}, at {tracebacks.returned(spec.agent, name)}"
 
 
 class BadEnding(ValueError):

@@ -89,7 +89,7 @@ class Speaker:
         self, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
     ) -> None:
         self.name, self.rules = name, rules
-        self._stage, self._begin = stage, begin
+        self.stage, self._begin = stage, begin
         self._tools = ToolUse(stage, name, rules)
         self._replies: list[Reply] = []
         self._first = self.context()
@@ -143,7 +143,7 @@ class Speaker:
         An invalid call gets an observation with an error. Raises EpisodeOver after a tool that ends
         the episode, and ServiceFailure.
         """
-        return await self._stage.do(self._tools.call(self.history, *calls))
+        return await self.stage.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
         """Set the episode's answer. The episode continues, and the last answer counts."""
@@ -154,7 +154,7 @@ class Speaker:
     def settings(self, sampling: Sampling) -> ReplySettings:
         """Return the settings of a reply. Raises ValueError for invalid settings."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
-        own = self._stage.spec.temperature if temperature is None else temperature
+        own = self.stage.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
         entropies = sampling.get("entropies", False) or self._needs_entropies
         params = replace(params, entropies=entropies)
@@ -166,7 +166,7 @@ class Speaker:
     @property
     def _needs_entropies(self) -> bool:
         rule = self.rules.branching
-        return rule is not None and bool(rule.beta and self._stage.spec.spares)
+        return rule is not None and bool(rule.beta and self.stage.spec.spares)
 
     async def turn_behind(
         self,
@@ -179,7 +179,7 @@ class Speaker:
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
-            reply = await self._stage.do(work, self._stage.session.waits_for_all(self.name))
+            reply = await self.stage.do(work, self.stage.session.waits_for_all(self.name))
         if context is not None:
             branch.last[context] = reply
         return reply
@@ -194,14 +194,14 @@ class Speaker:
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
-        work = self._stage.session.hidden(prompt, layers, self.name)
-        with self._stage.timed("generating"):
-            return await self._stage.do(work)
+        work = self.stage.session.hidden(prompt, layers, self.name)
+        with self.stage.timed("generating"):
+            return await self.stage.do(work)
 
     @property
     def history(self) -> EpisodeBranch:
         """The branch to which the calling agent code belongs."""
-        return self._stage.branch
+        return self.stage.branch
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -251,12 +251,12 @@ class Speaker:
         """Return the reply that `sample` draws; before a fork is reached, the parent's reply."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
-        if branch is self._stage.trunk and (origin := self._stage.repetition.begins_at()):
-            await self._stage.begin_at(origin)
+        if branch is self.stage.trunk and (origin := self.stage.repetition.begins_at()):
+            await self.stage.begin_at(origin)
         if repeated := self._repeated(branch, before, place, prompt, form):
             return repeated
-        state, seed = await self._stage.state_key(), hashing.seed(self._stage.spec.seed, *place)
-        with self._stage.timed("generating"):
+        state, seed = await self.stage.state_key(), hashing.seed(self.stage.spec.seed, *place)
+        with self.stage.timed("generating"):
             drawn = await sample(seed)
         reply = Reply(
             before=before,
@@ -283,7 +283,7 @@ class Speaker:
 
     def _may_fork(self, branch: EpisodeBranch) -> bool:
         """Whether `rollout.branching` decides on a fork before a new reply."""
-        stage = self._stage
+        stage = self.stage
         return (
             self.rules.branching is not None
             and len(stage.children) < len(stage.spec.spares)
@@ -297,9 +297,9 @@ class Speaker:
         rule, seed = self.rules.branching, hashing.seed(reply.seed, "fork")
         assert rule is not None
         forks = rule.forks(self._replies[0].entropies, reply.entropies, seed)
-        self._stage.counts.update({"branching/decisions": 1, "branching/forks": int(forks)})
+        self.stage.counts.update({"branching/decisions": 1, "branching/forks": int(forks)})
         if forks:
-            await self._stage.fork(1, before_reply=True)
+            await self.stage.fork(1, before_reply=True)
 
     def _require_turn(self, branch: EpisodeBranch) -> None:
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
@@ -314,7 +314,7 @@ class Speaker:
         form: Form,
     ) -> Reply | None:
         """Return the parent episode's reply at this place, or None after the fork."""
-        stored = self._stage.repetition.reply(place, prompt, form.key)
+        stored = self.stage.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
         # rewards of tools are added again with the repeated answers
@@ -323,7 +323,7 @@ class Speaker:
         return reply
 
     def _add(self, branch: EpisodeBranch, reply: Reply) -> None:
-        self._stage.repetition.path.replies[reply.place] = reply
+        self.stage.repetition.path.replies[reply.place] = reply
         self._replies.append(reply)
         branch.add(reply)
 
@@ -334,18 +334,18 @@ class Speaker:
         self._require_room(request.conversation, tokens)
         length = min(request.params.max_tokens, most - tokens, left)
         params = replace(request.params, max_tokens=length)
-        return await sample_spans(self._stage.session, replace(request, params=params), template)
+        return await sample_spans(self.stage.session, replace(request, params=params), template)
 
     def _require_room(self, prompt: Conversation, tokens: int) -> None:
         if tokens >= self.rules.max_model_len:
-            raise self.rules.too_long(prompt, tokens, self.name == self._stage.main)
+            raise self.rules.too_long(prompt, tokens, self.name == self.stage.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
         """Return how many tokens this speaker and the episode may still sample."""
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
-        own, whole = self.rules.max_sampled_tokens, self._stage.max_sampled_tokens
+        own, whole = self.rules.max_sampled_tokens, self.stage.max_sampled_tokens
         return max(0, min(own - mine, whole - everybodys))
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
@@ -380,8 +380,8 @@ class Speaker:
         seed: int,
     ) -> Conversation:
         return Conversation(
-            problem=self._stage.spec.problem,
-            chain=self._stage.spec.chain,
+            problem=self.stage.spec.problem,
+            chain=self.stage.spec.chain,
             turn=branch.call,
             messages=messages,
             tools=form.tools,

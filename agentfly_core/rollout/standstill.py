@@ -131,10 +131,12 @@ class Parts:
         waits = all(_waits_for_a_part(chains[branch]) for branch in idle)
         if not idle or not waits or any(self._held[b] < self._asking[b] for b in held):
             return ""
+        reply = f", {_listed(chains, held)} for a reply, which starts when each has requested one"
+        mails = f", {_listed(chains, mail)} for a message"
         return (
             f"Coroutines of episode.gather wait for each other: {_listed(chains, idle)} for an "
-            f"asyncio Event, Queue or Lock{_replies(chains, held)}{_messages(chains, mail)}. "
-            "Return values from them and use the values after gather, or send them by "
+            f"asyncio Event, Queue or Lock{reply if held else ''}{mails if mail else ''}."
+            " Return values from them and use the values after gather, or send them by "
             "episode.mailbox()."
         )
 
@@ -142,16 +144,6 @@ class Parts:
         self._asking[branch] += change
         self._held[branch] += change if held else 0
         self._changes += 1
-
-
-def _replies(chains: Mapping[EpisodeBranch, Chain], held: Sequence[EpisodeBranch]) -> str:
-    if not held:
-        return ""
-    return f", {_listed(chains, held)} for a reply, which starts when each has requested a reply"
-
-
-def _messages(chains: Mapping[EpisodeBranch, Chain], mail: Sequence[EpisodeBranch]) -> str:
-    return f", {_listed(chains, mail)} for a message" if mail else ""
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:

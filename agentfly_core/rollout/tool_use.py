@@ -8,7 +8,7 @@ from itertools import groupby
 from agentfly_core.records.trajectory import BadCall, Ending, Observation, ToolCall
 from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.history.forks import AnsweredCalls
-from agentfly_core.rollout.history.timeline import EpisodeBranch, EpisodePlace
+from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules
 from agentfly_core.system.formats.text import clip, did_you_mean
 
@@ -56,19 +56,16 @@ class ToolUse:
     async def _answers(
         self, branch: EpisodeBranch, *calls: ToolCall | BadCall
     ) -> tuple[Observation, ...]:
-        repetition, place = self.stage.repetition, self._place_of_call(branch)
+        repetition = self.stage.repetition
+        own = [reply for reply in branch.replies if reply.speaker == self.name]
+        after = (self.name, *branch.number, "after", *(own[-1].place if own else ()))
+        place = (*after, repetition.calls_behind(after))
         observations = repetition.answers(place, calls)
         if observations is None:
             observations = await self._executed(*calls)
         repetition.answered(place, AnsweredCalls(calls, observations))
         branch.answered(self.name, observations)
         return observations
-
-    def _place_of_call(self, branch: EpisodeBranch) -> EpisodePlace:
-        """Identify a call: its speaker, the last reply's place, and the calls since then."""
-        own = [reply for reply in branch.replies if reply.speaker == self.name]
-        behind = (self.name, *branch.number, "after", *(own[-1].place if own else ()))
-        return (*behind, self.stage.repetition.calls_behind(behind))
 
     async def _executed(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
         if self.rules.branching:
