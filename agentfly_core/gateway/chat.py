@@ -9,8 +9,9 @@ from typing import Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.gateway.fields import FIELDS, Treatment
-from agentfly_core.records.messages import arguments_of, client_text
-from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.inference.endpoints.chat import read_call
+from agentfly_core.records.messages import client_text
+from agentfly_core.records.trajectory import Message, Observation, ToolCall
 from agentfly_core.rollout.history import timeline
 from agentfly_core.rollout.history.timeline import Reply
 from agentfly_core.rollout.rules import Sampling
@@ -149,8 +150,9 @@ def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Obs
             f"Got a message of the role {shown(role)}, expected system, developer, user, "
             "assistant or tool, without function_call."
         )
-    calls = [*map(_call, written.get("tool_calls") or ())]
-    for call, one in zip(written.get("tool_calls") or (), calls, strict=True):
+    listed = written.get("tool_calls") or ()
+    calls = [read_call(call["function"]) for call in listed]
+    for call, one in zip(listed, calls, strict=True):
         names[call.get("id", "")] = one.name if isinstance(one, ToolCall) else "tool"
     reasoning = written.get("reasoning_content") or written.get("reasoning") or ""
     return Message("assistant", content, tuple(calls), reasoning=reasoning)
@@ -163,14 +165,6 @@ def _text(content: Any) -> str:
     if other := [part for part in content if part.get("type") not in ("text", "refusal")]:
         raise RequestRefused(f"Got content of type {shown(other[0].get('type'))}, expected text.")
     return "\n".join(part.get("text") or part.get("refusal") or "" for part in content)
-
-
-def _call(written: Mapping[str, Any]) -> ToolCall | BadCall:
-    name, arguments = written["function"]["name"], written["function"].get("arguments") or None
-    try:
-        return ToolCall(name, arguments_of(name, arguments))
-    except ValueError as error:
-        return BadCall(json.dumps({"name": name, "arguments": arguments}), str(error))
 
 
 def completion(request: CompletionRequest, replies: Sequence[Reply]) -> dict[str, JSON]:

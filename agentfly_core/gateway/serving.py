@@ -96,8 +96,10 @@ class ServedPolicy:
             conversation.running -= 1
             if not conversation.running:
                 self.cast.close()
-            if session.broken.done() and not self.lost.done():
-                self._lose(session.broken.exception())
+            error = session.broken.exception() if session.broken.done() else None
+            # other errors break their own conversation only
+            if isinstance(error, SamplerLost) and not self.lost.done():
+                self.lost.set_exception(error)
 
     def _conversation(self, call: HttpCall) -> _Conversation:
         """Return the conversation of a request, and mark it as the most recently used."""
@@ -122,8 +124,3 @@ class ServedPolicy:
         # otherwise equal prompts of two conversations would get equal replies
         episode = replace(self.episode, seed=secrets.randbits(63))
         return Episode(episode, self.spec, self.cast, self.cast.speakers, self.name)
-
-    def _lose(self, error: BaseException | None) -> None:
-        # other errors break their own conversation only
-        if isinstance(error, SamplerLost):
-            self.lost.set_exception(error)

@@ -158,7 +158,9 @@ class GatewaySession:
         request = call.request
         speaker = self._speaker(request, call)
         same = self._exchanges.setdefault(hashing.digest([speaker.name, call.body]), [])
-        exchange = _repeated(same, call.is_retry)
+        lost = [one for one in same if one.lost]
+        # a repeated request gets the replies of the exchange that it repeats
+        exchange = lost[0] if lost else same[-1] if call.is_retry and same else None
         if exchange is None:
             self.episode.counts.update(f"gateway/overruled/{one}" for one in request.overruled)
             replies = asyncio.create_task(self._replies(speaker, request))
@@ -257,9 +259,3 @@ def _parsed(text: str) -> JSON:
     require_levels(value, strict_json.MAX_DEPTH)
     json.dumps(value, ensure_ascii=False).encode()
     return value
-
-
-def _repeated(same: list[Exchange], is_retry: bool) -> Exchange | None:
-    """Return the first exchange without its client, or for a retry the last, or None."""
-    lost = [one for one in same if one.lost]
-    return lost[0] if lost else same[-1] if is_retry and same else None

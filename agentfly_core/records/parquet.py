@@ -131,17 +131,11 @@ def read_trajectories(path: Path) -> list[record.Trajectory]:
     by_id, whole = {one.id: one for one in stored}, dict[str, record.Trajectory]()
     # a parent's chain is below its children's chains, so its turns are complete before theirs
     for one in sorted(stored, key=attrgetter("chain")):
-        shared = one.branch is not None and one.branch.parent in by_id
-        whole[one.id] = _with_shared_turns(one, whole) if shared else one
+        whole[one.id] = one
+        if one.branch and one.branch.parent in by_id:
+            shared = whole[one.branch.parent].turns[: one.branch.turns]
+            whole[one.id] = replace(one, turns=(*shared, *one.turns))
     return [whole[one.id] for one in stored]
-
-
-def _with_shared_turns(
-    one: record.Trajectory, whole: Mapping[str, record.Trajectory]
-) -> record.Trajectory:
-    assert one.branch, "only a branch shares turns"
-    shared = whole[one.branch.parent].turns[: one.branch.turns]
-    return replace(one, turns=(*shared, *one.turns))
 
 
 def trajectory_of(row: Mapping[str, Any]) -> record.Trajectory:

@@ -311,18 +311,11 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
-            if begins:
-                _forget(store, layout.uri)
+            if begins and {*store.names(layout.uri)} <= {*BESIDE, "lock.json"}:
+                # the lock is removed last, because it protects the other files
+                for name in (*(f"/{file}" for file in BESIDE), ""):
+                    store.remove(f"{layout.uri}{name}")
             raise
-
-
-def _forget(store: Store, uri: str) -> None:
-    """Remove a run that published nothing; remove the lock that protects its files last."""
-    if not {*store.names(uri)} <= {*BESIDE, "lock.json"}:
-        return
-    for name in BESIDE:
-        store.remove(f"{uri}/{name}")
-    store.remove(uri)
 
 
 def refuse_if_open(store: Store, name: str) -> None:

@@ -46,7 +46,7 @@ def reply_of(answer: JSON) -> Message:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]
         content, calls = message.get("content") or "", message.get("tool_calls") or ()
-        tool_calls = tuple(_call(call["function"]) for call in calls)
+        tool_calls = tuple(read_call(call["function"]) for call in calls)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise UnreadableAnswer("choices[0].message is missing or unreadable") from error
     if not isinstance(content, str):
@@ -86,7 +86,8 @@ def _function(call: ToolCall | BadCall) -> JSON:
     return {"name": call.name, "arguments": arguments}
 
 
-def _call(function: Mapping[str, Any]) -> ToolCall | BadCall:
+def read_call(function: Mapping[str, Any]) -> ToolCall | BadCall:
+    """Read `{"name": "add", "arguments": "{}"}`; a wrong call becomes BadCall."""
     name, written = function["name"], function.get("arguments") or None
     text = json.dumps({"name": name, "arguments": written or "{}"}, ensure_ascii=False)
     if not isinstance(name, str):

@@ -68,7 +68,8 @@ class CallFormat:
 
 
 def _named(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
-    return [ToolCall(name.strip(), arguments_of(name, strict_json.parse(_unfenced(body))))]
+    text = body.strip().removeprefix("```json").removesuffix("```").strip()
+    return [ToolCall(name.strip(), arguments_of(name, strict_json.parse(text)))]
 
 
 def _whole(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
@@ -128,10 +129,6 @@ def _types(schema: JSON) -> Sequence[JSON]:
     if isinstance(values := schema.get("enum"), list) and all(isinstance(v, str) for v in values):
         return ["string"]
     return [*own, *(kind for choice in further for kind in _types(choice))]
-
-
-def _unfenced(body: str) -> str:
-    return body.strip().removeprefix("```json").removesuffix("```").strip()
 
 
 class _Hermes(CallFormat):

@@ -72,7 +72,10 @@ def markup_of(
     dialect = _dialect(renderer, header)
     replied = [USER, {dialect.reasoning or "role": "R0"} | REPLY]
     marks = marks_of(jinja_of(tokenizer, TOOLS), renderer.render(replied))
-    called = _rendered_call(renderer, dialect) if dialect.native else ""
+    called = ""
+    if dialect.native:  # without the list of tools before the call
+        called = renderer.render([USER, _called(dialect, 1)], TOOLS)
+        called = called[len(common_beginning(called, renderer.render([USER], TOOLS))) :]
     ends = tuple(stop) or tuple(dict.fromkeys(_ends(renderer, called)))
     if not ends:
         raise ValueError(
@@ -86,12 +89,6 @@ def markup_of(
         )
     native: FormatName | Literal[""] = format_of(called) if dialect.native else "hermes"
     return Markup(dialect, ends, calls or native, marks)
-
-
-def _rendered_call(renderer: JinjaRenderer, dialect: Dialect) -> str:
-    """Render a reply with a call, without the list of tools before it."""
-    called = renderer.render([USER, _called(dialect, 1)], TOOLS)
-    return called[len(common_beginning(called, renderer.render([USER], TOOLS))) :]
 
 
 def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
@@ -147,9 +144,9 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
     """Yield the first added token after a reply, and the last added token of a call."""
     replied = renderer.render([USER, REPLY])
-    if ends := renderer.markup(replied[replied.rindex("A0") :]):
+    if ends := renderer.encoder.markup_in(replied[replied.rindex("A0") :]):
         yield ends[0][1]
-        yield from [name for _, name in renderer.markup(called)][-1:]
+        yield from [name for _, name in renderer.encoder.markup_in(called)][-1:]
 
 
 def _header(renderer: JinjaRenderer, chat: ChatRows) -> str:

@@ -52,7 +52,7 @@ class JinjaRenderer:
     ) -> None:
         self._tokenizer, self._variables, self.dialect = tokenizer, variables, dialect
         self.encoder = TextEncoder(tokenizer)
-        self._hidden = HiddenTokens(self.encoder.markup)
+        self.contents = HiddenTokens(self.encoder.markup)
 
     def with_variables(self, variables: Mapping[str, Any]) -> JinjaRenderer:
         """Return a renderer with further variables."""
@@ -65,8 +65,8 @@ class JinjaRenderer:
         prompt: bool = True,
     ) -> str:
         """Render the text with hidden tokens; `prompt` adds the header of the next reply."""
-        hidden = [self._hidden.hide_message(item) for item in map(with_ids, messages)]
-        chat, listed = self._request(hidden, [self._hidden.hide(tool.listed) for tool in tools])
+        hidden = [self.contents.hide_message(item) for item in map(with_ids, messages)]
+        chat, listed = self._request(hidden, [self.contents.hide(tool.listed) for tool in tools])
         return self.render(chat, listed, prompt)
 
     def difference(
@@ -78,7 +78,7 @@ class JinjaRenderer:
 
         Contents with added tokens are not compared, because a server turns them into markup.
         """
-        if any(self.markup(item.content) for item in messages):
+        if any(self.encoder.markup_in(item.content) for item in messages):
             return ""
         chat, listed = self._request([*map(with_ids, messages)], [tool.listed for tool in tools])
         text = self.render(chat, listed, prompt=True)
@@ -109,19 +109,7 @@ class JinjaRenderer:
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """Encode a text, with added tokens only where the template itself wrote them."""
-        return self.encoder.encode(self._hidden.show(self.encoder.mark(text)))
-
-    def hidden(self, text: str) -> str:
-        """Replace added tokens in a content by placeholders."""
-        return str(self._hidden.hide(text))
-
-    def shown(self, text: str) -> str:
-        """Restore the hidden tokens of a rendered text."""
-        return self._hidden.show(text)
-
-    def markup(self, text: str) -> list[tuple[int, str]]:
-        """Return positions and names of the template's added tokens in a rendered text."""
-        return self.encoder.markup_in(text)
+        return self.encoder.encode(self.contents.show(self.encoder.mark(text)))
 
     def _request(
         self, messages: Sequence[Message | Observation], listed: list[dict[str, JSON]]
@@ -156,8 +144,8 @@ class JinjaRenderer:
 
     def _reply(self, item: Message) -> dict[str, Any]:
         dialect = self.dialect
-        written = item.calls if not dialect.native else _unreadable(item)
-        content = reply_text(replace(item, calls=written))
+        written = (c for c in item.calls if not dialect.native or isinstance(c, BadCall))
+        content = reply_text(replace(item, calls=tuple(written)))
         row: dict[str, Any] = {"role": "assistant", "content": content}
         if dialect.reasoning and item.reasoning:
             row[dialect.reasoning] = item.reasoning
@@ -201,10 +189,6 @@ def with_ids(item: Message | Observation) -> Message | Observation:
 def _id(number: int, call: ToolCall) -> str:
     # nine letters or digits, as Mistral's templates require
     return hashing.short(number, call.name, json.dumps(dict(call.arguments)))[:9]
-
-
-def _unreadable(item: Message) -> tuple[BadCall, ...]:
-    return tuple(call for call in item.calls if isinstance(call, BadCall))
 
 
 def common_beginning(first: str, second: str) -> str:

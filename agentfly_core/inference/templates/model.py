@@ -166,7 +166,7 @@ class ModelTemplate:
     def _of_renderer(self) -> None:
         """Create the reader and the writer of replies."""
         renderer, schemas = self._renderer, self._schemas
-        header = renderer.shown(renderer.text([QUESTION], ()))
+        header = renderer.contents.show(renderer.text([QUESTION], ()))
         opened = header.rstrip().endswith(self.markup.marks.open.rstrip())
         self._reader = ReplyReader(self._tokenizer, self.markup, header, opened, schemas)
         self._writer = MessageWriter(self._tokenizer, renderer, self.markup, opened, schemas)
@@ -179,7 +179,8 @@ class ModelTemplate:
             other = replace(read[0], content=f"{read[0].content}{OTHER}")
             changed = self._renderer.text((*before, other, *read[1:]), self._schemas)
             common = common_beginning(whole, changed)
-        ends = [at for at, name in self._renderer.markup(common) if name in self.markup.stop]
+        marked = self._renderer.encoder.markup_in(common)
+        ends = [at for at, name in marked if name in self.markup.stop]
         return ends[-1] if ends and not (read and common == whole) else -1
 
     def _decode(self, tokens: Sequence[int]) -> str:

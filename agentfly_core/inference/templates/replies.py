@@ -115,7 +115,7 @@ class MessageWriter:
 
     def text(self, message: Message) -> str:
         """The text of a reply with its calls, as the model writes it after a prompt."""
-        return self.renderer.shown(self._hidden(message))
+        return self.renderer.contents.show(self._hidden(message))
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """Encode a reply's text; names of added tokens in it become these tokens."""
@@ -135,17 +135,18 @@ class MessageWriter:
         whole = self._last(message)
         # a template may later drop a part of the header, such as an empty <think>
         kept = self._prompt if whole.startswith(self._prompt) else self._shared
-        ends = [at for at, name in self.renderer.markup(whole) if name in self.markup.stop]
+        marked = self.renderer.encoder.markup_in(whole)
+        ends = [at for at, name in marked if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
         text = whole[len(kept) : end]
         opened = self.opened and kept != self._prompt and self.markup.marks.close not in text
         if opened or (message.reasoning and not self._writes_reasoning(message)):
-            reasoning = self.renderer.hidden(message.reasoning)
+            reasoning = self.renderer.contents.hide(message.reasoning)
             return self.markup.marks.joined(reasoning, text, opened)
         return text
 
     def _writes_reasoning(self, message: Message) -> bool:
-        return self.renderer.hidden(OTHER) in self._last(replace(message, reasoning=OTHER))
+        return self.renderer.contents.hide(OTHER) in self._last(replace(message, reasoning=OTHER))
 
     def _last(self, message: Message) -> str:
         return self.renderer.text([QUESTION, message], self.tools, prompt=False)

@@ -291,7 +291,7 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
 
 def require_comparable(policies: Sequence[TriedPolicy]) -> None:
     """Raise ValueError for policies with different problems or goals, and for equal policies."""
-    first = policies[0]
+    first, identity = policies[0], attrgetter("settings", "seed", "data_seed")
     for number, other in enumerate(policies):
         if other.goal != first.goal:
             raise ValueError(
@@ -307,7 +307,7 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
                 "seeds, set the same data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
-            if _tried_as(earlier) == _tried_as(other):
+            if identity(earlier) == identity(other):
                 raise ValueError(
                     f"{earlier.name} and {other.name} have the same settings and the same seed: "
                     "name only one of them."
@@ -322,10 +322,6 @@ def shown(value: JSON) -> str:
         short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
         return short if value and abs(int(exponent)) > 2 else exact
     return typed(value)
-
-
-def _tried_as(policy: TriedPolicy) -> tuple[Mapping[str, JSON], int, int]:
-    return policy.settings, policy.seed, policy.data_seed
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:

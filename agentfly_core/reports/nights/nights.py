@@ -86,8 +86,11 @@ class Nights:
         """Finish earlier nights, train and judge tonight's; raises ValueError without rewards."""
         require_rewards(self.experiment.settings.goal)
         # done first, because tonight's plan begins where they ended
-        for night in undone(self.ledger.read(), tonight):
-            self.finish(night)
+        history = self.ledger.read()
+        begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
+        for night in sorted(begun):
+            if not history.last(night, "given_up", *DECIDED):
+                self.finish(night)
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
@@ -190,12 +193,6 @@ def date_of(night: str) -> datetime.date | None:
     with suppress(ValueError):
         return datetime.date.fromisoformat(night.removeprefix(PREFIX)[:10])
     return None
-
-
-def undone(history: NightHistory, tonight: str) -> list[str]:
-    """Return earlier nights that are neither decided nor given up, oldest first."""
-    begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
-    return [night for night in sorted(begun) if not history.last(night, "given_up", *DECIDED)]
 
 
 def beginning(
