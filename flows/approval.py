@@ -57,10 +57,8 @@ def promote(
     store: StoreUri = "",
     days: Days = 3.0,
 ) -> State[None]:
-    """Wait for a person to approve the policy of a night.
-
-    While it waits, the flow run holds no devices and no lock. The flow run ends as Completed, with
-    the name Promoted, NotApproved, or Decided if the decision was already made.
+    """Wait for a person to approve a night's policy, without devices and locks. The flow run ends
+    as Completed, with the name Promoted, NotApproved, or Decided (already before).
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)

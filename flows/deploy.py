@@ -77,10 +77,8 @@ def make_pool() -> None:
 
 
 def deploy() -> None:
-    """Create the deployments of prefect.yaml, the deployments of experiments' own flows, the
-    schedule of nights, and the automations.
-
-    A schedule that is switched on stays on. The process exits if Prefect rejects prefect.yaml.
+    """Create the deployments of prefect.yaml and of experiments' own flows, the schedule of nights
+    (which stays on if it is) and the automations. Exits if Prefect rejects prefect.yaml.
     """
     from prefect.cli import app
 

@@ -40,10 +40,8 @@ def is_mistake(error: BaseException) -> bool:
 
 
 def message(error: BaseException) -> str:
-    """Return the text that is shown for an error.
-
-    For a user's mistake: the error's message, and the line in the user's code. For other errors: a
-    traceback without the lines of installed packages.
+    """Return the text for an error: of a user's mistake its message with the line in the user's
+    code, of others a traceback without the lines of installed packages.
     """
     if not is_mistake(error):
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
@@ -56,11 +54,10 @@ def message(error: BaseException) -> str:
 def orchestrated(
     what: str, only_result: bool = False, again: Callable[[], str] = typed.get
 ) -> Iterator[Places]:
-    """Run a block with Prefect. A Prefect server starts while modules are imported, and ends with
-    the block.
+    """Run a block with Prefect. Its server starts while modules are imported.
 
-    Logs go to a file. With `only_result`, all output of the block goes to stderr. Errors other than
-    Locked become Stopped, with the name of the log file, the cause, and `next_step`.
+    Logs go to a file; with `only_result`, all output of the block goes to stderr. Errors other than
+    Locked become Stopped, with the log's name, the cause, and `next_step`.
     """
     places = settle()
     log = places.state / "logs" / what / "flow.log"

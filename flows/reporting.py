@@ -1,7 +1,5 @@
-"""Report runs and stages to MLflow in a separate thread, because stages must not wait for MLflow.
-
-This module does not import Prefect, because the command line uses it before Prefect's environment
-is set.
+"""Report runs and stages to MLflow in a thread, because stages must not wait for it. Does not
+import Prefect, because its environment is set later.
 """
 
 import logging
@@ -38,10 +36,8 @@ COMPLETE = "mlflow_complete"
 
 @contextmanager
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
-    """Yield a function that syncs a run in a thread. The last sync ends with the block.
-
-    If data is missing in MLflow at the end, the reason is printed. Raises Damaged if files of a
-    finished run are lost.
+    """Yield a function that syncs a run in a thread, also at the end of the block. Reasons for
+    missing data are printed. Raises Damaged if files of a finished run are lost.
     """
     place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")
@@ -140,10 +136,9 @@ def report_rows(
     page: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
-    number of its row, from 1.
+    """Send the rows of an experiment's flow as a table, and as metrics at the steps 1, 2, ...
 
-    The flow run with this `page` has one MLflow run, even if it is retried. Missing data is
+    The flow run with this `page` has one MLflow run, also if it is retried. Missing data is
     reported.
     """
     import pandas as pd  # takes half a second

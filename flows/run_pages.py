@@ -86,10 +86,8 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Report a judged night: the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
-    this flow run, and report.md of its MLflow run.
-
-    An error is only logged; `agentfly report` writes the file again.
+    """Report a judged night in `runs/NIGHT/report.md`, in this flow run's `night-<experiment>` and
+    in MLflow. An error is only logged; `agentfly report` writes the file again.
     """
     store, report = ledger.store, ""
     with logged(f"The report of {night} was not written"):

@@ -42,10 +42,8 @@ class RequestRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for `n` replies to a conversation.
-
-    With `stream`, the replies are server-sent events. With `include_usage`, these also report the
-    numbers of tokens. `overruled` names the fields of the request that are ignored.
+    """A request for `n` replies, with `stream` as server-sent events; with `include_usage`, these
+    end with numbers of tokens. `overruled` names the ignored fields.
     """
 
     model: str

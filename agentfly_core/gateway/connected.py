@@ -27,10 +27,8 @@ async def outside(
 async def in_sandbox(
     command: ProgramCommand, files: Sequence[str], session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Start a program `[python, ...]` in the sandbox, with these files and `line` as its input.
-
-    It is killed at the end of the block. Raises Unavailable without a sandbox, and OSError or
-    CalledProcessError if the interpreter is missing.
+    """Run a program `[python, ...]` during the block, in the sandbox with these files and `line` as
+    its input. Raises Unavailable, and OSError or CalledProcessError without the interpreter.
     """
     env = confined.FOLDERS | _variables(f"{confined.ADDRESS}/{session.token}/v1")
     ours, theirs = socket.socketpair()

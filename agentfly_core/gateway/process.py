@@ -128,10 +128,8 @@ class RunningProgram:
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program and its arguments. `inherited` names further environment variables that it gets.
-
-    With `preload`, the program is forked from an interpreter that has imported these modules.
-    Otherwise it inherits the open files `descriptors`.
+    """A program. `inherited` names further environment variables that it gets. It is forked from an
+    interpreter that has imported `preload`, or it inherits the files `descriptors`.
     """
 
     words: tuple[str, ...]
@@ -141,11 +139,10 @@ class ProgramCommand:
 
     @asynccontextmanager
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
-        """Start the program in its own process group with `line` as its input, and kill it at the
-        end of the block.
+        """Run the program during the block, in its own process group with `line` as its input.
 
-        The first start also kills programs that dead processes left running. Raises OSError for a
-        missing program, and StartAgain if the interpreter of `preload` died.
+        The first start kills programs of dead processes. Raises OSError for a missing program, and
+        StartAgain if the interpreter of `preload` died.
         """
         await asyncio.to_thread(sweep)
         # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open

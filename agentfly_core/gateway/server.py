@@ -24,10 +24,8 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """An HTTP server on a listening socket. A token in a request's URL selects an episode, and an
-    API key a served policy.
-
-    `url` is the task that starts the server and returns the server's URL.
+    """An HTTP server, where a URL's token selects an episode, and an API key a served policy. The
+    task `url` starts the server and returns its URL.
     """
 
     def __init__(self, listener: socket.socket) -> None:

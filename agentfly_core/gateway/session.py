@@ -88,11 +88,8 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(eq=False)
 class Exchange:
-    """The replies to a request. `connected` returns whether the last client still waits, and
-    `received` is set once a client has the replies.
-
-    The body is not kept. Each body has the whole conversation, so an episode's bodies grow with the
-    square of its turns.
+    """The replies to a request. `connected` returns whether the last client still waits, `received`
+    is set once a client has the replies. Bodies are not kept: each has all messages so far.
     """
 
     replies: asyncio.Task[list[Reply]]
@@ -113,10 +110,8 @@ class Exchange:
 
 
 class GatewaySession:
-    """The requests of one episode. A request that fits no pattern is the main speaker's.
-
-    `broken` completes with an error that ends the episode. `limit` is the last limit that refused a
-    request, `last` the last reply with its speaker.
+    """The requests of one episode; requests without a pattern are the main speaker's. `broken`
+    completes with an error that ends the episode, `limit` refused the last request.
     """
 
     def __init__(self, episode: Episode, speakers: Mapping[str, SpeakerPattern]) -> None:

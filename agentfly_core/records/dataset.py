@@ -46,13 +46,10 @@ class Repeated(BadRow):
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
-    """Build, check and write the splits as parquet files.
+    """Build, check and write the splits; returns the counts QUARANTINED and REPEATED.
 
-    Returns the counts QUARANTINED (bad rows) and REPEATED (repeated problems).
-
-    Skipped rows are listed in the `quarantine` file. Problems that are in two splits are logged.
-    Raises ValueError for too many bad rows, for a repeated id, and for a wrong number of problems;
-    bad rows count as problems here.
+    Skipped rows are listed in the `quarantine` file, and problems in two splits are logged. Raises
+    ValueError for too many bad rows, a repeated id, and a wrong number of problems (with bad rows).
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -145,10 +142,7 @@ def spaced_alike(prompt: str) -> str:
 
 
 def content(problem: Problem) -> str:
-    """Return a digest of a problem's messages and facts; problems in two splits must differ in it.
-
-    White space is reduced to single spaces.
-    """
+    """Return a digest of a problem's messages and facts, with white space as single spaces."""
     messages = [*map(plain, problem.messages)]
     return digest([spaced_alike(problem.prompt), problem.facts, messages])
 

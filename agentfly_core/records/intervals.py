@@ -42,10 +42,8 @@ def wilson(successes: float, trials: int) -> Interval:
     """The 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
 
     (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n, z = 1.96
-    (Wilson 1927, JASA 22). `trials` counts problems. With several episodes per problem, `successes`
-    is the sum of the problems' solved shares, and the interval is conservative (too wide). The
-    interval contains the rate itself and is within [0, 1]. Raises ValueError unless 0 <= successes
-    <= trials and trials >= 1.
+    (Wilson 1927, JASA 22), where n counts problems. With several episodes per problem, `successes`
+    is the sum of their solved shares, and the interval is too wide. Raises ValueError.
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
@@ -128,10 +126,8 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
 
 
 def pass_at(k: int, solved: int, episodes: int) -> float:
-    """Return the unbiased estimate of pass@k for a problem: `pass_at(2, 1, 4)` is 0.5.
-
-    With n episodes, c of them solved, it is 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, section
-    2.1). Raises ValueError for fewer than k episodes.
+    """Return pass@k of a problem, 1 - C(n - c, k) / C(n, k) for c of n solved episodes (arXiv
+    2107.03374, section 2.1): `pass_at(2, 1, 4)` is 0.5. Raises ValueError for n < k.
     """
     if not 1 <= k <= episodes or not 0 <= solved <= episodes:
         raise ValueError(

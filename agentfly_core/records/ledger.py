@@ -27,10 +27,8 @@ class LedgerRow:
     """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
     "used")`.
 
-    `reward` is the mean over scored episodes. The outcome `zero_spread` means that all episodes of
-    the problem have equal rewards, for each speaker. `kind` and `solved` are for a curriculum: pass
-    rates are computed per kind of problem, and `solved` counts the scored episodes that reached the
-    goal.
+    `reward` is the mean over scored episodes. With `zero_spread`, all rewards of each speaker are
+    equal. A curriculum counts the episodes that reached the goal (`solved`) per `kind` of problem.
     """
 
     step: int

@@ -1,8 +1,7 @@
 """Parquet files of trajectories, scores and problems, with a public schema.
 
-Each row is a trajectory. Rows are sorted by problem, chain (the episode's number) and agent. Tokens
-are int32 and log-probabilities float32. A trajectory's turns are stored by context, and read back
-in the order of time.
+Each row is a trajectory; rows are sorted by problem, chain and agent. Tokens are int32 and
+log-probabilities float32. Turns are stored by context, and read back in the order of time.
 """
 
 import json

@@ -27,7 +27,8 @@ def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, li
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """Problems of one step that are played together.
+    """Problems of a step that are played together: `SamplingRound(step=7, tasks={"single":
+    range(64)}, greedy=False, shards=range(4))`.
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 
@@ -93,10 +94,9 @@ class ProblemSchedule:
         """Return the rows of the training split that have a round's problems, or all candidates of
         a curriculum.
 
-        `sizes` counts problems by task in the order of the file. Each pass over a task is a new
-        permutation, and a step uses problems of one pass only. Nightly training uses epochs instead
-        (`epoch_order`), and a step may use problems of two epochs. Raises ValueError if a task has
-        fewer problems than a step may need; nightly training needs twice as many.
+        `sizes` counts problems by task in the file's order. Each pass over a task is a new
+        permutation, and a step uses one pass; in nights, it may use two epochs (`epoch_order`).
+        Raises ValueError for fewer problems than a step may need; nights need twice as many.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -154,10 +154,8 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """Return the kind of a problem, for which pass rates are counted: its id, or its task and
-        the fact chosen in the settings.
-
-        Raises ValueError if the fact is missing.
+        """Return the kind for which pass rates are counted: the problem's id, or its task and the
+        chosen fact. Raises ValueError without the fact.
         """
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:
@@ -183,10 +181,8 @@ def _seed_of(task: str) -> list[str]:
 
 
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
-    """Return the order of a task's `size` problems in an epoch of nightly training.
-
-    Two fixed halves are shuffled separately, so at least size / 2 other problems are played before
-    a problem is repeated.
+    """Return the order of a task in an epoch of nights. Two fixed halves are shuffled apart, so
+    size / 2 other problems come before a repetition.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -198,10 +194,8 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night that follows `night`.
-
-    `played` counts the problems played in `night` by task, and `sizes` all training problems:
-    `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
+    """Return the night after `night`: `night_after(Night(number=1), {"single": 960}, {"single":
+    4096})` begins at problem 960, after the played ones.
     """
     places = {}
     for name, size in sizes.items():

@@ -23,10 +23,8 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`.
-
-    `lenient` is True if the call deviated from the template's format. `id` is the id that the model
-    wrote, if the format has ids.
+    """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`. A `lenient` call deviated
+    from the template's format; `id` is the model's own, if the format has ids.
     """
 
     name: str
@@ -62,10 +60,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`.
-
-    `reward` is a step reward of the tool. The model does not see the reward, which is added to
-    `Turn.reward`.
+    """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`. The
+    model does not see `reward`, a step reward that is added to `Turn.reward`.
     """
 
     tool: str
@@ -206,10 +202,8 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 
 
 class Ending(StrEnum):
-    """Why an episode ended.
-
-    AGENT_ERROR is an error of the agent after its first reply; the episode is scored. FAILED is an
-    error of a service, or of the agent before its first reply; the episode is not scored.
+    """Why an episode ended. AGENT_ERROR is an error of the agent after its first reply; it is
+    scored. FAILED is an earlier one, or an error of a service; it is not scored.
     """
 
     TERMINAL = "terminal"
@@ -255,10 +249,8 @@ def is_usable(value: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward and its reason.
-
-    Unscored episodes are excluded and counted; their reward never becomes 0:
-    `Unscored("exact: TimeoutError")`.
+    """A missing reward's reason: `Unscored("exact: TimeoutError")`. Unscored episodes are excluded
+    and counted; their reward never becomes 0.
     """
 
     reason: str
@@ -378,10 +370,8 @@ def instance(agent: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory, stored apart from it, so that episodes can be scored again.
-
-    `rewards` has the unweighted rewards by name, and `reward` is their weighted sum. `turn_rewards`
-    has one number per turn, or is empty.
+    """The scores of a trajectory, stored apart, so that it can be scored again: unweighted
+    `rewards`, their weighted sum `reward`, and `turn_rewards` by turn or empty.
     """
 
     trajectory_id: str

@@ -131,7 +131,8 @@ class Parts:
         waits = all(_waits_for_a_part(chains[branch]) for branch in idle)
         if not idle or not waits or any(self._held[b] < self._asking[b] for b in held):
             return ""
-        reply = f", {_listed(chains, held)} for a reply, which starts when each has requested one"
+        starts = "which starts when each has requested a reply"
+        reply = f", {_listed(chains, held)} for a reply, {starts}"
         mails = f", {_listed(chains, mail)} for a message"
         return (
             f"Coroutines of episode.gather wait for each other: {_listed(chains, idle)} for an "

@@ -43,12 +43,11 @@ Pair = tuple[Trajectory, Scored | None]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of an episode's text: `Piece("sampled", '<tool_call>{"name": "calculator",
+    """A piece of text: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    Kinds: `read` is prompt text, `sampled` is sampled text, `said` is the text of a chat service's
-    reply. `after` is a tool result after the last reply, which the model did not read. `context` is
-    the number of a context that begins here.
+    Kinds: `read` prompts, `sampled` tokens, `said` by a chat service, `after` the last reply (tool
+    results that the model did not read), and `context`, the number of a context that begins here.
     """
 
     kind: PieceKind
@@ -64,11 +63,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Stored episodes with their scores, a function that splits them into pieces, and the metrics
-    of the step.
-
+    """Stored episodes, with scores or None, a function that splits them, and the step's metrics:
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
-    {"resources/Shop/expired": 1.0, ...})`; an episode without scores has None.
+    {"resources/Shop/expired": 1.0, ...})`.
     """
 
     reference: str
@@ -79,10 +76,8 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """Read the episodes of a step, by default the last step with episodes.
-
-    A forked run also has the steps of its origin before the fork. Raises ValueError without
-    episodes.
+    """Read the episodes of a step, by default the last one. A fork also has its origin's steps.
+    Raises ValueError without episodes.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -148,10 +143,8 @@ def decoder(store: Store, run: str) -> Decode:
 
 
 def decoder_of(store: Store, artifact: Pointer) -> Decode:
-    """Return a function that decodes tokens, including special tokens, with an artifact's
-    tokenizer.json.
-
-    Raises ValueError if tokenizer.json is missing.
+    """Return a function that decodes tokens, also special ones, with an artifact's tokenizer.json;
+    raises ValueError without it.
     """
     written = store.part(artifact, "tokenizer.json")
     if written is None:

@@ -141,12 +141,10 @@ def listed(store: Store) -> list[ListedRun]:
 
 
 def run_named(store: Store, reference: str) -> str:
-    """Return the full name of a run for a reference, such as `quickstart-1a2b3c4d@7` for
-    `quickstart@7`.
+    """Return a run's full name: `quickstart-1a2b3c4d@7` for `quickstart@7`.
 
-    A reference is the name of a run, the name of an experiment (its newest run), or a unique prefix
-    of a run's name. Unknown names are returned unchanged. Raises ValueError for a prefix of several
-    runs.
+    The reference may be a run, an experiment (its newest run) or a unique prefix. Unknown names are
+    returned unchanged. Raises ValueError for a prefix of several runs.
     """
     name, at, step = reference.removeprefix("run:").partition("@")
     names = store.names("runs")
@@ -269,9 +267,7 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions: `state=stopped`, `update.learning_rate=3e-4`, or
-    any text.
-
-    Raises ValueError for a key or a value that none of the runs has.
+    any text. Raises ValueError for a key or value without a run.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:

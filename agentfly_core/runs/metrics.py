@@ -107,10 +107,8 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """Return a step's metrics as metrics.json and MLflow store them: `{"step": 7, "time_ms": ...,
-    "metrics": {...}}`.
-
-    Infinite values and NaN are omitted, not replaced by zero.
+    """Return a step's metrics for metrics.json and MLflow, without infinite values and NaN:
+    `{"step": 7, "time_ms": ..., "metrics": {...}}`.
     """
     finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
     return {"step": step, "time_ms": time_ms, "metrics": finite}
@@ -221,10 +219,8 @@ class _Played:
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return the share of turns that start a new context because the agent changed the history
-    after a reply: in total and by cause.
-
-    Assistant messages in an agent's first prompt count as few-shot examples, not as changes.
+    """Return the share of turns with a new context because the agent changed the history after a
+    reply, also by cause. Assistant messages in the first prompt are examples, not changes.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))

@@ -110,10 +110,8 @@ class Run:
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """Return the pass rates of problems for a step's curriculum. They cover all steps up to the
-        step of the policy that plays.
-
-        The ledger of a step is read only once.
+        """Return pass rates for a step's curriculum, over all steps up to the policy that plays.
+        Each ledger is read once.
         """
         # later steps may or may not be scored yet when a step is played ahead, so they are not used
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
@@ -166,10 +164,8 @@ class Run:
         return record
 
     def remember_data(self, data: Pointer, version: str) -> None:
-        """Store the dataset of the run and the dataset's DVC version in run.json.
-
-        Raises ValueError if the run was started with other data. A forked run must use the data of
-        its origin.
+        """Store the dataset and its DVC version in run.json. Raises ValueError for other data than
+        the run's, or than its origin's.
         """
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
@@ -197,11 +193,7 @@ class Run:
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
-        """Store an id that another system has given to this run: `run.link("prefect_flow_run_ids",
-        "5f0e...")`.
-
-        Each id is stored only once.
-        """
+        """Store an id of another system once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
             links[kind].append(value)
@@ -244,10 +236,8 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """Count the played and scored problems of a run by task: `{"single": 960}`.
-
-    Steps that were played ahead and lie after the run's last step (set by a time limit) are not
-    counted.
+    """Count a run's scored problems by task: `{"single": 960}`, without steps played ahead of a
+    last step that a time limit set.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -279,9 +269,8 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
 def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     """Start or continue a run as its only writer.
 
-    Raises Locked while another process writes the run, and ValueError if the run was started with
-    other settings, other code or other versions of stages. If a new run fails with ValueError
-    before it publishes anything, its files are removed.
+    Raises Locked while another process writes it, and ValueError for other settings, code or
+    stages. A new run that fails with ValueError before it publishes anything is removed.
     """
     store, layout, code = experiment.store, RunLayout(name), experiment.settings.code
     if record_of(store, name) is None:  # raises an error before any file exists

@@ -50,10 +50,8 @@ class RunRequest:
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """Yield notes if a similar run could be continued instead of starting this new run: a run
-        with fewer steps, or with the code before an edit.
-
-        `command` is the command as typed.
+        """Yield notes about a similar run, with fewer steps or the code before an edit, that could
+        be continued instead. `command` is the command as typed.
         """
         store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
@@ -81,11 +79,8 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run that could continue with these settings. Only its code and its number
-    of steps may differ.
-
-    A run with the same code and the same steps is skipped: the user gave it another name on
-    purpose.
+    """Return the newest run that could continue with these settings: only its code and number of
+    steps differ, and one of them does.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

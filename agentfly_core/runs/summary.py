@@ -34,13 +34,11 @@ from agentfly_core.system.formats.text import sentence
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The success of a policy on the held-out problems of a split, and the time of its evaluation.
-
+    """The success of a policy on a split's held-out problems, or on one of evaluate.datasets:
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000,
-    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`. For a dataset of
-    evaluate.datasets, `split` is the name of the dataset. `solved` is the share of solved episodes
-    by problem. `pass_at` contains pass@k by k. `by` contains the success by the values of a fact
-    and by task. `datasets` contains evaluations of the same policy on evaluate.datasets.
+    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`, with solved shares
+    by problem, pass@k by k, success by a fact or task, and the same policy's evaluations on
+    evaluate.datasets.
     """
 
     policy: str
@@ -198,10 +196,8 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 
 
 def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
-    """Make the content of summary.json.
-
-    `evaluations` contains the evaluations before and after training; empty without rewards. The
-    seconds do not include stages and evaluations that ended before this run began.
+    """Make summary.json from the evaluations before and after training, if any. Seconds exclude
+    stages and evaluations that ended before this run.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     made = stages_before(run.store, run.name)
@@ -250,9 +246,7 @@ def before_steps(
     data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
     """Return the stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
-
-    The stage `warm_start` contains the demonstrations, followed by the policy of each round. A run
-    with a parent has no stage `model`.
+    `warm_start` has demonstrations, then each round's policy; with a parent there is no `model`.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}

@@ -28,11 +28,10 @@ BUSY = "is being blocked by"
 
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
-    """Update an experiment's dataset in DVC.
+    """Update an experiment's dataset in DVC, if it is the one of the experiment's file.
 
-    Returns the version, "dc97ba12...e1.dir", or why a version is missing, "none: data or seed
-    overridden". Only the dataset that the experiment's file describes is versioned. Raises
-    ValueError with DVC's output if building the dataset fails.
+    Returns the version, "dc97ba12...e1.dir", or the reason, "none: data or seed overridden". Raises
+    ValueError with DVC's output.
     """
     if "DVC_STAGE" in os.environ:
         return "none: DVC started this and keeps the versions itself"
@@ -77,11 +76,8 @@ def reproduce(name: str, project: Path) -> int:
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """Return the path of the experiment's dvc.yaml relative to the project: dvc.yaml for the
-    experiment in params.yaml, results/NAME/dvc.yaml for other experiments.
-
-    The file in results/NAME is a symbolic link to the project's dvc.yaml and is created if it is
-    missing. Raises ValueError for an unknown experiment.
+    """Return an experiment's dvc.yaml: the project's for the experiment in params.yaml, else the
+    link results/NAME/dvc.yaml, which is created. Raises ValueError for an unknown experiment.
     """
     if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(

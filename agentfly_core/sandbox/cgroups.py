@@ -136,10 +136,8 @@ class Cgroups:
 
 
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Yield possible parent groups: this process's group in /proc/self/cgroup and, in v2, its
-    parent.
-
-    In a container this group may not exist; then the container's own group is the root.
+    """Yield possible parent groups: this process's group and, in v2, its parent. In a container
+    without this group, it is the root.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # by controllers, "" in v2: 4:memory:/user, 0::/user

@@ -49,10 +49,8 @@ def isolates() -> bool:
 
 
 def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> tuple[str, ...]:
-    """Return the command that runs `command`, `[python, ...]`, in a sandbox with these files.
-
-    The sandbox sends its listening socket over `link`; receive it at the other end with `listener`.
-    Raises OSError or CalledProcessError if `python` cannot be run.
+    """Return the command that runs `[python, ...]` in a sandbox with these files and sends its
+    listening socket over `link`, see `listener`. Raises OSError or CalledProcessError.
     """
     python, *paths = _interpreter(command[0])
     shown = [*map(os.path.abspath, files), *paths]

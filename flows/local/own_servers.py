@@ -46,11 +46,8 @@ def mark(*serves: str | Path) -> dict[str, str]:
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
-    """Return the environment variables of running servers with this mark, by port: `own("prefect",
-    state)`.
-
-    The mark can be trusted, because only processes of this user can have it. Any program could fake
-    the answers of a server.
+    """Return the environments of running servers with this mark by port: `own("prefect", state)`.
+    Only processes of this user can have the mark.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):

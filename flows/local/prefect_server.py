@@ -59,12 +59,11 @@ def worker(api: Mapping[str, str]) -> Program:
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
-    """Give this process a Prefect API: the chosen API if it answers, otherwise a new server on the
-    project's database. A new server ends with the block.
+    """Give this process a Prefect API: the chosen one if it answers, else a new server on the
+    project's database until the end of the block.
 
-    A server needs 4 seconds to start (9 on a new database). Import other modules meanwhile, and
-    call the yielded function before the first flow. The function waits until the API answers, and
-    raises ServiceLost if the server fails.
+    A server needs 4 seconds to start (9 on a new database). The yielded function waits for it
+    before the first flow, and raises ServiceLost if it fails.
     """
     if places.api and answers(places.api):
         yield lambda: None

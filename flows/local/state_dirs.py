@@ -25,11 +25,9 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a project as absolute paths: its state folder, and the chosen Prefect API or
-    "".
-
-    `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the
-    project's own)")`; `prefect` is for people.
+    """A project's state folder, and the chosen Prefect API or "", also in words:
+    `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the project's
+    own)")`.
     """
 
     state: Path
@@ -45,10 +43,8 @@ def state_of(project: Path = Path()) -> Path:
 
 
 def settle(project: Path = Path()) -> Places:
-    """Create the folders of a project's state, and set up Prefect to use the project's server or,
-    if it is not running, the project's state.
-
-    A Prefect API that the environment or the active profile names is kept.
+    """Create a project's folders, and make Prefect use its server or, if that is not running, its
+    state, unless the environment or the active profile names an API.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,10 +68,8 @@ def settle(project: Path = Path()) -> Places:
 
 
 def main_workspace(folder: Path = Path()) -> Path:
-    """Return the folder, or for a temporary copy of DVC the original folder.
-
-    DVC runs experiments in copies (`dvc exp run --temp`, the queue). They share the runs of the
-    original.
+    """Return the folder, or for a temporary copy of DVC (`dvc exp run --temp`, the queue) the
+    original folder: both have the same runs.
     """
     folder = folder.resolve()
     for above in folder.parents:

@@ -70,10 +70,10 @@ def only_one(state: Path) -> Iterator[None]:
 
 
 def keeper(state: Path) -> int:
-    """Return the id of the process that holds the project's lock, or 0 if the lock is free.
+    """Return the process that holds the project's lock, or 0.
 
-    Raises ValueError unless the lock file contains the identity of this process. Otherwise the
-    holder may be another program, or a process on another machine that shares the folder.
+    Raises ValueError unless it is named in the file: it may be another program, or on another
+    machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -130,11 +130,10 @@ def show_status(place: MlflowStore) -> int:
 
 
 def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
-    """Start Prefect and MLflow at these two ports and a worker, deploy the flows, and wait until
-    everything works.
+    """Start Prefect, MLflow and a worker, deploy the flows, and wait until everything works.
 
-    The programs end with the stack. Before that, flow runs have GRACE seconds to finish writes.
-    Raises ServiceLost if a program has died more than RESTARTS times.
+    The programs end with the stack, and flow runs have GRACE seconds to finish writes. Raises
+    ServiceLost if a program has died more than RESTARTS times.
     """
     state = place.state
     api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
@@ -161,10 +160,8 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 
 @dataclass
 class Deployments:
-    """Keeps the deployments of a project up to date: `Deployments(state / LOG, deployable())`.
-
-    `inputs` are the inputs of the last attempt to deploy. `looks` counts the calls of `renew` since
-    that attempt.
+    """Keeps deployments up to date: `Deployments(state / LOG, deployable())`, with the inputs of
+    the last attempt to deploy, and the calls of `renew` (`looks`) since then.
     """
 
     log: Path
@@ -173,10 +170,8 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy if the inputs have changed.
-
-        A failed attempt is repeated at the next call, then after 2, 4, ... 64 calls, because each
-        attempt takes seconds of CPU time.
+        """Deploy if the inputs have changed. After a failure, try again after 1, 2, 4, ... 64
+        calls, because each attempt takes seconds of CPU time.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1

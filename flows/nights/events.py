@@ -1,8 +1,7 @@
 """Prefect events about nights, requests for approval, and the automations of `automations.yaml`.
 
-The automations send notifications through blocks that the user creates in Prefect: failures go to
-the block `agentfly-alarms`, and a message for each night that ends as planned goes to
-`agentfly-notices`.
+They send failures to the block `agentfly-alarms`, and other ends of nights to `agentfly-notices`.
+The user creates these blocks in Prefect.
 """
 
 from __future__ import annotations

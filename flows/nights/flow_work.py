@@ -81,10 +81,8 @@ class FlowWork:
 
 @dataclass(frozen=True)
 class Match:
-    """A comparison of two policies on an experiment: `Match(experiment, champion, challenger,
-    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
-
-    `owner` is the name that marks services for missing episodes.
+    """A comparison of two policies: `Match(experiment, champion, challenger, "nightly-2026-11-21",
+    Path(".agentfly/logs/nightly-2026-11-21"))`. `owner` marks services for missing episodes.
     """
 
     experiment: Experiment

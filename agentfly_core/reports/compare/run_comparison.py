@@ -59,10 +59,8 @@ class TriedPolicy:
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """Read the evaluation of a policy on a split or on one of evaluate.datasets.
-
-    `reference` is NAME@STEP, or NAME for the last policy of a finished run. Raises ValueError for a
-    missing or unfinished run, and for a policy without this evaluation.
+    """Read a policy's evaluation on a split or dataset. `reference` is NAME@STEP, or NAME for the
+    last policy of a finished run. Raises ValueError if anything is missing.
     """
     policy = run_policy(reference)
     run = policy.run
@@ -166,10 +164,8 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups of policies, compared on the same held-out problems. The first group is the base.
-
-    `problems` is the number of these problems. `left_out` counts problems that were skipped,
-    because not every policy has a scored episode on them.
+    """Groups of policies on the same held-out `problems`; the first group is the base. `left_out`
+    counts skipped problems, on which not every policy has a scored episode.
     """
 
     groups: tuple[SeedGroup, ...]
@@ -217,10 +213,8 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
-    """Group policies by settings, and compare each group with the first policy's group.
-
-    Raises ValueError for different problems or goals, equal policies, and fewer than two common
-    problems.
+    """Compare each group of equal settings with the first policy's. Raises ValueError for different
+    problems or goals, equal policies, and fewer than two common problems.
     """
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}

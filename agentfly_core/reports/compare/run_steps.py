@@ -61,10 +61,8 @@ class Curve:
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
-        """Divide an axis from 0 to `end` into `count` parts, and return the success in each part.
-
-        This is the mean over the steps that ended in the part. A part without such a step gets the
-        value of the next part.
+        """Return the mean success of the steps that ended in each of `count` parts of an axis from
+        0 to `end`. A part without a step gets the next value.
         """
         # a step that took 0 belongs to the first part
         numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
@@ -73,11 +71,10 @@ class Curve:
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
-    """Return the curve of the steps 1 to `last` of a run, including those before a fork.
+    """Return the curve of the steps 1 to `last` of a run, also of those before a fork.
 
-    A step without a scored episode adds only tokens and seconds. The duration of a step is the sum
-    of its rollout, score and update times. If steps overlap, it is the time between the ends of two
-    updates.
+    A step without a score adds only tokens and seconds. It takes its rollout, score and update
+    times, or if steps overlap, the time between the ends of two updates.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):

@@ -14,10 +14,8 @@ PREFIX = "sweep:"
 
 
 def alternatives(override: str) -> list[str]:
-    """Split an override with several values, as in a YAML list, into one override per value:
-    `update.betas=[0.9, 0.95],[0.8, 0.9]` becomes two.
-
-    Raises ValueError for invalid YAML.
+    """Split an override with several values into one per value: `update.betas=[0.9, 0.95],[0.8,
+    0.9]` becomes two. Raises ValueError for invalid YAML.
     """
     key, _, value = override.partition("=")
     try:
@@ -34,9 +32,8 @@ def alternatives(override: str) -> list[str]:
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
     """Return the overrides of each run of a sweep.
 
-    `seeds` is the number of seeds, counted up from the experiment's seed. All seeds use the
-    problems of the first seed, unless data.seed is set. Raises ValueError for a repeated key, and
-    if both seed= and `seeds` are given.
+    `seeds` counts up from the experiment's seed; all use the first seed's problems, unless
+    data.seed is set. Raises ValueError for a repeated key, and for both seed= and `seeds`.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:

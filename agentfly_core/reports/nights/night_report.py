@@ -40,10 +40,8 @@ CHANGED = 3
 
 
 def night_page(store: Store, night: str) -> str:
-    """Return the Markdown page of a night. The first line has the outcome.
-
-    Raises ValueError unless the night is finished and judged. Raises FileNotFoundError if the
-    night's dataset is missing.
+    """Return the Markdown page of a night, with the outcome in its first line. Raises ValueError
+    unless it is judged, and FileNotFoundError without its dataset.
     """
     stored = _StoredNight.of(store, night)
     verdict, champion = stored.judgement.verdict, stored.judgement.champion
@@ -163,10 +161,8 @@ class _StoredNight:
 
 
 def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
-    """Choose the episodes with the largest gains, then the largest losses.
-
-    Of each episode, the trajectory with the answer counts. An episode is skipped if one of its two
-    rewards is missing.
+    """Choose the largest gains, then the largest losses, by the trajectories with answers. Episodes
+    without one of the rewards are skipped.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]

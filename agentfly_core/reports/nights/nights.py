@@ -1,7 +1,5 @@
-"""The sequence of nights: finish earlier nights or give them up, then plan, train and judge
-tonight's.
-
-A simulation can implement `NightWork` without services, so that months take seconds.
+"""Nights: finish earlier ones or give them up, then plan, train and judge tonight's. A simulation
+of `NightWork` without services plays months in seconds.
 """
 
 import datetime
@@ -96,9 +94,8 @@ class Nights:
     def finish(self, night: str) -> None:
         """Complete an earlier night, or give it up after `attempts` attempts in total.
 
-        If a night is trained but cannot be judged now, the next night tries to judge it. Raises
-        Locked while another process writes the night. Raises NoSpace for a full disk, because
-        another attempt would not help.
+        A trained night that cannot be judged now is judged in the next night. Raises Locked while
+        another process writes it, and NoSpace, because another attempt would not help.
         """
         why = f"The night was begun {self.attempts} times and never finished."
         for _ in range(self.ledger.read().attempts(night), self.attempts):
@@ -131,10 +128,8 @@ class Nights:
         return summary
 
     def decide(self, night: str) -> None:
-        """Compare a night's policy with the champion, and record the decision.
-
-        Without a champion, the policy is compared with the night's first policy. If another policy
-        becomes the champion meanwhile, the comparison is repeated.
+        """Compare a night's policy with the champion (else with its first policy), and record the
+        decision. If another policy becomes the champion meanwhile, compare again.
         """
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
@@ -200,12 +195,10 @@ def beginning(
 ) -> Beginning:
     """Plan a new night: its position in the order of problems, and its first policy.
 
-    The problems continue where the last night ended. Unscored problems are played again. Changed
-    data or another seed start a new epoch.
-
-    The night starts from the champion. If `start` (promotion.start) is "last", it starts from the
-    policy of the night that finished last. The first night starts like the experiment, but without
-    a parent's optimizer state.
+    Problems continue where the last night ended; unscored problems are played again. Changed data
+    or another seed start a new epoch. The night starts from the champion, or for the `start`
+    (promotion.start) "last" from the last finished night. The first night starts like the
+    experiment, but without a parent's optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)
@@ -236,10 +229,8 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return the recorded settings of a night that differ from `today`'s, as overrides; None for a
-    night that has not begun.
-
-    Raises ValueError if the run belongs to another experiment.
+    """Return a night's recorded settings that differ from `today`'s, as overrides; None for a night
+    that has not begun. Raises ValueError for another experiment's run.
     """
     record = record_of(store, night)
     if record is None:

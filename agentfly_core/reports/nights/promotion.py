@@ -85,11 +85,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The comparisons of a night: the goal, the guards (outcomes that must not get worse), and last
-    the confirmation, if there was one.
-
-    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` is True if the
-    challenger's goal is worse with 95 % confidence.
+    """The comparisons of a night: the goal, the guards (outcomes that must not get worse), and the
+    confirmation, if any: `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`. The goal
+    is `worse` with 95 % confidence.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -163,10 +161,8 @@ def compare_goal(
 
 
 def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
-    """Count the unscored episodes of `held` as failed.
-
-    A failed episode does not reach the goal. Each of its rewards is the lowest that either policy
-    has on any problem. Its tokens and calls are not counted.
+    """Count unscored episodes as failed: without the goal, and with the lowest rewards that either
+    policy has on any problem. Their tokens and calls are not counted.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -279,10 +275,8 @@ def confirmed_verdict(
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """Split the outcomes into the problems to judge on and the problems to confirm on.
-
-    If `how` is "split", this `share` of the problems is set aside to confirm. They are chosen by
-    their ids, so they are the same in every night.
+    """Split the outcomes into problems to judge on and problems to confirm on. For a "split", this
+    `share` is set aside, chosen by problem ids, so it is the same in every night.
     """
     aside = {
         problem

@@ -30,11 +30,8 @@ def both_json(
 
 
 def episode_json(pair: Pair) -> dict[str, JSON]:
-    """Return a conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages":
-    [...]}`.
-
-    `turns` has for each reply the tokens that the model read and sampled, with log-probabilities at
-    the sampling temperature. `policy` is empty unless the speaker is frozen.
+    """Return `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...]}`. `turns` has
+    the tokens that the model read and sampled, and `policy` a frozen speaker's policy.
     """
     trajectory, scored = pair
     problem = trajectory.problem

@@ -28,10 +28,8 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """The episodes of a run with old scores (by the run's rewards) and new scores (by others).
-
-    `episodes` is a table with COLUMNS. `artifacts` maps steps to the artifact with the new scores,
-    or to None if some are missing. `unscored` maps steps to the causes of missing scores.
+    """A run's episodes with scores by its own rewards (old) and by others (new), in a table of
+    COLUMNS. `artifacts` has new scores by step or None, `unscored` causes by step.
     """
 
     episodes: pd.DataFrame
@@ -40,11 +38,8 @@ class TwiceScored:
 
     @classmethod
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
-        """Pair the old and the new reward of each episode.
-
-        Baseline episodes and episodes without an old reward are skipped. If no episode of a step
-        has an old reward, for example after an import, the old rewards are nan. Of several
-        speakers, the speaker with the answer counts.
+        """Pair each episode's old and new reward, by the speaker with the answer. Skipped:
+        baselines, and episodes without an old reward, unless a whole step lacks them (nan).
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:
@@ -83,11 +78,10 @@ class TwiceScored:
 
 
 def tau(episodes: pd.DataFrame) -> float | None:
-    """Compute Kendall's tau-b (Biometrika 33, 239-251) between old and new reward over pairs of
-    episodes; None if one of the rewards is constant.
+    """Compute Kendall's tau-b (Biometrika 33, 239-251) of old and new reward; None for a constant.
 
-    Only pairs within a group (episodes of one problem) count, because advantages compare episodes
-    within a group. If all groups have one episode, they count as a single group.
+    Only pairs within a group count, because advantages compare only these; if all groups have one
+    episode, they count as one group.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]

@@ -96,11 +96,8 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """Return settings, dataset and split of held-out problems by name: `test`, `validation` or one
-    of evaluate.datasets.
-
-    The pointer to the dataset is empty until the run has read the dataset. Raises ValueError for
-    any other name.
+    """Return settings, dataset and split of `test`, `validation` or one of evaluate.datasets. The
+    pointer is empty until the run has read the dataset. Raises ValueError.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
@@ -117,10 +114,8 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """Read the evaluation of a step on held-out problems. Step 0 is the policy before step 1.
-
-    If `step` is None, read the run's last evaluation. Raises ValueError for a step that was not
-    evaluated; the message lists the evaluated steps.
+    """Read the evaluation of a step, by default the last one. Step 0 is the policy before step 1.
+    Raises ValueError for other steps, with the evaluated ones.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)

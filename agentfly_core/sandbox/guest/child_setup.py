@@ -19,10 +19,8 @@ READY = b"ready"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The folder and limits of an execution.
-
-    `grouped` is true if a control group limits the memory. `locked` is false only for the backend
-    `unsafe`. `kept` is true if the process runs several pieces of code.
+    """An execution's folder and limits: its memory `grouped` by a control group, `locked` except in
+    the backend `unsafe`, `kept` for several pieces of code.
     """
 
     folder: Path

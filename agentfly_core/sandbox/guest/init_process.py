@@ -1,7 +1,5 @@
-"""The init process of an execution's namespaces, which runs the code in a child.
-
-Signals from inside the namespaces cannot end the init process. When it ends, the kernel kills all
-other processes of the namespaces.
+"""The init process of an execution's namespaces, which runs the code in a child. The code cannot
+end it by signals, and its end kills all processes of the namespaces.
 """
 
 import os

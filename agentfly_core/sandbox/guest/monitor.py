@@ -21,10 +21,8 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code. `pipes` contains its collected stdout, stderr and line.
-
-    `line` is a control socket: a kept process gets code over it and reports the exit codes. The
-    code can fake the exit codes.
+    """A process that runs code, with its collected stdout, stderr and `line` in `pipes`. Over
+    `line`, a kept process gets code and reports exit codes, which the code can fake.
     """
 
     pid: int
@@ -127,10 +125,8 @@ class Monitor:
 
     @property
     def _left(self) -> float:
-        """Return the remaining seconds.
-
-        For a kept process, CPU time is counted here, because the kernel cannot limit it per
-        request.
+        """Return the remaining seconds; for a kept process also of CPU time, which the kernel
+        cannot limit per request.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:

@@ -1,8 +1,7 @@
 """The fork server: it isolates itself, imports common modules, and forks for each execution.
 
-It is started as `python -m agentfly_core.sandbox.guest.server 3`; 3 is the file descriptor of the
-requests. The server runs in its own mount and process namespaces, so all executions end with the
-server. It exits when the other end of the descriptor is closed.
+`python -m agentfly_core.sandbox.guest.server 3` gets requests on the descriptor 3, and exits when
+its other end is closed. All executions are in its namespaces, so they end with it.
 """
 
 import gc
@@ -77,11 +76,10 @@ def _warm(modules: Iterable[str]) -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message.
+    """Start an execution for each message: a kind (ONCE or KEPT), and modules to import.
 
-    A message consists of a kind (ONCE or KEPT) and names of modules, which are imported if they are
-    not imported yet. If 32 executions and the spare ones are running, messages wait in the socket.
-    Kept executions are not counted, because they could block all other executions.
+    If 32 executions and the spare ones are running, messages wait in the socket. Kept executions
+    are not counted, because they could block all others.
     """
     # readable when a process has ended
     awake, wake = os.pipe()
