@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """A sampler that decodes the requests of a shard's episodes as one batch.
+    """Decodes the requests of a shard's episodes as one batch, once every open branch has one.
 
     It starts a batch once all running branches of these episodes have requested a reply.
 
@@ -230,10 +230,8 @@ def _hidden(
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
-    """Choose a token for each row; return tokens, log-probabilities and entropies.
-
-    The entropies are 0 unless a row asks for them. Tokens are drawn by inverse transform sampling
-    in float64.
+    """Choose a token for each row by inverse transform sampling in float64; return tokens,
+    log-probabilities, and entropies (0 unless a row asks for them).
     """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device

@@ -73,10 +73,8 @@ class SamplerSession(ABC):
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply; raises SamplerLost.
-
-        `finish` is "stop" if the last token is a stop token, and "stop_string" if the last token
-        completes a stop string.
+        """Sample a reply; raises SamplerLost. Its `finish` is "stop" after a stop token, and
+        "stop_string" after a token that completes a stop string.
         """
 
     async def hidden(
@@ -107,10 +105,8 @@ class Sampler(Protocol):
     """Samples tokens from the newest loaded policy."""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load and check the weights of a policy directory; later replies have this `version`.
-
-        `base` is the model directory of an adapter. A version that is already loaded is not loaded
-        again. Raises SamplerLost.
+        """Load and check a policy directory, unless it is loaded; later replies have this
+        `version`. An adapter has a `base`. Raises SamplerLost.
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:

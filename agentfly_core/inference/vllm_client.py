@@ -44,10 +44,8 @@ class VLLM:
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy in place, compare it with its probe, and label it with `version`.
-
-        An adapter's `base` must be the server's model. Waits while the server starts. Raises
-        WrongWeights, and SamplerLost with the end of the server's log.
+        """Load a policy in place, compare it with its probe, and label it with `version`. Waits
+        while the server starts. Raises WrongWeights and SamplerLost.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")

@@ -13,12 +13,8 @@ from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
-    """Load a policy directory.
-
-    An adapter is loaded into `base`, and only its weights are trainable.
-
-    Raises FileNotFoundError if config.json is missing, and ValueError for missing or surplus
-    weights.
+    """Load a policy directory; of an adapter in `base`, only its weights are trainable. Raises
+    FileNotFoundError without config.json, and ValueError for missing or surplus weights.
     """
     adapted = is_adapter(folder)
     whole = base if adapted and base else folder

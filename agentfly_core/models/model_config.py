@@ -85,10 +85,8 @@ def not_there(reference: str, error: Exception) -> str:
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
-    """Read the config of a model folder or of a cached hub model.
-
-    Returns None for a hub model without a readable config in the cache. Raises ValueError for a
-    folder with a damaged config.json.
+    """Read the config of a model folder or of a cached hub model; None if the cache lacks a
+    readable one. Raises ValueError for a damaged config.json.
     """
     from transformers import AutoConfig  # takes seconds
 

@@ -159,10 +159,8 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """Call `work`, an environment's method that saves or restores its state; return the result.
-
-    Raises NotImplementedError if the environment does not implement the method, and ServiceFailure
-    for any other error.
+    """Call `work`, which saves or restores an environment's state. Raises NotImplementedError if
+    the environment lacks the method, and ServiceFailure.
     """
     kind = type(environment).__name__
     try:

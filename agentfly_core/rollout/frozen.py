@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cast(SamplerSession):
-    """The sampler sessions of all speakers of a shard.
-
-    `sessions` contains the session of the trained policy and a session for each frozen policy.
-    `places` maps a frozen role to its index in `sessions`. `speakers` maps a role that a chat
-    service plays to the function that creates its speakers.
+    """The sessions of a shard's speakers: the trained policy's, then the frozen policies', with
+    their `places` by role. `speakers` makes the speakers that a chat service plays, by role.
     """
 
     sessions: Sequence[SamplerSession]
@@ -43,10 +40,8 @@ class Cast(SamplerSession):
     speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply in the speaker's session; raises SamplerLost.
-
-        While an episode waits for a reply in one session, the sessions before it in the list do not
-        wait for requests of this episode. So batches do not depend on timing.
+        """Sample a reply in the speaker's session; raises SamplerLost. Meanwhile, the sessions
+        before it do not wait for this episode, so batches do not depend on timing.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -116,10 +111,8 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker with replies from a chat service, which are text without tokens.
-
-    Only the limits `max_turns` and `max_tokens` apply. The service counts tokens of its own
-    tokenizer.
+    """A speaker with replies of a chat service: texts without tokens. Only the limits `max_turns`
+    and `max_tokens` apply, by the service's tokenizer.
     """
 
     def __init__(

@@ -44,11 +44,8 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and the problem for which it is leased: `Instance(Shop(), 8123.5, 3,
-    problem)`.
-
-    `born` is its start on the monotonic clock in seconds. `returning` is the task that ends its
-    lease.
+    """A leased environment: `Instance(Shop(), 8123.5, 3, problem)`. `born` is its start on the
+    monotonic clock in seconds, and the task `returning` ends its lease.
     """
 
     environment: Environment

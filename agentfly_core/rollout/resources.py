@@ -62,8 +62,8 @@ class ResourceManager:
         """Start environments in the background until `count` of each class exist, each within
         `seconds`.
 
-        Idle environments that are unhealthy or have reached a limit are replaced. A failed start is
-        logged. The next lease repeats the start, and raises an error if that fails, too.
+        Unhealthy and worn environments are replaced. A failed start is logged; the next lease
+        repeats it.
         """
         for kind in kinds:
             self._pool(kind).warm(count, seconds)

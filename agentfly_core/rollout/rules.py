@@ -315,10 +315,8 @@ class EpisodeRules:
         return replace(message, cut=finish == "length")
 
     def limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that a reply has reached, or None.
-
-        `prompt` is the number of tokens in its prompt, `left` the number of tokens that could still
-        be sampled.
+        """Return the limit that a reply has reached, or None, from the tokens of its `prompt` and
+        the tokens that were `left` to sample.
         """
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":

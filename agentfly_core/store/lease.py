@@ -46,11 +46,10 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
-    """Hold a run's lock object during the block, and renew it by a heartbeat. Raises Locked.
+    """Hold a run's lock object during the block, renewed by a heartbeat. Raises Locked.
 
-    The lock of a dead process of this machine is taken over at once. Locks of other machines are
-    taken over after two minutes without renewal. A takeover increases the fencing number, and later
-    writes of the old owner raise LockLost.
+    A lock is taken over if its process of this machine is dead, or after two minutes without
+    renewal. Then writes of the old owner raise LockLost, because the fencing number has increased.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     previous = lease.take()
@@ -131,10 +130,8 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """Wait until the lock is free, and return it.
-
-        Raises Locked if another process holds the lock. An owner on another machine counts as dead
-        after EXPIRY seconds without a renewal.
+        """Wait until the lock is free, and return it; raises Locked. Owners on other machines count
+        as dead after EXPIRY seconds without a renewal.
         """
         first = lock = self.look()
         while not lock.free:

@@ -19,11 +19,10 @@ NO_BUCKET = "NoSuchBucket"
 
 
 class Remote:
-    """A prefix on object storage: `Remote("s3://bucket/exp")`. Credentials come from the
-    environment.
+    """A prefix on object storage, with credentials from the environment:
+    `Remote("s3://bucket/exp")`.
 
-    A failed request raises Refused. `guard` is called before each write, and raises an error if
-    this process has lost its lock.
+    A failed request raises Refused. `guard`, called before writes, raises if the lock is lost.
     """
 
     def __init__(self, uri: str) -> None:

@@ -1,7 +1,5 @@
-"""The store of published folders. A folder is either complete or missing.
-
-A folder is written under a temporary name, sealed with MANIFEST.json, synced to disk and renamed.
-On object storage the manifest is uploaded last. Readers verify manifests.
+"""The store of published folders, which are complete or missing: written under a temporary name,
+sealed with MANIFEST.json, synced and renamed, with the manifest uploaded last.
 """
 
 from __future__ import annotations
@@ -49,10 +47,8 @@ _opened: dict[Path, str] = {}
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of artifacts. If `remote` is set, the folder is a cache of this object storage.
-
-    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the manifests on the
-    object storage are authoritative.
+    """A folder of artifacts, or a cache of the object storage `remote`, which then has the
+    authoritative manifests: `Store.at("s3://bucket/prefix", cache)`.
     """
 
     root: Path
@@ -150,10 +146,8 @@ class Store:
         return artifact
 
     def open(self, pointer: Pointer) -> Path:
-        """Return a local folder with the artifact's files.
-
-        Each process verifies the files once, except files that it published itself. Raises Damaged,
-        FileNotFoundError, and ValueError for an artifact with stripped files.
+        """Return a local folder with the files, verified once per process. Raises Damaged,
+        FileNotFoundError, and ValueError if files were stripped.
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -304,10 +298,8 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
-    """Rename a folder to `path`.
-
-    If `path` has an artifact with the same key, that artifact is kept. An artifact with another key
-    is replaced; a damaged folder is renamed and kept.
+    """Rename a folder to `path`, unless that has an artifact with the same key. One with another
+    key is replaced; a damaged folder is renamed.
     """
     if os.path.lexists(path):
         try:

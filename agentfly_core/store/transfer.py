@@ -11,10 +11,8 @@ from agentfly_core.system import files
 
 
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
-    """Copy the artifacts that the target lacks, and return the copied artifacts.
-
-    Before copying anything, raise Damaged for a damaged artifact, and ValueError if the files of an
-    artifact were stripped or its uri is taken in the target.
+    """Copy the artifacts that the target lacks; returns them. Before any copy, raises Damaged, and
+    ValueError for stripped files or a taken uri.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]

@@ -21,10 +21,8 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the learner's state. A thread then writes the copy, publishes it and calls `then`.
-
-        First waits for the previous save and raises its error, if it failed. Raises LearnerLost and
-        LearnerFailed.
+        """Copy the state once the previous save has ended; raises the error of that save. A thread
+        writes the copy, publishes it and calls `then`. Raises LearnerLost and LearnerFailed.
         """
         self.wait()
         with ExitStack() as stack:

@@ -67,10 +67,8 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
 
 class DeepSpeedLearner:
-    """Trains a policy in DeepSpeed workers, which keep weights and optimizer in memory between
-    updates.
-
-    Each method call opens its own connection, and may raise LearnerLost and LearnerFailed.
+    """Trains a policy in DeepSpeed workers, which keep it in memory between updates. Each call
+    opens a connection, and may raise LearnerLost and LearnerFailed.
     """
 
     def __init__(self, service: Service) -> None:

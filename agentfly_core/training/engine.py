@@ -184,10 +184,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a policy directory with the tokenizer of `source` and a probe (reference
-    log-probabilities).
-
-    All ranks must call this function together.
+    """Write a policy directory with `source`'s tokenizer and a probe. All ranks must call this
+    together.
     """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}

@@ -144,10 +144,8 @@ def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
 
 
 def answer(worker: Worker, request: str, reply: Send) -> None:
-    """Handle a request on every rank. After an error, free the memory.
-
-    If only some ranks fail, this process exits, because the other ranks may hang in a collective
-    operation.
+    """Handle a request on every rank; after an error, free the memory. If only some ranks fail,
+    exit, because the others may hang in a collective operation.
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))

@@ -17,10 +17,8 @@ class UnreadableAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
-
-    Observations after a message answer its calls in order. Surplus observations are sent as user
-    messages.
+    """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`. Observations
+    answer the calls before them in order; surplus ones are sent as user messages.
     """
 
     messages: tuple[Message | Observation, ...]

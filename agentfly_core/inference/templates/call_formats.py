@@ -26,10 +26,8 @@ _PYTHON = {"True": True, "False": False, "None": None}
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """A format of calls: each call is between `begin`, which may have the group `name`, and `end`.
-
-    A template that writes this format contains the pattern `sign`. `read` returns the calls between
-    the marks. If `end` is "", a call ends with its JSON.
+    """Calls between `begin`, which may have the group `name`, and `end` ("": the end of their
+    JSON). Templates of this format contain `sign`; `read` parses the text between the marks.
     """
 
     sign: re.Pattern[str]

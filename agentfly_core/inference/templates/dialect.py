@@ -53,12 +53,10 @@ def markup_of(
     stop: Sequence[str],
     calls: FormatName | Literal[""],
 ) -> Markup:
-    """Find the markup of a template with these variables.
+    """Find a template's markup with these variables; `stop` and `calls` override it.
 
-    `stop` and `calls` override what is found.
-
-    Raises ValueError for a template that writes no header or no end of a reply, and for a tokenizer
-    whose tokens of a text depend on the text before it.
+    Raises ValueError for a template without headers or ends of replies, and for a tokenizer whose
+    tokens of a text depend on the text before it.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)

@@ -72,11 +72,8 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """Compare a prompt with a chat server's prompt.
-
-        Return the first different token, or "".
-
-        Contents with added tokens are not compared, because a server turns them into markup.
+        """Return the first token that differs from a chat server's prompt, or "". Contents with
+        added tokens are skipped, because a server turns them into markup.
         """
         if any(self.encoder.markup_in(item.content) for item in messages):
             return ""

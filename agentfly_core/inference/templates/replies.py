@@ -28,7 +28,7 @@ OTHER = "\U0010fffe"
 
 @dataclass(frozen=True, slots=True)
 class ReplyReader:
-    """Parses replies after a prompt that ends with `header`.
+    """Parses replies after a prompt that ends with `header`, which has `opened` the reasoning.
 
     If `opened`, the header opens the reasoning.
 
@@ -123,9 +123,7 @@ class MessageWriter:
 
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
         """Whether the template renders a message to these tokens, as the last message or an earlier
-        one.
-
-        For an earlier message a template may leave out an empty reasoning.
+        one, where it may leave out an empty reasoning.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)

@@ -9,12 +9,11 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """The settings of `rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5,
-    draws=True, vocabulary=49152)`.
+    """`rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True,
+    vocabulary=49152)`.
 
-    With `draws`, an episode forks at random with the computed probability. Without `draws`, it
-    forks if the probability is above `tau`. If `beta` is 0, no entropies are read. `vocabulary` is
-    the number of tokens in the vocabulary.
+    An episode forks at random with a computed probability, or without `draws` if that is above
+    `tau`. If `beta` is 0, no entropies are read.
     """
 
     k: int

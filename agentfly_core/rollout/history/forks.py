@@ -49,11 +49,10 @@ class EpisodePath:
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """The point from which a forked episode continues: the path to it, the states of environments,
-    and the problem's facts.
+    """The point from which a forked episode continues.
 
-    Without a `snapshot` the environments cannot be restored, so the tools on the path are called
-    again. At this point the agent calls `fork`, or requests a reply if `before_reply` is set.
+    Without a `snapshot` of environments, the tools on the path are called again. Here the agent
+    calls `fork`, or requests a reply if `before_reply` is set.
     """
 
     path: EpisodePath
