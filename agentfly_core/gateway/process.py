@@ -32,10 +32,7 @@ class ProgramEnd:
 
     @property
     def answer(self) -> str | None:
-        """The last line of the output, or the value of "answer" if the line is such a JSON object.
-
-        Secrets of this process are replaced.
-        """
+        """The output's last line, or the "answer" of such a JSON object; secrets are replaced."""
         match self._last_line:
             case {"answer": str(answer)}:
                 return answer

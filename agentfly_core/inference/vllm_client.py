@@ -225,10 +225,7 @@ def _entropy(place: Mapping[str, Any]) -> float:
 
 
 def entropy(likeliest: Sequence[float]) -> float:
-    """Estimate a distribution's entropy, in nats, from its largest log-probabilities.
-
-    All other tokens count as one token, so the estimate is never above the exact entropy.
-    """
+    """Estimate an entropy, in nats and never too high, from the largest log-probabilities."""
     probabilities = [math.exp(logprob) for logprob in likeliest]
     rest = max(0.0, 1 - math.fsum(probabilities))
     return -math.fsum(p * math.log(p) for p in (*probabilities, rest) if p)

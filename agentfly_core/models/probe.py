@@ -28,10 +28,7 @@ class WrongWeights(RuntimeError):
 
 
 def likely_tokens(model: PreTrainedModel) -> list[int]:
-    """Return token 0 and the 63 tokens of its greedy continuation.
-
-    Greedy tokens are likely, and rounding changes the log-probabilities of likely tokens least.
-    """
+    """Return 64 tokens of a greedy continuation, which are likely, so rounding matters least."""
     import torch  # imported here, because workers need this module without torch
 
     row = torch.zeros(1, 1, dtype=torch.int64, device=model.device)

@@ -90,10 +90,7 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
-    """Write trajectories, sorted by problem, chain (the episode's number) and agent.
-
-    Turns that a forked trajectory shares with its parent in the same file are stored once.
-    """
+    """Write trajectories, sorted by problem, chain and agent; shared turns of forks once."""
     in_order = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     ids = {one.id for one in in_order}
     own = [

@@ -107,10 +107,7 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """Return the span of the tokens from index `begin` up to, but not including, `end`.
-
-        Only a part that includes the last token keeps the span's `finish`.
-        """
+        """Return the tokens from `begin` to `end`; only the span's last part keeps `finish`."""
         return replace(
             self,
             tokens=self.tokens[begin:end],
@@ -338,10 +335,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of one problem, sorted by number (`chain`), for rewards that compare them.
-
-    Of each episode, the group has the trajectory with the answer. FAILED episodes are left out.
-    """
+    """A problem's episodes by `chain`: trajectories with the answer, without FAILED episodes."""
 
     trajectories: tuple[Trajectory, ...]
 

@@ -24,10 +24,7 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 
 @dataclass
 class Parts:
-    """The running coroutines of `gather` by branch, with their pending replies and tool calls.
-
-    The sampler starts a held reply only after every open coroutine has made a request.
-    """
+    """The running coroutines of `gather` by branch, with their pending replies and calls."""
 
     failure: ServiceFailure | None = None
     _tasks: dict[EpisodeBranch, asyncio.Task[Any]] = field(default_factory=dict)

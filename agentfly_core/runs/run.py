@@ -100,10 +100,7 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """Count the problems of all steps before this one by task: `{"single": 384}`.
-
-        These steps must have been scored. The ledger of a step is read only once.
-        """
+        """Count the problems of all scored steps before this one by task: `{"single": 384}`."""
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
             self._problems.append(counts)

@@ -36,10 +36,7 @@ class RunRequest:
             check_beginning(self.experiment.settings)
 
     def check(self, accept: bool) -> None:
-        """Raise ValueError if the settings differ from the run's, or if code was edited.
-
-        With `accept`, edited code is accepted if the run has steps left.
-        """
+        """Raise ValueError for other settings, and for edited code that is not accepted."""
         settings, name, store = self.experiment.settings, self.name, self.experiment.store
         if record_of(store, name) is None:
             return

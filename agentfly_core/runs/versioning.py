@@ -66,10 +66,7 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 
 
 def reproduce(name: str, project: Path) -> int:
-    """Run `dvc repro` for an experiment in the terminal, and return DVC's exit status.
-
-    The stage `resolve` always runs, because DVC does not track the user's code.
-    """
+    """Run `dvc repro` in the terminal; `resolve` always runs, since DVC tracks no user's code."""
     file = pipeline(name, project)
     resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
     return _dvc(resolving, project).wait() or _dvc(["repro", str(file)], project).wait()

@@ -80,10 +80,7 @@ def target() -> Iterator[Target]:
 async def attacked(
     sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
 ) -> list[AttackResult]:
-    """Run attacks on a sandbox one after another.
-
-    With `kept`, each attack runs in an interpreter that would stay alive for further requests.
-    """
+    """Run attacks one by one; with `kept`, in an interpreter for further requests."""
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
     with target() as on:

@@ -40,10 +40,7 @@ class Remote:
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Turn errors of a request into Refused.
-
-        FileNotFoundError for a missing object and errors of a full local disk are not converted.
-        """
+        """Turn errors into Refused, except a missing object and a full local disk."""
         try:
             yield
         except (OSError, BotoCoreError) as error:

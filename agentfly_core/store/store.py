@@ -197,10 +197,7 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """Read and verify a JSON file of an artifact; return None if it is missing.
-
-        Raises Damaged if the file was changed.
-        """
+        """Read and verify a JSON file of an artifact, or return None. Raises Damaged."""
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
         # reads no more bytes than the manifest states, so a replaced file cannot fill the memory
@@ -226,10 +223,7 @@ class Store:
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
-        """Read a file that `write_json` wrote, or return None if it is missing.
-
-        Raises Damaged, with the name of the file, if it is damaged.
-        """
+        """Read a file of `write_json`, or return None. Raises Damaged with the file's name."""
         if (written := self._content(uri)) is None:
             return None
         return checksummed_json.value_of(written, f"{self.uri}/{uri}")
@@ -246,10 +240,7 @@ class Store:
         return sorted(name for name in names if not name.startswith("."))
 
     def remove(self, uri: str) -> None:
-        """Remove a file or an artifact.
-
-        The manifest is removed first, because a partly removed artifact must not look complete.
-        """
+        """Remove a file or an artifact; first its manifest, as the rest must not look complete."""
         path = self.path(uri)
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
@@ -283,10 +274,7 @@ def _damaged_is_unpublished() -> Iterator[None]:
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder next to `path`.
-
-    The folder is removed at the end of the block, unless the block has moved it.
-    """
+    """Yield an empty temporary folder next to `path`; remove it unless the block moves it."""
     folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -85,10 +85,7 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
 
 
 def use(url: str, auth: str = "") -> None:
-    """Set the Prefect API of this process and its children, before or after prefect's import.
-
-    `auth` is the server's NAME:PASSWORD, if the environment has another one.
-    """
+    """Set the API of this process and its children; `auth` is NAME:PASSWORD if it is new."""
     os.environ["PREFECT_API_URL"] = url
     if auth:
         os.environ["PREFECT_API_AUTH_STRING"] = auth

@@ -36,10 +36,7 @@ TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A template's markup: the tokens `stop` end a reply, `marks` enclose its reasoning.
-
-    `calls` is the format of its calls, or "" for a format that is not in FORMATS.
-    """
+    """A template's end tokens, reasoning marks and call format, "" if unknown."""
 
     dialect: Dialect
     stop: tuple[str, ...]

@@ -64,10 +64,7 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Return the references without duplicates, with the tagged runs instead of `sweep:NAME`.
-
-    Raises ValueError for a tag without runs, and Damaged for a damaged run.json.
-    """
+    """Return the references; `sweep:NAME` becomes its tagged runs. Raises ValueError, Damaged."""
     names: list[str] = []
     for reference in references:
         tag = reference.removeprefix(PREFIX)

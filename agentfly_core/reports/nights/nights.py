@@ -69,10 +69,7 @@ class NightWork(Protocol):
 
 @dataclass(frozen=True)
 class Nights:
-    """The nights of an experiment. Each night is attempted at most `attempts` times.
-
-    With `approval`, a person decides whether a better policy is promoted.
-    """
+    """Nights with at most `attempts` attempts; with `approval`, a person decides on promotion."""
 
     experiment: Experiment
     ledger: NightLedger

@@ -160,10 +160,7 @@ class Monitor:
 
 
 def in_memory(content: bytes) -> int:
-    """Return the descriptor of a memory file with this content.
-
-    A seal prevents the file from growing, because no limit counts the size of memory files.
-    """
+    """Return a memory file's descriptor, with a seal against growth, which no limit counts."""
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
