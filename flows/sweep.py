@@ -13,7 +13,7 @@ from agentfly_core.reports.compare.run_comparison import (
 )
 from agentfly_core.reports.compare.sweep import grid, is_finished
 from agentfly_core.runs.run_request import RunRequest
-from agentfly_core.runs.run_tags import change_tags, tags_of
+from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.text import counted, environment
@@ -77,8 +77,7 @@ def train_runs(sweep: Sweep) -> list[str]:
     store, count = sweep.store, len(sweep.settings)
     done = [run for run in sweep.settings if is_finished(store, run)]
     for run in done:
-        if sweep.name not in tags_of(store, run):
-            change_tags(store, run, [sweep.name], [])
+        change_tags(store, run, [sweep.name], [])
     print(f"Sweep {sweep.name}: {counted(count, 'run')}, {len(done)} finished.", flush=True)
     if len(done) == count:
         return []

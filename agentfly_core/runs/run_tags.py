@@ -31,6 +31,8 @@ def change_tags(
             f"Got the tag {wrong[0]!r}, expected only letters, digits, '.', '_' and '-', for "
             "example baseline."
         )
-    tags = tuple(sorted({*tags_of(store, run), *added} - {*removed}))
-    store.write_json(RunLayout(run).tags, {"tags": tags})
+    before = tags_of(store, run)
+    tags = tuple(sorted({*before, *added} - {*removed}))
+    if tags != before:
+        store.write_json(RunLayout(run).tags, {"tags": tags})
     return tags

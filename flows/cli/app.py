@@ -33,7 +33,7 @@ Runs
   tag           training:tag           Put words on a run, to find it again.
   open          training:open_ui       Open a run in the MLflow or Prefect UI.
   export        sharing:export         Write a policy for transformers and vLLM, or episodes.
-  serve         serve:serve            Serve the policy of a run by OpenAI's API.
+  serve         play:serve             Serve the policy of a run by OpenAI's API.
   push          sharing:push           Share a run's last policy.
   pull          sharing:pull           Fetch a run's last policy that another clone has pushed.
   verify        sharing:verify         Train a finished run again, and compare every byte.

@@ -62,3 +62,6 @@ class Where:
 
         overrides = [*dvc_outputs.overrides(experiment), *overrides]
         return {"experiment": experiment, "overrides": overrides, **asdict(self)}
+
+
+HERE = Where()

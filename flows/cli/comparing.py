@@ -10,7 +10,7 @@ from cyclopts.types import PositiveInt
 from agentfly_core.reports.compare.comparison_view import compared_runs, draw, view
 from agentfly_core.reports.compare.sweep import PREFIX, is_finished
 from agentfly_core.runs.listing import in_store
-from flows.cli.arguments import RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
+from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
 from flows.local.terminal import VisibleConsole, output, typed
 from flows.store import store_at
 from flows.sweep import planned_sweep, train_runs
@@ -48,7 +48,7 @@ def sweep(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = Where(),
+    where: Where = HERE,
     seeds: PositiveInt | None = None,
     name: str = "",
 ) -> int:

@@ -17,13 +17,14 @@ from agentfly_core.reports.show.rescored_view import TwiceScored
 from agentfly_core.reports.show.sources import PlayReference, against_of, read, reference
 from agentfly_core.runs.listing import run_named
 from agentfly_core.system.formats.text import counted
-from flows.cli.arguments import RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
+from flows.cli.arguments import HERE, RUNS, AsJson, ExperimentArg, Override, StoreArg, Where
 from flows.experiments import load_checked
 from flows.local.terminal import output, typed
 from flows.store import store_at
 
 SOURCE = Group("Source (one of)", sort_key=1, validator=mutually_exclusive)
 ORDER = Group("Order (one of)", sort_key=2, validator=mutually_exclusive)
+ALL = Conditions()
 ONLY = Group("Only episodes (all conditions must hold)", sort_key=3)
 
 
@@ -38,7 +39,7 @@ def show(
     best: Annotated[PositiveInt | None, Parameter(group=ORDER)] = None,
     conditions: Annotated[
         Conditions, Parameter(name="*", group=ONLY, name_transform=str.lower)
-    ] = Conditions(),
+    ] = ALL,
     against: str | None = None,
     as_json: AsJson = False,
     store_uri: StoreArg = "",
@@ -111,7 +112,7 @@ def score(
 
 
 def import_traces(
-    file: Path, target: ExperimentArg, /, *overrides: Override, where: Where = Where()
+    file: Path, target: ExperimentArg, /, *overrides: Override, where: Where = HERE
 ) -> None:
     """Store chats and traces of a file as episodes.
 

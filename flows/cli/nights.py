@@ -9,13 +9,13 @@ from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.night_report import night_page
 from flows import approval
-from flows.cli.arguments import RUNS, ExperimentArg, StoreArg, Where
+from flows.cli.arguments import HERE, RUNS, ExperimentArg, StoreArg, Where
 from flows.experiments import load_experiment
 from flows.local.terminal import VisibleConsole
 from flows.store import store_at
 
 
-def nights(target: ExperimentArg, /, *, where: Where = Where()) -> None:
+def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
     """Show the outcome of each night of an experiment.
 
     For example `agentfly nights quickstart`.
@@ -56,7 +56,7 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
     print(approval.promote_run(store_at(store_uri), run))
 
 
-def demote(target: ExperimentArg, /, *, where: Where = Where()) -> None:
+def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
     """Withdraw the champion; the previous champion takes its place.
 
     For example `agentfly demote quickstart`.

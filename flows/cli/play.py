@@ -1,4 +1,4 @@
-"""The command that plays problems outside of training, to look at the episodes."""
+"""Commands that use a policy outside of training: play problems with it, and serve it."""
 
 from dataclasses import asdict, replace
 from functools import partial
@@ -8,14 +8,18 @@ from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import mutually_exclusive
 
+from agentfly_core.config import loading
 from agentfly_core.pipeline.play.episodes import PlayRequest, prepare
 from agentfly_core.pipeline.play.summary import figures
 from agentfly_core.records.run_record import ModeName
 from agentfly_core.runs.listing import in_store
-from flows.cli.arguments import ExperimentArg, Override, Where
+from flows.cli.arguments import HERE, RUNS, ExperimentArg, Override, Where
 from flows.experiments import load_checked
+from flows.local.display import logging_to
 from flows.local.playing import played_on_terminal
+from flows.local.state_dirs import settle
 from flows.local.terminal import VisibleConsole, print_json, typed
+from flows.store import store_at
 
 MODE = Group("Mode (one of)", sort_key=1, validator=mutually_exclusive)
 
@@ -24,7 +28,7 @@ def play(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = Where(),
+    where: Where = HERE,
     policy: str = "",
     episodes: Annotated[PositiveInt, Parameter(alias="-n")] = 8,
     split: Literal["train", "validation", "test"] = "train",
@@ -69,3 +73,32 @@ def play(
         return
     print(*totals.lines(), sep="\n")
     print(f"Read them: {in_store(experiment.store, 'agentfly', 'show', f'play:{played.name}')}")
+
+
+def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = HERE) -> None:
+    """Serve the policy of a run by OpenAI's API.
+
+    For example `agentfly serve mine`. It prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and
+    answers until Ctrl-C. Template, temperature, `max_tokens` and `max_model_len` are the same as in
+    evaluations. Replies that clients send back keep their tokens, as in training. Conversations are
+    not stored.
+
+    Args:
+        policy: run:NAME (its last policy), run:NAME@STEP (0: before step 1)
+        port: port on 127.0.0.1; 0 for any free port
+    """
+    from agentfly_core.pipeline.play.served import PolicyToServe  # loads aiohttp
+
+    site = loading.site(where.site, where.store)
+    served = PolicyToServe.of_run(store_at(site.store), policy, site, port)
+    logs = settle().state / "logs" / "serve"
+
+    def ready(url: str, key: str) -> None:
+        print(f"{served.player.reference} is served. Ctrl-C ends it.", flush=True)
+        print(f"export OPENAI_BASE_URL={url}\nexport OPENAI_API_KEY={key}", flush=True)
+
+    try:
+        with logging_to(logs / "serve.log"):
+            served.serve(logs, ready)
+    except KeyboardInterrupt:
+        print("Stopped.")

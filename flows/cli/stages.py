@@ -16,7 +16,7 @@ from agentfly_core.reports.show.dataset import preview
 from agentfly_core.reports.show.settings import settings_table
 from agentfly_core.runs import versioning
 from flows import dvc_outputs
-from flows.cli.arguments import OUTPUT, AsJson, ExperimentArg, Override, Where
+from flows.cli.arguments import HERE, OUTPUT, AsJson, ExperimentArg, Override, Where
 from flows.experiments import load_checked, load_experiment
 from flows.local.display import rates_table
 from flows.local.terminal import VisibleConsole, output, print_json
@@ -27,7 +27,7 @@ def evaluate(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = Where(),
+    where: Where = HERE,
     policy: str = "",
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +54,7 @@ def prepare(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = Where(),
+    where: Where = HERE,
     sample: PositiveInt = 2,
     as_json: AsJson = False,
 ) -> None:
@@ -79,7 +79,7 @@ def prepare(
     print(data.uri, data.digest, *checked, *shown.lines(), sep="\n")
 
 
-def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = Where()) -> None:
+def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HERE) -> None:
     """Make the policy that training starts from.
 
     For example `agentfly warm-start quickstart`.
@@ -95,11 +95,7 @@ def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = Wh
 
 
 def resolve(
-    target: ExperimentArg,
-    /,
-    *overrides: Override,
-    where: Where = Where(),
-    params: Path | None = None,
+    target: ExperimentArg, /, *overrides: Override, where: Where = HERE, params: Path | None = None
 ) -> None:
     """Write the complete settings into results/ for DVC.
 
@@ -120,7 +116,7 @@ def config(
     target: ExperimentArg,
     /,
     *overrides: Override,
-    where: Where = Where(),
+    where: Where = HERE,
     changed: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
     """Check an experiment; show its settings with their origins. Its data are not made.

@@ -9,9 +9,9 @@ from agentfly_core.pipeline.loop.forking import check_start, forked_run
 from agentfly_core.runs.listing import run_named
 from agentfly_core.runs.run import known_run
 from agentfly_core.runs.run_request import RunRequest
-from agentfly_core.runs.run_tags import change_tags, tags_of
+from agentfly_core.runs.run_tags import change_tags
 from flows import dvc_outputs
-from flows.cli.arguments import RUNS, SITES, ExperimentArg, Override, RunArg, StoreArg, Where
+from flows.cli.arguments import HERE, RUNS, SITES, ExperimentArg, Override, RunArg, StoreArg, Where
 from flows.experiments import load_experiment
 from flows.local.display import show_summary
 from flows.local.mlflow_ui import Ui, open_page
@@ -40,12 +40,11 @@ class RunOptions:
     tag: tuple[str, ...] = ()
 
 
+NEXT = RunOptions()
+
+
 def train(
-    target: ExperimentArg,
-    /,
-    *overrides: Override,
-    where: Where = Where(),
-    options: RunOptions = RunOptions(),
+    target: ExperimentArg, /, *overrides: Override, where: Where = HERE, options: RunOptions = NEXT
 ) -> None:
     """Start a run, or continue it.
 
@@ -62,8 +61,7 @@ def train(
             print(note, flush=True)
     request.check(options.accept_code)
     store, settings = experiment.store, experiment.settings
-    if options.tag:
-        change_tags(store, name, options.tag, [])
+    change_tags(store, name, options.tag, [])
     summary = reported(request) or trained(request, arguments)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(store, settings.own_steps, summary)
@@ -79,7 +77,7 @@ def fork(
     ],
     site: Annotated[str, SITES] = "",
     store_uri: StoreArg = "",
-    options: RunOptions = RunOptions(),
+    options: RunOptions = NEXT,
 ) -> None:
     """Continue from a step of a run with other settings.
 
@@ -110,8 +108,7 @@ def tag(
     """
     store = store_at(store_uri)
     known_run(store, run)
-    changed = bool(words or remove)
-    tags = change_tags(store, run, words, remove) if changed else tags_of(store, run)
+    tags = change_tags(store, run, words, remove)
     print(f"{run}: {' '.join(tags)}" if tags else f"{run} has no tags.")
 
 
