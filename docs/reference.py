@@ -29,6 +29,7 @@ _EMPTY = re.compile(r" \*\[default: (\"\"|False|\[\]|\(\)|0)\]\*|, --(no|empty)-
 _SHARED = re.compile(
     r"^\* `(EXPERIMENT|KEY=VALUE|RUN|--site STR|--store STR|--json)`: .*\n", re.MULTILINE
 )
+_SUMMARY = re.compile(r"(?<=```\n\n).+")
 _NO_ROWS = re.compile(r"^\*\*[\w ()]+\*\*\n\n+(?=\*\*|\Z)", re.MULTILINE)
 Schema = Mapping[str, Any]
 
@@ -140,10 +141,13 @@ def command(app: App, name: str) -> str:
 def commands() -> str:
     """The help of all commands by group."""
     parts = []
-    for line in COMMANDS.strip().splitlines():
-        name = line.split()[0]
-        heading = not line.startswith(" ")
-        parts.append(f"## {line}\n" if heading else command(agentfly([name]), name))
+    for title, *rows in map(str.splitlines, COMMANDS.strip().split("\n\n")):
+        parts.append(f"## {title}\n")
+        for row, example in zip(rows[::2], rows[1::2], strict=True):
+            name = row.split()[0]
+            text = command(agentfly([name]), name)
+            with_example = rf"\g<0>\n\nFor example `{example.strip()}`."
+            parts.append(_SUMMARY.sub(with_example, text, count=1))
     return "\n".join(part.strip() + "\n" for part in parts)
 
 

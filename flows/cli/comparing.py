@@ -26,8 +26,6 @@ def compare(
 ) -> None:
     """Compare runs on the same held-out problems.
 
-    For example `agentfly compare mine other --png curves.png`.
-
     Args:
         policies: a finished run, an evaluated RUN@STEP, or sweep:NAME
         against: the run with which others are compared (default: the first)
@@ -53,8 +51,6 @@ def sweep(
     name: str = "",
 ) -> int:
     """Train with each combination of values and seeds; compare.
-
-    For example `agentfly sweep quickstart update.learning_rate=1e-4,3e-4 --seeds 3`.
 
     Args:
         seeds: number of seeds, beginning with the experiment's; all seeds have the same problems

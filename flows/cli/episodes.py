@@ -46,8 +46,6 @@ def show(
 ) -> None:
     """Show episodes, sampled tokens marked, or a run's steps.
 
-    For example `agentfly show quickstart --worst 3`.
-
     Args:
         what: RUN (its last step), RUN@STEP, EXPERIMENT (its newest run), a unique prefix or
             play:NAME; see `agentfly list`
@@ -95,8 +93,6 @@ def score(
 ) -> None:
     """Score stored episodes with other rewards.
 
-    For example `agentfly score mine --reward my_rewards:strict`.
-
     Args:
         run: RUN (all its steps), RUN@STEP or play:NAME
         reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be repeated
@@ -116,8 +112,7 @@ def import_traces(
 ) -> None:
     """Store chats and traces of a file as episodes.
 
-    For example `agentfly import traces.jsonl quickstart`. They are scored by the experiment's
-    rewards; `agentfly show play:NAME` shows them.
+    They are scored by the experiment's rewards; `agentfly show play:NAME` shows them.
 
     Args:
         file: chats, TrainingTraces of OpenEnv, Traces of verifiers, or logged chat completions

@@ -33,8 +33,6 @@ NOTHING = "Nothing of `agentfly up` runs here ({})."
 def doctor(*, sandbox: bool = False) -> int:
     """Check this machine; show remedies for missing parts.
 
-    For example `agentfly doctor --sandbox`.
-
     Args:
         sandbox: attack the sandbox, and report which attacks it stops
     """
@@ -57,8 +55,6 @@ def admit(
     dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> int:
     """Try whether this machine can train a model.
-
-    For example `agentfly admit Qwen/Qwen3-0.6B`.
 
     Tries files, tokenizer, learner and samplers in the same order as a run needs them.
 
@@ -85,8 +81,6 @@ def up(
 ) -> int:
     """Serve Prefect and MLflow, and run triggered flows.
 
-    For example `agentfly up --detach`.
-
     Args:
         detach: return when everything works; it keeps running
         status: print the state of all programs; exits with 0 if everything works
@@ -107,26 +101,18 @@ def up(
 
 
 def down() -> None:
-    """Stop all processes that `agentfly up` started.
-
-    For example `agentfly down`.
-    """
+    """Stop all processes that `agentfly up` started."""
     state = settle().state
     print("Ended." if end(state) else NOTHING.format(state))
 
 
 def repro(experiment: ExperimentArg, /) -> int:
-    """Reproduce an experiment with DVC.
-
-    For example `agentfly repro quickstart`.
-    """
+    """Reproduce an experiment with DVC."""
     return versioning.reproduce(experiment, Path.cwd())
 
 
 def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
     """Run any Prefect command on this project's state.
-
-    For example `agentfly prefect server start`.
 
     Before a worker starts, flow runs of dead processes are marked Crashed.
     """
@@ -139,8 +125,6 @@ def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> Non
 def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     """Write a small project with a tool, a reward and tests.
 
-    For example `agentfly init my_project`.
-
     Args:
         folder: the project's folder; created if missing
     """
@@ -151,8 +135,6 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
 
 def requirements(machine: Literal["cpu", "gpu"], /) -> None:
     """Print the packages that were tested together.
-
-    For example `agentfly requirements cpu`.
 
     Args:
         machine: the hardware on which vLLM runs

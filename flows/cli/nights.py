@@ -16,10 +16,7 @@ from flows.store import store_at
 
 
 def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
-    """Show the outcome of each night of an experiment.
-
-    For example `agentfly nights quickstart`.
-    """
+    """Show the outcome of each night of an experiment."""
     experiment = load_experiment(**where.of_flow(target))
     history = NightLedger(experiment.store, experiment.name).read()
     table = Table("when", "night", "event", "why", title=f"Nights of {experiment.name}")
@@ -32,8 +29,6 @@ def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
 
 def report(night: str, /, *, store_uri: StoreArg = "") -> None:
     """Write the report of a night, and show it.
-
-    For example `agentfly report nightly-2026-11-21`.
 
     Args:
         night: name of a judged night: nightly-2026-11-21
@@ -48,8 +43,6 @@ def report(night: str, /, *, store_uri: StoreArg = "") -> None:
 def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
     """Make a run's policy the champion of its experiment.
 
-    For example `agentfly promote nightly-2026-11-21@12`.
-
     Args:
         run: RUN (its last policy) or RUN@STEP
     """
@@ -57,9 +50,6 @@ def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
 
 
 def demote(target: ExperimentArg, /, *, where: Where = HERE) -> None:
-    """Withdraw the champion; the previous champion takes its place.
-
-    For example `agentfly demote quickstart`.
-    """
+    """Withdraw the champion; the previous champion takes its place."""
     experiment = load_experiment(**where.of_flow(target))
     print(approval.withdraw(experiment.store, experiment.name, experiment.site))

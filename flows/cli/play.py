@@ -18,7 +18,7 @@ from flows.experiments import load_checked
 from flows.local.display import logging_to
 from flows.local.playing import played_on_terminal
 from flows.local.state_dirs import settle
-from flows.local.terminal import VisibleConsole, print_json, typed
+from flows.local.terminal import VisibleConsole, output, typed
 from flows.store import store_at
 
 MODE = Group("Mode (one of)", sort_key=1, validator=mutually_exclusive)
@@ -38,8 +38,6 @@ def play(
     as_json: Annotated[bool, Parameter(name="--json", group=MODE)] = False,
 ) -> None:
     """Play problems with any policy, and store the episodes.
-
-    For example `agentfly play quickstart --policy oracle -n 8`.
 
     Args:
         policy: oracle (the function in warm_start.demonstrations, with its setting `spoilt` as 0),
@@ -68,20 +66,18 @@ def play(
     if chat:
         # there was no attempt at the problem
         totals = replace(totals, reward=None, success=None, success_by_task={})
-    if as_json:
-        print_json({"play": played.name, **asdict(totals)})
-        return
-    print(*totals.lines(), sep="\n")
-    print(f"Read them: {in_store(experiment.store, 'agentfly', 'show', f'play:{played.name}')}")
+    document = {"play": played.name, **asdict(totals)}
+    reading = in_store(experiment.store, "agentfly", "show", f"play:{played.name}")
+    lines = [*totals.lines(), f"Read them: {reading}"]
+    output(lambda: document, lambda: "\n".join(lines), as_json)
 
 
 def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = HERE) -> None:
     """Serve the policy of a run by OpenAI's API.
 
-    For example `agentfly serve mine`. It prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and
-    answers until Ctrl-C. Template, temperature, `max_tokens` and `max_model_len` are the same as in
-    evaluations. Replies that clients send back keep their tokens, as in training. Conversations are
-    not stored.
+    The command prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and answers until Ctrl-C.
+    Template, temperature, `max_tokens` and `max_model_len` are the same as in evaluations. Replies
+    that clients send back keep their tokens, as in training. Conversations are not stored.
 
     Args:
         policy: run:NAME (its last policy), run:NAME@STEP (0: before step 1)

@@ -20,8 +20,6 @@ def list_runs(
 ) -> None:
     """List runs with the command that continues each.
 
-    For example `agentfly list --sort success --filter experiment=quickstart`.
-
     Args:
         sort: by name, or newest (time), best (success) or furthest (step) first
         filters: only runs with this text in their line, or experiment=NAME, state=stopped,

@@ -41,8 +41,6 @@ def export(
 ) -> None:
     """Write a policy for transformers and vLLM, or episodes.
 
-    For example `agentfly export run:mine ./policy`.
-
     Args:
         policy: run:NAME (its last), run:NAME@STEP (0: before step 1), for episodes also play:NAME
         folder: the folder to write; must not exist
@@ -63,18 +61,12 @@ def export(
 
 
 def push(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") -> None:
-    """Share a run's last policy.
-
-    For example `agentfly push mine --remote s3://bucket/shared`.
-    """
+    """Share a run's last policy."""
     _transfer(run, store_at(store_uri), store_at(remote or versioning.remote(Path.cwd())))
 
 
 def pull(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") -> None:
-    """Fetch a run's last policy that another clone has pushed.
-
-    For example `agentfly pull mine`.
-    """
+    """Fetch a run's last policy that another clone has pushed."""
     source, target = store_at(remote or versioning.remote(Path.cwd())), store_at(store_uri)
     known_run(source, run)
     with only_writer(target, RunLayout(run).uri):
@@ -90,9 +82,8 @@ def _transfer(run: str, source: Store, target: Store) -> None:
 def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     """Train a finished run again, and compare every byte.
 
-    For example `agentfly verify mine`. The run's settings and its commit of AgentFly are used. The
-    exit status is 1 if anything differs. The command trains in .agentfly/verify/RUN; repeat it to
-    continue there.
+    The run's settings and its commit of AgentFly are used. The exit status is 1 if anything
+    differs. The command trains in .agentfly/verify/RUN; repeat it to continue there.
     """
     store = store_at(store_uri)
     run = run_named(store, run)

@@ -19,7 +19,7 @@ from flows import dvc_outputs
 from flows.cli.arguments import HERE, OUTPUT, AsJson, ExperimentArg, Override, Where
 from flows.experiments import load_checked, load_experiment
 from flows.local.display import rates_table
-from flows.local.terminal import VisibleConsole, output, print_json
+from flows.local.terminal import VisibleConsole, output
 from flows.orchestration import orchestrated
 
 
@@ -32,8 +32,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure held-out success of a policy, with an interval.
-
-    For example `agentfly evaluate quickstart --policy run:mine@3`.
 
     Args:
         policy: run:NAME (the last policy of a run), run:NAME@STEP (0: before step 1), base (the
@@ -60,8 +58,6 @@ def prepare(
 ) -> None:
     """Build, check and version the dataset; show some problems.
 
-    For example `agentfly prepare quickstart --sample 3`.
-
     Args:
         sample: number of problems of each split to show
     """
@@ -73,17 +69,13 @@ def prepare(
         data = flow(**arguments)
     shown = preview(experiment.store, data, sample)
     checked = solvable.check(experiment, data)
-    if as_json:
-        print_json({**shown.to_json(), "checked": checked})
-        return
-    print(data.uri, data.digest, *checked, *shown.lines(), sep="\n")
+    document = {**shown.to_json(), "checked": checked}
+    lines = [data.uri, data.digest, *checked, *shown.lines()]
+    output(lambda: document, lambda: "\n".join(lines), as_json)
 
 
 def warm_start(target: ExperimentArg, /, *overrides: Override, where: Where = HERE) -> None:
-    """Make the policy that training starts from.
-
-    For example `agentfly warm-start quickstart`.
-    """
+    """Make the policy that training starts from."""
     arguments = where.of_flow(target, overrides)
     settings = load_checked(arguments).settings
     checks.check_trainable(settings.model, settings.update.share_prefixes)
@@ -98,8 +90,6 @@ def resolve(
     target: ExperimentArg, /, *overrides: Override, where: Where = HERE, params: Path | None = None
 ) -> None:
     """Write the complete settings into results/ for DVC.
-
-    For example `agentfly resolve quickstart --params params.yaml`.
 
     Args:
         params: a params.yaml with further `overrides`: [update.learning_rate=3e-4]
@@ -120,8 +110,6 @@ def config(
     changed: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
     """Check an experiment; show its settings with their origins. Its data are not made.
-
-    For example `agentfly config quickstart update.learning_rate=3e-4 --changed`.
 
     Args:
         changed: only the settings that differ from the defaults

@@ -46,10 +46,7 @@ NEXT = RunOptions()
 def train(
     target: ExperimentArg, /, *overrides: Override, where: Where = HERE, options: RunOptions = NEXT
 ) -> None:
-    """Start a run, or continue it.
-
-    For example `agentfly train quickstart seed=1 --run mine`.
-    """
+    """Start a run, or continue it."""
     arguments = where.of_flow(target, overrides)
     experiment = load_experiment(**arguments)
     name = experiment.run_name(options.run, options.new)
@@ -81,8 +78,6 @@ def fork(
 ) -> None:
     """Continue from a step of a run with other settings.
 
-    For example `agentfly fork mine@7 update.learning_rate=3e-5`.
-
     Args:
         origin: the run, and the step to continue from
         site: a file in ./conf/site (default: the run's site)
@@ -100,8 +95,6 @@ def tag(
 ) -> None:
     """Put words on a run, to find it again.
 
-    For example `agentfly tag mine baseline`.
-
     Args:
         words: such as baseline
         remove: a tag to remove; may be repeated
@@ -113,9 +106,6 @@ def tag(
 
 
 def open_ui(ui: Ui, run: RunArg, /, *, store_uri: StoreArg = "") -> None:
-    """Open a run in the MLflow or Prefect UI.
-
-    For example `agentfly open mlflow mine`.
-    """
+    """Open a run in the MLflow or Prefect UI."""
     store = store_at(store_uri)
     open_page(store, run_named(store, run), ui)

@@ -1,6 +1,5 @@
 """How command lines are parsed, explained and completed."""
 
-import re
 import shlex
 from importlib import import_module
 from inspect import getdoc
@@ -13,7 +12,8 @@ from flows.cli.app import COMMANDS, agentfly
 from flows.cli.arguments import Where
 from tests.support.project import ROOT
 
-TABLE = [line.split(maxsplit=2) for line in COMMANDS.splitlines() if line.startswith(" ")]
+ROWS = [line for line in COMMANDS.splitlines() if line.startswith(" ")]
+TABLE = [row.split(maxsplit=2) for row in ROWS[::2]]
 TINY = """
 model: nano:calculator
 data: {use: "agentfly_core.datasets.arithmetic:arithmetic", train: 64, test: 16}
@@ -38,12 +38,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("name", "function", "summary"), TABLE, ids=lambda text: text.split()[0])
 def test_a_command_has_its_summary_and_an_example(name: str, function: str, summary: str) -> None:
-    text = " ".join(docstring(function).split())
-    assert text.startswith(summary)
-    (example,) = re.findall(r"For example `agentfly (.*?)`", text)
-    words = shlex.split(example)
+    assert docstring(function).startswith(summary)
+    (example,) = [row for row in ROWS[1::2] if row.startswith(f"    agentfly {name}")]
+    _, *words = shlex.split(example)
     assert words[0] == name
     agentfly(words).parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_a_commands_help_shows_its_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["warm-start", "--help"]) == 0
+    assert "For example agentfly warm-start quickstart." in capsys.readouterr().out
 
 
 def test_the_help_lists_all_commands_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
