@@ -3,23 +3,20 @@ import Prefect, because its environment is set later.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from time import time
-from typing import Any
 
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
+from agentfly_core.models.type_names import DataFrame
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.run import NONE_BEFORE, Run, StagesBefore, links_of, opened
+from agentfly_core.runs.run import Run, opened
 from agentfly_core.runs.run_request import RunRequest
-from agentfly_core.runs.run_tags import tags_of
-from agentfly_core.runs.summary import Evaluation
-from agentfly_core.runs.tracking import sync as syncs
 from agentfly_core.runs.tracking.background import Background
 from agentfly_core.runs.tracking.mlflow_client import FLOW_RUN, MlflowRun
+from agentfly_core.runs.tracking.sync import is_complete, sync
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -30,8 +27,6 @@ from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
-COMPLETE = "mlflow_complete"
-"""The kind of links that hold digests of run states that MLflow has received completely."""
 
 
 @contextmanager
@@ -39,7 +34,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     """Yield a function that syncs a run in a thread, also at the end of the block. Reasons for
     missing data are printed. Raises Damaged if files of a finished run are lost.
     """
-    place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
+    place, current, status = mlflow_place(run.experiment.site), run, ""
     flow_runs = run.links("prefect_flow_run_ids")
     tags = {FLOW_RUN: flow_run_page(settle().api, flow_runs[-1]) if flow_runs else ""}
 
@@ -48,10 +43,11 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
         return MlflowRun(place, run.experiment.name, run.name, run.uid, run.created_ms)
 
     def send() -> None:
-        connected().tags(tags)
+        mlflow = connected()
+        mlflow.tags(tags)
         if status:
-            connected().finish(status, _now())
-        syncs.sync(current, connected())
+            mlflow.finish(status)
+        sync(current, mlflow)
 
     def report(changed: Run) -> None:
         nonlocal current
@@ -61,8 +57,6 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     background = Background(place, send, f"`{continuing(run.store, run.name, run.record)}`")
     try:
         yield report
-        # done before the last sync, so that a tag that is added meanwhile is sent by the next sync
-        state = state_of(current) if current.finished else ""
     except BaseException as error:  # every end of the run is reported
         status = "FAILED" if isinstance(error, Exception) else "KILLED"
         tags["agentfly.last_failure"] = fault(error)
@@ -71,16 +65,14 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
         background.finish()
     if isinstance(background.error, Damaged):
         raise background.error
-    if state and background.error is None:
-        run.link(COMPLETE, state)
 
 
 def reported(request: RunRequest) -> Summary | None:
     """Send a finished run to MLflow; returns its summary, else None. Raises Locked."""
-    summary, store = request.finished(), request.experiment.store
-    if summary and state_of(request) not in links_of(store, request.name).get(COMPLETE, []):
+    experiment, summary = request.experiment, request.finished()
+    if summary and not is_complete(request, mlflow_place(experiment.site)):
         try:
-            with opened(request.experiment, request.name) as run, reporting(run):
+            with opened(experiment, request.name) as run, reporting(run):
                 pass
         except Damaged as damage:
             logger.warning("%s The run repeats the damaged stages.", damage)
@@ -88,23 +80,14 @@ def reported(request: RunRequest) -> Summary | None:
     return summary
 
 
-def state_of(run: Run | RunRequest) -> str:
-    """Return a digest of the MLflow store and of all data that may change in a finished run."""
-    experiment = run.experiment
-    evaluate = experiment.settings.evaluate.model_dump(mode="json")
-    tags, place = tags_of(experiment.store, run.name), mlflow_place(experiment.site)
-    return hashing.digest([place.uri, experiment.settings.steps, evaluate, *tags])
-
-
 def report_stage(
     experiment: Experiment,
     stage: str,
     data: Pointer,
+    send_results: Callable[[MlflowRun], None],
     *,
     policy: str = "",
     version: str = "",
-    stages: StagesBefore = NONE_BEFORE,
-    evaluation: Evaluation | None = None,
 ) -> None:
     """Send a stage outside any run: settings, the dataset with its DVC version, and results.
 
@@ -113,55 +96,38 @@ def report_stage(
     place = mlflow_place(experiment.site)
 
     def send() -> None:
-        name, uid = f"{stage} {policy[:8]}".strip(), [stage, experiment.settings.digest, policy]
-        mlflow = MlflowRun(place, experiment.name, name, hashing.digest(uid), _now())
+        settings, site, name = experiment.settings, experiment.site, f"{stage} {policy[:8]}"
+        uid = hashing.digest([stage, settings.digest, policy])
+        mlflow = MlflowRun(place, experiment.name, name.strip(), uid)
         mlflow.tags({"agentfly.stage": stage, "agentfly.policy": policy})
-        settings, site = experiment.settings, experiment.site
         mlflow.settings(settings.model_dump(mode="json"), site.model_dump(mode="json"))
-        uri = f"{experiment.store.uri}/{data.uri}"
-        mlflow.dataset(experiment.name, uri, data.digest, version)
-        syncs.send_stages(stages, experiment.store, mlflow)
-        if evaluation:
-            syncs.send_evaluation(evaluation, 0, mlflow)
-        mlflow.finish("FINISHED", _now())
+        mlflow.dataset(experiment.name, f"{experiment.store.uri}/{data.uri}", data.digest, version)
+        send_results(mlflow)
+        mlflow.finish("FINISHED")
 
     Background(place, send, "the same command").finish()
 
 
 def report_rows(
-    experiment: str,
-    settings: Mapping[str, JSON],
-    site: Site,
-    flow: str,
-    page: str,
-    rows: Sequence[Mapping[str, Any]],
+    experiment: str, settings: Mapping[str, JSON], site: Site, flow: str, page: str, rows: DataFrame
 ) -> None:
     """Send the rows of an experiment's flow as a table, and as metrics at the steps 1, 2, ...
 
     The flow run with this `page` has one MLflow run, also if it is retried. Missing data is
     reported.
     """
-    import pandas as pd  # takes half a second
-
-    place, now = mlflow_place(site), _now()
+    place = mlflow_place(site)
 
     def send() -> None:
-        mlflow = MlflowRun(place, experiment, flow, hashing.digest([flow, page]), now)
+        mlflow = MlflowRun(place, experiment, flow, hashing.digest([flow, page]))
         mlflow.settings(settings, site.model_dump(mode="json"))
         mlflow.tags({"agentfly.stage": flow, FLOW_RUN: page})
-        mlflow.table(flow, 0, pd.DataFrame(rows))
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(rows.to_dict("records"), 1):
             # what a row lacks is NaN
-            numbers = {
-                f"{flow}/{name}": float(value)
-                for name, value in row.items()
-                if isinstance(value, float | int) and value == value
-            }
-            mlflow.points(numbers, number, now)
-        mlflow.finish("FINISHED", _now())
+            numbers = {n: v for n, v in row.items() if isinstance(v, float | int) and v == v}
+            metrics = {f"{flow}/{n}": float(v) for n, v in numbers.items()}
+            mlflow.points(metrics, number, mlflow.started_ms)
+        mlflow.finish("FINISHED")
+        mlflow.table(flow, 0, rows)
 
     Background(place, send, "another run of the flow").finish()
-
-
-def _now() -> int:
-    return int(time() * 1000)
