@@ -185,12 +185,6 @@ def completion(request: CompletionRequest, replies: Sequence[Reply]) -> dict[str
 
 def _choice(number: int, reply: Reply, request: CompletionRequest) -> dict[str, JSON]:
     calls = [call for call in reply.message.calls if isinstance(call, ToolCall)]
-    finish = "length" if reply.message.cut else "tool_calls" if calls else "stop"
-    written = {"logprobs": _logprobs(reply) if request.logprobs else None, "finish_reason": finish}
-    return {"index": number, "message": _reply(reply, calls), **written}
-
-
-def _reply(reply: Reply, calls: Sequence[ToolCall]) -> dict[str, JSON]:
     content = client_text(reply.message)
     message: dict[str, JSON] = {"role": "assistant", "content": content or (None if calls else "")}
     if reply.message.reasoning:
@@ -198,16 +192,18 @@ def _reply(reply: Reply, calls: Sequence[ToolCall]) -> dict[str, JSON]:
     if calls:
         message["tool_calls"] = [
             {
-                "id": f"call_{reply.seed:x}_{number}",
+                "id": f"call_{reply.seed:x}_{place}",
                 "type": "function",
                 "function": {
                     "name": call.name,
                     "arguments": json.dumps(dict(call.arguments), ensure_ascii=False),
                 },
             }
-            for number, call in enumerate(calls)
+            for place, call in enumerate(calls)
         ]
-    return message
+    finish = "length" if reply.message.cut else "tool_calls" if calls else "stop"
+    written = {"logprobs": _logprobs(reply) if request.logprobs else None, "finish_reason": finish}
+    return {"index": number, "message": message, **written}
 
 
 def _logprobs(reply: Reply) -> dict[str, JSON]:

@@ -44,7 +44,11 @@ class HttpCall:
     def request(self) -> CompletionRequest:
         """The body as a request; raises RequestRefused."""
         try:
-            body = _parsed(self.body)
+            body: JSON = json.loads(self.body)  # its texts may contain NUL
+            require_levels(body, strict_json.MAX_DEPTH)
+            json.dumps(body, ensure_ascii=False).encode()  # refuses lone surrogates
+        except RecursionError:
+            raise RequestRefused("The body is not JSON: it has too many levels.") from None
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
         return request_of(body)
@@ -243,14 +247,3 @@ class GatewaySession:
             self.broken.set_exception(error)
             self.broken.exception()  # the agent may have ended meanwhile
         return RequestRefused(f"The episode failed: {fault(error)}", 500)
-
-
-def _parsed(text: str) -> JSON:
-    """Parse a body; its texts may contain NUL. Raises ValueError, also for lone surrogates."""
-    try:
-        value: JSON = json.loads(text)
-    except RecursionError:
-        raise ValueError("it has too many levels") from None
-    require_levels(value, strict_json.MAX_DEPTH)
-    json.dumps(value, ensure_ascii=False).encode()
-    return value

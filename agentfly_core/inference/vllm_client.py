@@ -161,7 +161,8 @@ class _Shard(SamplerSession):
         # a stop token is identified by its number
         at_string = isinstance(choice["stop_reason"], str)
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
-        entropies = tuple(map(_entropy, places)) if request.params.entropies else ()
+        likeliest = ([one["logprob"] for one in place["top_logprobs"]] for place in places)
+        entropies = tuple(map(entropy, likeliest)) if request.params.entropies else ()
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish, entropies)
 
     async def _answer(self, body: Mapping[str, Any]) -> Any:
@@ -217,11 +218,6 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "skip_special_tokens": False,
         "spaces_between_special_tokens": True,
     }
-
-
-def _entropy(place: Mapping[str, Any]) -> float:
-    """Estimate the entropy of a token's distribution."""
-    return entropy([one["logprob"] for one in place["top_logprobs"]])
 
 
 def entropy(likeliest: Sequence[float]) -> float:

@@ -24,20 +24,14 @@ from agentfly_core.system.formats.text import nearest, visible
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
 PieceKind = Literal["read", "sampled", "said", "after", "context"]
-STYLES: dict[PieceKind, str] = {
-    "read": "dim",
-    "sampled": "bold green",
-    "said": "green",
-    "after": "dim italic",
-    "context": "cyan",
+KINDS: dict[PieceKind, tuple[str, str]] = {
+    "read": ("|", "dim"),
+    "sampled": (">", "bold green"),
+    "said": (">", "green"),
+    "after": (".", "dim italic"),
+    "context": ("#", "cyan"),
 }
-MARKS: dict[PieceKind, str] = {
-    "read": "|",
-    "sampled": ">",
-    "said": ">",
-    "after": ".",
-    "context": "#",
-}
+"""The mark and the style of each kind of piece."""
 Pair = tuple[Trajectory, Scored | None]
 
 
@@ -54,11 +48,10 @@ class Piece:
     text: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        mark, style = KINDS[self.kind]
         for number, line in enumerate(lines(self, options.max_width)):
             label = self.kind if number == 0 else ""
-            yield Text.assemble(
-                (f"{label:>9} ", "cyan"), (f"{MARKS[self.kind]} {line}", STYLES[self.kind])
-            )
+            yield Text.assemble((f"{label:>9} ", "cyan"), (f"{mark} {line}", style))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +180,7 @@ def answered_last(trajectory: Trajectory) -> list[Piece]:
 
 def marked(pieces: Iterable[Piece], width: int) -> list[str]:
     """Format pieces as lines of at most `width` columns, which begin with the mark of the kind."""
-    return [f"{MARKS[piece.kind]} {line}" for piece in pieces for line in lines(piece, width)]
+    return [f"{KINDS[piece.kind][0]} {line}" for piece in pieces for line in lines(piece, width)]
 
 
 def lines(piece: Piece, width: int) -> list[str]:

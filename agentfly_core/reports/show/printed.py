@@ -12,7 +12,7 @@ from rich.text import Text
 from agentfly_core.records.speakers import activity
 from agentfly_core.records.trajectory import Message, Unscored
 from agentfly_core.reports.show.choice import SortOrder, StoredEpisode, by_episode
-from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
+from agentfly_core.runs.episodes import KINDS, Episodes, Pair, Piece, spans
 from agentfly_core.system.formats.text import counted
 
 LEASES = {
@@ -70,7 +70,7 @@ def heading(stored: Episodes, matching: int) -> Text:
 def legend() -> Text:
     """Return a line that explains the marks before printed lines."""
     return Text.assemble(
-        ("| read by the model", STYLES["read"]), "   ", ("> sampled by it", STYLES["sampled"])
+        ("| read by the model", KINDS["read"][1]), "   ", ("> sampled by it", KINDS["sampled"][1])
     )
 
 
