@@ -70,8 +70,7 @@ class VLLM:
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )
-            # labelled only after the probe: vLLM has silently kept old output projections after a
-            # reload
+            # labelled after the probe: vLLM has silently kept old output projections in a reload
             self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
 

@@ -64,8 +64,7 @@ class PrefixTrees:
 
     def within(self, window: int) -> Tensor:
         """Return the mask, bool [trees, N, N], of a window of `window` tokens in each row."""
-        # compared by depth, not by index: tokens of other branches are between a token and its
-        # ancestors
+        # by depth, not by index: tokens of other branches may be between ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
@@ -113,8 +112,7 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         shorter = min(len(before), len(row))
         common = next((place for place, (one, other) in pairs if one != other), shorter)
         before, added = row, len(row) - common
-        # masked attention over a tree costs (size + added)^2, separate rows cost the sum of their
-        # squares
+        # attention over a tree costs (size + added)^2, over separate rows the sum of squares
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
         # a row that shares less than it adds saves little work, and needs a mask of the whole tree
         if common >= added and size + added <= limit and cheap:
