@@ -6,14 +6,15 @@ import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, Union
+from typing import Annotated, Any, Protocol
 
 from agentfly_core.authoring.environment import Environment, in_order
 from agentfly_core.records.trajectory import Group, Problem, Score, Team, Trajectory
 
 Lent = Environment | Problem | Trajectory | Team | Group
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
+UNDECIDED = (Annotated, Any, object, inspect.Signature.empty, types.UnionType)
+"""Classes of annotations that do not decide whether a result is a score."""
 
 AuthorFunction = Callable[..., Any]
 """Code of an author: a function, a method or an object with `__call__`.
@@ -127,44 +128,18 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 
 
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
-    """Raise ValueError unless a score is annotated, or a list if the reward `compares`."""
+    """Raise ValueError if the annotated result is a class of no score, or of no list of scores if
+    the reward `compares`. Results of other types are checked when they are returned.
+    """
     annotation = inspect.signature(function, eval_str=True).return_annotation
-    if not (_is_list(annotation) if compares else _is_score(annotation)):
+    kind = type(None) if annotation is None else typing.get_origin(annotation) or annotation
+    if not isinstance(kind, type) or kind in UNDECIDED or issubclass(kind, Awaitable):
+        return
+    iterates = issubclass(kind, Iterable) and not issubclass(kind, str | bytes | Mapping)
+    if not (iterates if compares else issubclass(kind, Score) or hasattr(kind, "__float__")):
         expected = "a list of numbers or Scores" if compares else "a number or a Score"
         written = annotation.__name__ if isinstance(annotation, type) else annotation
         raise ValueError(
             f"{what} is annotated to return {written}, expected {expected}. Change the result and "
             "its annotation, such as `-> float`."
         )
-
-
-def _is_score(annotation: Any) -> bool:
-    """Whether a value of this type can be a score. True for types that cannot be decided."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (Union, types.UnionType):
-        return any(map(_is_score, arguments))
-    if origin is Annotated:
-        return _is_score(arguments[0])
-    if origin is Literal:
-        return all(hasattr(value, "__float__") for value in arguments)
-    if _is_awaitable(origin):
-        return _is_score(arguments[-1])
-    kind = type(None) if annotation is None else origin or annotation
-    if not isinstance(kind, type) or kind in (Any, object, inspect.Signature.empty):
-        return True
-    return issubclass(kind, Score) or hasattr(kind, "__float__")
-
-
-def _is_list(annotation: Any) -> bool:
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if _is_awaitable(origin):
-        return _is_list(arguments[-1])
-    kind = type(None) if annotation is None else origin or annotation
-    if not isinstance(kind, type) or kind in (Any, object, inspect.Signature.empty):
-        return True
-    iterates = issubclass(kind, Iterable) and not issubclass(kind, str | bytes | Mapping)
-    return iterates and all(one is ... or _is_score(one) for one in arguments[:1])
-
-
-def _is_awaitable(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, Awaitable)
