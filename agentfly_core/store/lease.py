@@ -45,20 +45,20 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 
 @contextmanager
-def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
+def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
     """Hold a run's lock object during the block, renewed by a heartbeat. Raises Locked.
 
     A lock is taken over if its process of this machine is dead, or after two minutes without
     renewal. Then writes of the old owner raise LockLost, because the fencing number has increased.
     """
     lease = Lease(remote, f"{uri}/lock.json")
-    previous = lease.take()
+    lease.take()
     beat = threading.Thread(target=lease.keep, name="run-lock", daemon=True)
     beat.start()
     # from here on, each write first checks that the lock still names this process
     remote.guard = lease.check
     try:
-        yield previous
+        yield
     finally:
         lease.stop.set()
         # stopped first, because a late renewal would mark the released lock as held again
@@ -67,11 +67,11 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
 
 
 @contextmanager
-def only_writer(store: Store, uri: str) -> Iterator[Owner | None]:
-    """Lock a run of any store during the block; yields its last owner. Raises Locked."""
+def only_writer(store: Store, uri: str) -> Iterator[None]:
+    """Lock a run of any store during the block. Raises Locked."""
     remote = store.remote
-    with remote_lock(remote, uri) if remote else local_lock(store.path(uri)) as previous:
-        yield previous
+    with remote_lock(remote, uri) if remote else local_lock(store.path(uri)):
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,7 @@ class Held:
     @property
     def free(self) -> bool:
         """Whether the lock is released, or its owner is certainly dead."""
-        return self.released or (
-            self.owner is not None and self.owner.here and not self.owner.alive
-        )
+        return self.released or (self.sure and self.owner is not None and not self.owner.alive)
 
 
 class Lease:
@@ -160,7 +158,7 @@ class Lease:
             lock = self.look()
         return lock
 
-    def take(self) -> Owner | None:
+    def take(self) -> None:
         """Create or take over the lock; raises Locked."""
         lock = self.awaited()
         # the write is conditional on the tag just read, so only one of two candidates succeeds
@@ -169,7 +167,6 @@ class Lease:
         taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)
         if not taken:
             raise locked(self._run, in_words(None))
-        return lock.owner
 
     def keep(self) -> None:
         """Renew the lock until `stop` is set."""

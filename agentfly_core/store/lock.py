@@ -45,11 +45,8 @@ def refuse_if_held(folder: Path) -> None:
 
 
 @contextmanager
-def local_lock(folder: Path) -> Iterator[Owner | None]:
-    """Hold a run folder by a lock on lock.json during the block. Yields the previous owner or None.
-
-    The lock is flock(2); the content of lock.json is only information for users. Raises Locked.
-    """
+def local_lock(folder: Path) -> Iterator[None]:
+    """Hold a run folder by flock(2) on lock.json; users read its content. Raises Locked."""
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
     # not "w+", which would erase the name of the holder before the lock is free
@@ -62,12 +59,11 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
             raise locked(folder.name, in_words(_owner_of(folder)))
         if os.fstat(file.fileno()).st_nlink == 0:  # the holder has removed the run
             raise locked(folder.name, in_words(None))
-        previous = _owner_of(folder)
         file.truncate(0)
         file.write(json.dumps(Owner.current().to_json()))
         file.flush()
         os.fsync(file.fileno())
-        yield previous
+        yield
 
 
 def locked(run: str, who: str) -> Locked:
