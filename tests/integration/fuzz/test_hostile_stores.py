@@ -15,8 +15,8 @@ from agentfly_core.store import store as stores
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.object_storage import Remote
 from agentfly_core.store.store import Store
+from flows import verification
 from flows.__main__ import main
-from flows.cli import sharing
 from tests.support.buckets import Objects
 from tests.support.evaluated_runs import project
 from tests.support.hostile_stores import HOSTILE, POLICY, RUN, SECRET, plant, shared_run, tree
@@ -87,7 +87,7 @@ def test_a_hostile_store_leaves_all_outside_of_it_as_it_is(
 ) -> None:
     draw, hostile = random.Random(SEED), lab.parent / "shared/store"
     not_trained = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(returncode=1))
-    monkeypatch.setattr(sharing, "subprocess", not_trained)
+    monkeypatch.setattr(verification, "subprocess", not_trained)
     user = hostile.parent / "user"
     beside = {f"../user/{path.name}": path.read_bytes() for path in user.iterdir()}
     bucket = property(lambda _: Objects.of(hostile, "bucket", {**OBJECTS, **beside}))
