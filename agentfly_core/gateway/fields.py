@@ -37,7 +37,12 @@ def _honoured(note: str = "") -> FieldRule:
     return FieldRule(Treatment.HONOURED, note)
 
 
-_OVERRULED, _REFUSED = FieldRule(Treatment.OVERRULED), FieldRule(Treatment.REFUSED)
+_IGNORED = (
+    *("user", "metadata", "store", "service_tier", "safety_identifier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+    *("reasoning_effort", "verbosity", "moderation"),
+)
+_REFUSED = ("functions", "function_call", "audio", "prediction", "web_search_options")
 _POLICY_ONLY = "the experiment decides, since training uses the probabilities"
 FIELDS: Mapping[str, FieldRule] = {
     "messages": _honoured("texts, text parts, tool calls, `reasoning_content`"),
@@ -53,17 +58,7 @@ FIELDS: Mapping[str, FieldRule] = {
     "chat_template_kwargs": _honoured("`enable_thinking`"),
     "temperature": FieldRule(Treatment.OVERRULED, _POLICY_ONLY),
     "seed": FieldRule(Treatment.OVERRULED, "seeds depend on the episode and the prompt"),
-    "user": _OVERRULED,
-    "metadata": _OVERRULED,
-    "store": _OVERRULED,
-    "service_tier": _OVERRULED,
-    "safety_identifier": _OVERRULED,
-    "prompt_cache_key": _OVERRULED,
-    "prompt_cache_options": _OVERRULED,
-    "prompt_cache_retention": _OVERRULED,
-    "reasoning_effort": _OVERRULED,
-    "verbosity": _OVERRULED,
-    "moderation": _OVERRULED,
+    **dict.fromkeys(_IGNORED, FieldRule(Treatment.OVERRULED)),
     "top_p": _neutral(1),
     "frequency_penalty": _neutral(0),
     "presence_penalty": _neutral(0),
@@ -73,10 +68,6 @@ FIELDS: Mapping[str, FieldRule] = {
     "parallel_tool_calls": _neutral(True),
     "response_format": _neutral({"type": "text"}),
     "modalities": _neutral(["text"]),
-    "functions": _REFUSED,
-    "function_call": _REFUSED,
-    "audio": _REFUSED,
-    "prediction": _REFUSED,
-    "web_search_options": _REFUSED,
+    **dict.fromkeys(_REFUSED, FieldRule(Treatment.REFUSED)),
 }
 """Fields with the value null count as absent. Fields that are not listed here are refused."""
