@@ -150,12 +150,10 @@ def private_folder() -> Path:
     """Create a private folder, `/tmp/agentfly-x1_8cd2q`, and remove folders of dead processes."""
     # pathlib's glob fails if a folder is removed meanwhile
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
-        try:
-            is_mine = mark.lstat().st_uid == os.getuid()
-            if is_mine and not Owner.of(strict_json.parse(mark.read_bytes().decode())).alive:
+        # the folder may be gone, another user's or damaged
+        with suppress(OSError, UnicodeDecodeError):
+            if mark.lstat().st_uid == os.getuid() and gone(mark.read_text("utf-8")):
                 shutil.rmtree(mark.parent, ignore_errors=True)
-        except (OSError, ValueError):  # the folder is gone, another user's or damaged
-            continue
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
 
 
@@ -168,14 +166,13 @@ def supervised(
     log: Path,
     run: str,
     restarts: int = 3,
-    grace: float = GRACE,
 ) -> Iterator[Service]:
     """Run a service during the block. Yields the service before it is ready.
 
     The service gets this process's environment, without the secrets of the Prefect and MLflow
     servers, plus `env`. `run` marks the processes of the service; orphans of this run are killed
     first. A child that dies is restarted up to `restarts` times. At the end of the block the child
-    has `grace` seconds to exit. Raises ValueError for an invalid socket path.
+    has GRACE seconds to exit. Raises ValueError for an invalid socket path.
     """
     if ended := end_orphans(run):
         logger.warning("Ended the processes %s of a dead owner.", ended)
@@ -185,7 +182,6 @@ def supervised(
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
-        options += ["--grace", str(grace)]
         options += ["--address", service.address, "--log", str(log), "--", *command]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "agentfly_core.system.supervisor", *options],
@@ -203,7 +199,7 @@ def supervised(
     finally:
         os.close(writing)
         # if the supervisor itself was killed, children and files are left behind
-        if supervisor.wait(grace + LONGEST) != 0:
+        if supervisor.wait(GRACE + LONGEST) != 0:
             end_users(service.scratch)
             clean(service.address)
 

@@ -4,7 +4,7 @@
         --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
 The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the
-lifeline pipe closes, when the owner dies, or on SIGTERM. Then the child has `--grace` seconds to
+lifeline pipe closes, when the owner dies, or on SIGTERM. Then the child has GRACE seconds to
 exit, and the remaining descendants are killed. A child that dies is restarted up to `--restarts`
 times; after that, its exit code is written to the state file of `--address`. The starting process
 connects stdout and stderr to `--log`.
@@ -71,7 +71,6 @@ def main() -> None:
     )
     for name in ("--owner", "--lifeline", "--restarts"):
         parser.add_argument(name, type=int, required=True)
-    parser.add_argument("--grace", type=float, default=GRACE)
     for name in ("--address", "--log"):
         parser.add_argument(name, required=True)
     parser.add_argument("command", nargs="+")
@@ -112,7 +111,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
             os.close(dead)
         # the owner has ended, or has closed its lifeline
         if ready != [dead]:
-            return end_politely(child, options.grace)
+            return end_politely(child)
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
@@ -126,11 +125,11 @@ def become_subreaper() -> None:
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_politely(child: subprocess.Popen[bytes], grace: float = GRACE) -> None:
-    """Send SIGTERM, and wait up to `grace` seconds; the caller kills the rest."""
+def end_politely(child: subprocess.Popen[bytes]) -> None:
+    """Send SIGTERM, and wait up to GRACE seconds; the caller kills the rest."""
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
-        child.wait(grace)
+        child.wait(GRACE)
 
 
 def kill_descendants() -> None:
