@@ -142,14 +142,10 @@ def of_step(
     sampled = [replace(one, chains=size + greedy) for one in sampled]
     groups = [sampled[start : start + size] for start in range(0, len(sampled), size)]
     return [
-        *(spec for group in groups for spec in _owning(group, begin)),
+        # the first episodes of a problem divide its other ones among themselves
+        *(replace(g[n], spares=tuple(g[n + begin :: begin])) for g in groups for n in range(begin)),
         *(replace(one, chain=size, chains=size + 1) for one in baselines),
     ]
-
-
-def _owning(chains: Sequence[EpisodeSpec], count: int) -> list[EpisodeSpec]:
-    """Return a problem's first `count` episodes, each with its share of the others as spares."""
-    return [replace(chains[n], spares=tuple(chains[n + count :: count])) for n in range(count)]
 
 
 def of_test(

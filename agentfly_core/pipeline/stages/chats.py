@@ -38,7 +38,9 @@ def read_chats(
         tokenizer = tokenizer_of(store, model)
         # no mixture, because chats name no task
         chats, bad = recorded(settings, ChatPlayer(rollout_spec(whole, {}, tokenizer), tokenizer))
-        held_out = _held_out(store.open(data))
+        folder_of_data = store.open(data)
+        problems = [p for name in ("validation", "test") for p in split(folder_of_data, name)]
+        held_out = {_prompt(p.messages or (Message("user", p.prompt),)) for p in problems}
         measured = [t for row, t in chats if not held_out.isdisjoint(_questions(row))]
         trained = [t for row, t in chats if held_out.isdisjoint(_questions(row))]
         if not trained:
@@ -53,12 +55,6 @@ def read_chats(
         return {name: float(count) for name, count in counts.items()}
 
     return produce(store, target, make)
-
-
-def _held_out(data: Path) -> set[str]:
-    """Return the prompts of the validation and test problems of a dataset."""
-    problems = [one for name in ("validation", "test") for one in split(data, name)]
-    return {_prompt(p.messages or (Message("user", p.prompt),)) for p in problems}
 
 
 def _questions(row: ChatRow) -> set[str]:
