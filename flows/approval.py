@@ -1,4 +1,7 @@
-"""Let a person decide about the champion, in the form of a paused flow run or by command."""
+"""Let a person decide about the champion, either in a form of Prefect's UI or on the command line.
+
+The form belongs to a paused flow run.
+"""
 
 import asyncio
 from uuid import UUID
@@ -57,8 +60,10 @@ def promote(
     store: StoreUri = "",
     days: Days = 3.0,
 ) -> State[None]:
-    """Wait for a person to approve a night's policy, without devices and locks. The flow run ends
-    as Completed, with the name Promoted, NotApproved, or Decided (already before).
+    """Wait for a person to approve the policy of a night.
+
+    While it waits, the flow run holds no devices and no lock. The flow run ends as Completed, with
+    the name Promoted, NotApproved, or Decided if the decision was already made.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)
@@ -75,13 +80,18 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the entry with which a night's policy awaits approval; None if decided."""
+    """Return the ledger entry with which a night's policy awaits approval; None if it is
+    decided.
+    """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Pause for a person's answer to the form; without an answer, nothing is approved."""
+    """Show the form and pause the flow run until a person answers.
+
+    If nobody answers in time, the policy is not approved.
+    """
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
         f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has episodes."
@@ -106,7 +116,9 @@ async def _paused(text: str, seconds: float) -> Decision:
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
-    """Record a decision; a policy is not promoted if the champion has changed meanwhile."""
+    """Record a decision. A policy is not promoted if the champion has changed since the
+    comparison.
+    """
     judged, run, champion = question.details, question.night, ledger.read().champion
     assert isinstance(judged, Judgement), "the gate asks"
     if decision.approve and (champion == judged.champion or champion is None):
@@ -122,7 +134,11 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
 
 
 def promote_run(store: Store, run: str) -> str:
-    """Make RUN or RUN@STEP the champion; return a message. Raises ValueError if unusable."""
+    """Make the policy RUN or RUN@STEP the champion of its experiment; return a message for the
+    user.
+
+    Raises ValueError if the next night could not start from this policy.
+    """
     policy = run_policy(run)
     record = known_run(store, policy.run)
     if isinstance(policy, LastPolicy):
@@ -145,7 +161,10 @@ def promote_run(store: Store, run: str) -> str:
 
 
 def withdraw(store: Store, name: str, site: Site) -> str:
-    """Withdraw the champion; return a message. Raises ValueError without a champion."""
+    """Withdraw the champion of an experiment; return a message for the user.
+
+    Raises ValueError without a champion.
+    """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion
     if champion is None:

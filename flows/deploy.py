@@ -44,7 +44,9 @@ def main() -> int:
 
 
 def require_deployable() -> None:
-    """Raise ValueError without prefect.yaml, or for an experiment that is not in conf/."""
+    """Raise ValueError if prefect.yaml is missing, or if a deployment names an experiment that is
+    not in conf/.
+    """
     path = Path("prefect.yaml").absolute()
     if not path.is_file():
         raise ValueError(
@@ -77,8 +79,10 @@ def make_pool() -> None:
 
 
 def deploy() -> None:
-    """Create the deployments of prefect.yaml and of experiments' own flows, the schedule of nights
-    (which stays on if it is) and the automations. Exits if Prefect rejects prefect.yaml.
+    """Create the deployments of prefect.yaml, the deployments of experiments' own flows, the
+    schedule of nights, and the automations.
+
+    A schedule that is switched on stays on. The process exits if Prefect rejects prefect.yaml.
     """
     from prefect.cli import app
 

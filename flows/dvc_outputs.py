@@ -30,7 +30,9 @@ def folder(experiment: str) -> Path:
 
 
 def overrides(experiment: str) -> list[str]:
-    """Return the overrides that DVC's stage `resolve` has written; empty outside of DVC."""
+    """Return the overrides in the configuration that DVC's stage `resolve` has written. Empty
+    outside of DVC.
+    """
     config = folder(experiment) / "config.yaml"
     # outside of DVC an earlier configuration must not override a command
     if not wanted() or not config.is_file():
@@ -64,13 +66,17 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
-    """Write a file for DVC: an artifact's uri and digest, or held-out success."""
+    """Write a file that only DVC reads: an artifact's uri and digest, or a policy's held-out
+    success.
+    """
     if wanted():
         write_json(folder(experiment) / f"{name}.json", value.to_json())
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:
-    """Write the pointer to a run's last policy, its summary, and steps for `dvc plots`."""
+    """Write the pointer to a finished run's last policy, its summary, and a table of steps for `dvc
+    plots`.
+    """
     experiment, run = summary["experiment"], summary["run"]
     write(experiment, "policy", final_policy(store, run))
     write_json(folder(experiment) / "summary.json", as_json(summary))

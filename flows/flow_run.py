@@ -23,8 +23,10 @@ logger = logging.getLogger(__name__)
 def experiment_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> Experiment:
-    """Load the experiment of a flow run, and label it with this process. For a secret in a
-    parameter, the error has the command that deletes the flow run.
+    """Load the experiment of a flow run, and label the flow run with this process.
+
+    If a parameter is a secret, the error contains the command that deletes the flow run from
+    Prefect.
     """
     sign()
     try:
@@ -38,8 +40,11 @@ def experiment_of_flow(
 
 @contextmanager
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold a site's GPUs, or a CPU slot, for `holder` during the block and its flows. Reports other
-    holders on the terminal or in a worker's log. Raises ValueError for missing GPUs.
+    """Hold a site's GPUs, or a CPU slot, for `holder` during the block. Flows in the block share
+    the devices.
+
+    Reports other holders on the terminal, or in the log of a worker's flow run. Raises ValueError
+    for missing GPUs.
     """
     # only a worker's process has this variable; in a flow, Prefect's runtime always has an id
     by_worker = "PREFECT__FLOW_RUN_ID" in os.environ

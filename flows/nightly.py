@@ -1,4 +1,6 @@
-"""Nightly training from the champion, which only a better policy replaces."""
+"""Nightly training: each night trains on new problems from the champion, and only a better policy
+becomes the champion.
+"""
 
 import datetime
 import logging

@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(RuntimeError):
-    """A command ended early. The message has the cause and the next command."""
+    """A command ended before its work was finished. The message has the cause and the next
+    command.
+    """
 
 
 LONGEST_CAUSE = 20_000
@@ -40,8 +42,10 @@ def is_mistake(error: BaseException) -> bool:
 
 
 def message(error: BaseException) -> str:
-    """Return the text for an error: of a user's mistake its message with the line in the user's
-    code, of others a traceback without the lines of installed packages.
+    """Return the text that is shown for an error.
+
+    For a user's mistake: the error's message, and the line in the user's code. For other errors: a
+    traceback without the lines of installed packages.
     """
     if not is_mistake(error):
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
@@ -54,10 +58,11 @@ def message(error: BaseException) -> str:
 def orchestrated(
     what: str, only_result: bool = False, again: Callable[[], str] = typed.get
 ) -> Iterator[Places]:
-    """Run a block with Prefect. Its server starts while modules are imported.
+    """Run a block with Prefect. A Prefect server starts while modules are imported, and ends with
+    the block.
 
-    Logs go to a file; with `only_result`, all output of the block goes to stderr. Errors other than
-    Locked become Stopped, with the log's name, the cause, and `next_step`.
+    Logs go to a file. With `only_result`, all output of the block goes to stderr. Errors other than
+    Locked become Stopped, with the name of the log file, the cause, and `next_step`.
     """
     places = settle()
     log = places.state / "logs" / what / "flow.log"

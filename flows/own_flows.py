@@ -23,8 +23,10 @@ def own_flow(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> list[dict[str, Any]]:
-    """Run a function of an experiment's `flows`, show its rows in Prefect and MLflow, and return
-    them. Raises ValueError for an unknown flow.
+    """Run a function from an experiment's `flows`. Show its rows in Prefect and MLflow, and return
+    them.
+
+    Raises ValueError for a flow that the experiment does not have.
     """
     loaded = experiment_of_flow(experiment, overrides, site, store)
     if flow not in (flows := loaded.settings.flows):

@@ -1,5 +1,7 @@
-"""Report runs and stages to MLflow in a thread, because stages must not wait for it. Does not
-import Prefect, because its environment is set later.
+"""Report runs and stages to MLflow in a separate thread, because stages must not wait for MLflow.
+
+This module does not import Prefect, because the command line uses it before Prefect's environment
+is set.
 """
 
 import logging
@@ -31,8 +33,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
-    """Yield a function that syncs a run in a thread, also at the end of the block. Reasons for
-    missing data are printed. Raises Damaged if files of a finished run are lost.
+    """Yield a function that syncs a run in a thread. The last sync ends with the block.
+
+    If data is missing in MLflow at the end, the reason is printed. Raises Damaged if files of a
+    finished run are lost.
     """
     place, current, status = mlflow_place(run.experiment.site), run, ""
     flow_runs = run.links("prefect_flow_run_ids")
@@ -68,7 +72,10 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def reported(request: RunRequest) -> Summary | None:
-    """Send a finished run to MLflow; returns its summary, else None. Raises Locked."""
+    """Send a finished run to MLflow and return its summary. Return None for an unfinished run.
+
+    Raises Locked while another process writes the run.
+    """
     experiment, summary = request.experiment, request.finished()
     if summary and not is_complete(request, mlflow_place(experiment.site)):
         try:
@@ -111,9 +118,10 @@ def report_stage(
 def report_rows(
     experiment: str, settings: Mapping[str, JSON], site: Site, flow: str, page: str, rows: DataFrame
 ) -> None:
-    """Send the rows of an experiment's flow as a table, and as metrics at the steps 1, 2, ...
+    """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
+    number of its row, from 1.
 
-    The flow run with this `page` has one MLflow run, also if it is retried. Missing data is
+    The flow run with this `page` has one MLflow run, even if it is retried. Missing data is
     reported.
     """
     place = mlflow_place(site)

@@ -45,7 +45,10 @@ def name_after(run: str) -> None:
 
 
 def show_summary(store: Store, site: Site, summary: Summary) -> None:
-    """Publish the summary as the artifact `run-<experiment>`; an error is only logged."""
+    """Publish the summary as the artifact `run-<experiment>` of this flow run, linked to MLflow.
+
+    An error is only logged, because the run is finished.
+    """
     run = summary["run"]
     link = mlflow_link(store, site, run, "The run in MLflow")
     text = summary_page(summary, link, f"Its episodes: `agentfly show {run}`")
@@ -69,12 +72,14 @@ def show_rows(what: str, experiment: str, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 def artifact_key(what: str, experiment: str) -> str:
-    """Return a key in Prefect: `artifact_key("night", "my-shop")` is "night-my-shop"."""
+    """Return the key of an artifact in Prefect: `artifact_key("night", "my-shop")` is
+    "night-my-shop".
+    """
     return prefect_key(f"{what}-{experiment}")
 
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
-    """Return a link to a run in MLflow; "" if MLflow lacks the run or fails."""
+    """Return a link to a run in MLflow; "" if MLflow does not have it or fails."""
     with logged(f"MLflow does not say where {run} is"):
         place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
         if run_ids:
@@ -86,8 +91,10 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Report a judged night in `runs/NIGHT/report.md`, in this flow run's `night-<experiment>` and
-    in MLflow. An error is only logged; `agentfly report` writes the file again.
+    """Report a judged night: the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
+    this flow run, and report.md of its MLflow run.
+
+    An error is only logged; `agentfly report` writes the file again.
     """
     store, report = ledger.store, ""
     with logged(f"The report of {night} was not written"):
@@ -105,7 +112,10 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:
-    """Set MLflow's aliases `champion` and `challenger`; an error is only logged."""
+    """Set MLflow's aliases: `champion`, and `challenger` for the policy of the last finished night.
+
+    An error is only logged; the next night sets them again.
+    """
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()
         champion = history.champion

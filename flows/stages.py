@@ -74,7 +74,9 @@ def evaluate(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> dict[str, JSON]:
-    """Play a policy on held-out test problems; returns success, interval and number."""
+    """Play a policy on the held-out test problems of an experiment: success, interval, number of
+    problems.
+    """
     loaded = experiment_of_flow(experiment, overrides, site, store)
     chosen = inputs.policy_named(loaded, policy, TASKS.base_model)
     data, logs = TASKS.prepare(loaded), settle().state / "logs"

@@ -64,7 +64,10 @@ def train(
     store: StoreUri = "",
     hours: Hours = None,
 ) -> Summary:
-    """Train: start or continue the run. After `hours`, the current step is the last one."""
+    """Train an agent: start the run, or continue it from disk.
+
+    After `hours`, the current step becomes the run's last step.
+    """
     # now, since the wait for devices counts
     until = end_after(hours)
     with session(experiment, run, overrides, new, site, store, until) as training:

@@ -1,4 +1,6 @@
-"""Group reward-decoupled normalisation of each reward by itself (GDPO, arXiv 2601.05242)."""
+"""Group reward-decoupled normalisation: each reward is normalised by itself (GDPO, arXiv
+2601.05242).
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""Group-in-group policy optimisation: also compares replies to one state (GiGPO, 2505.10978)."""
+"""Group-in-group policy optimisation: also compare replies to the same state (GiGPO,
+2505.10978).
+"""
 
 import math
 from collections import defaultdict

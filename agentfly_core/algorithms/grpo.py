@@ -11,7 +11,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GRPO(PolicyGradient):
-    """A = (R - mean) / (std + 1e-6) over a group: 1, 0, 0, 0 give 1.5, -0.5, -0.5, -0.5."""
+    """A = (R - mean) / (std + 1e-6) over the episodes of a group; 0 if their rewards are equal.
+
+    Rewards 1, 0, 0, 0 give A = 1.5, -0.5, -0.5, -0.5.
+    """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         return Advantages.of(spread(outcomes.compare(standardised, outcomes.rewards), batch))

@@ -1,4 +1,6 @@
-"""Rejection-sampling fine-tuning on own successes (RAFT 2304.06767, RFT 2308.01825)."""
+"""Rejection-sampling fine-tuning: imitate the policy's own successes (RAFT 2304.06767, RFT
+2308.01825).
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +15,9 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """SFT on each problem's `best` episodes, if their reward is at least `threshold`."""
+    """SFT on the successes of each problem: its `best` episodes with the highest rewards, if the
+    reward is at least `threshold`.
+    """
 
     threshold: float = 1.0
     best: Positive = 4

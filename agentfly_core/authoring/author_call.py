@@ -126,7 +126,10 @@ class Steps(Coroutine[Any, Any, R]):
 
 
 async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: str) -> R:
-    """Await `function()` in a task that may outlive its limit; raises Overdue and its errors."""
+    """Await `function()` in its own task; raises Overdue and the function's errors.
+
+    After a timeout or a cancellation the task may continue; its result is ignored.
+    """
     loop = asyncio.get_running_loop()
     loop.set_task_factory(_of_its_call)
     call, context = AuthorCall(what, seconds), contextvars.copy_context()

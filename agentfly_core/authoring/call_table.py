@@ -152,7 +152,10 @@ table = CallTable(mmap.mmap(-1, SIZE))
 
 
 def renew(memory: mmap.mmap | None = None) -> None:
-    """Use a new table for later calls; calls that have begun still use the old one."""
+    """Use a new table for later calls.
+
+    Calls that have already begun still write into the old table.
+    """
     # a module variable, because each call looks up the table when it begins
     global table
     table = CallTable(memory or mmap.mmap(-1, SIZE))

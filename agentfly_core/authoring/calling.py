@@ -77,7 +77,10 @@ class AuthorPart(ABC):
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
     def with_settings(self, **settings: JSON) -> Self:
-        """Return a copy: `Search.with_settings(index="wiki")`. Raises ValueError."""
+        """Return a copy with settings for its class: `Search.with_settings(index="wiki")`.
+
+        Raises ValueError for wrong or missing settings, and for a tool or reward without a class.
+        """
         if not isinstance(self.made_of, type):
             raise ValueError(
                 f"{self.what} takes no settings, got {', '.join(settings)}: only a class does. "
@@ -94,7 +97,10 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """Injected parameters and passed arguments; raises ValueError if one is unusable."""
+        """The injected parameters, and the arguments that the caller passes.
+
+        Raises ValueError for parameters that cannot be provided.
+        """
         signature = read(self.function)
         self.check(signature)
         if not self.process:
@@ -121,7 +127,10 @@ class AuthorPart(ABC):
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """Call `function` here, with the time limit of this part; raises as `call` does."""
+        """Call `function` in this process, with the time limit and name of this tool or reward.
+
+        Raises the same errors as `call`.
+        """
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:

@@ -68,7 +68,10 @@ class Environment:
         raise self._no_going_back()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore a snapshot of the same problem; raises the same errors as `snapshot`."""
+        """Restore a snapshot of an instance with the same problem.
+
+        Raises the same errors as `snapshot`.
+        """
         raise self._no_going_back()
 
     def _no_going_back(self) -> NotImplementedError:

@@ -110,7 +110,10 @@ def unbound(function: AuthorFunction) -> AuthorFunction:
 
 
 def refuse_iterators(function: AuthorFunction, what: str) -> None:
-    """Raise ValueError for generators and cached coroutine functions; `what` names it."""
+    """Raise ValueError for generators and cached coroutine functions, also in partials and classes.
+
+    `what` names the function in the message: "The tool 'search'".
+    """
     body = unbound(function)
     cached = hasattr(body, "cache_info")
     body = getattr(body, "__wrapped__" if cached else "__func__", body)

@@ -29,7 +29,10 @@ R = TypeVar("R")
 
 @functools.cache
 def adapter(kind: type[R]) -> TypeAdapter[R]:
-    """Return the pydantic adapter of a type. Cached, because building it takes milliseconds."""
+    """The pydantic adapter that reads a type from JSON.
+
+    It is cached, because building it takes milliseconds.
+    """
     return TypeAdapter(kind)
 
 

@@ -1,4 +1,7 @@
-"""The program of processes for parts with `process=True`. It answers lines of JSON."""
+"""The program of processes that run tools and rewards with `process=True`.
+
+It reads requests and writes answers as lines of JSON, see `process_calls`.
+"""
 
 import asyncio
 import functools

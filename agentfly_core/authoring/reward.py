@@ -66,7 +66,10 @@ class Reward(calling.AuthorPart):
         return Group in self.signature.lent.values()
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
-        """Return the score, or Unscored with the error; raises ServiceFailure only."""
+        """Return the score, or Unscored with the error of the function.
+
+        Raises ServiceFailure only.
+        """
         (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result
 

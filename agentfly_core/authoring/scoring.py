@@ -77,7 +77,10 @@ def score_here(
     main: str,
     among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
-    """Call `score` on this process's loop. An episode that blocks it is Unscored."""
+    """Call `score` on this process's event loop.
+
+    If a reward blocks the loop for too long, the episode that it scores is Unscored.
+    """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 
 
@@ -135,7 +138,10 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """Combine the scores of a trajectory; only if it `answered`, it gets turn rewards."""
+    """Combine the scores of one trajectory.
+
+    Only the trajectory that `answered` gets turn rewards.
+    """
     own = dict(scores)
     for name, (weight, score) in scores.items():
         if isinstance(score, Score):
@@ -146,7 +152,7 @@ def _held(
 
 
 def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
-    """Return the names in `by_speaker` that are neither roles nor names of these speakers."""
+    """Return the names in `by_speaker` that are neither roles nor instances of these speakers."""
     pairs = {instance(agent) for agent in speakers}
     names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}
     return [name for name in score.by_speaker if name not in names]

@@ -92,7 +92,10 @@ class Tool(calling.AuthorPart):
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
-        """The schema that the model reads; raises ValueError for a type without a schema."""
+        """The schema that the model reads.
+
+        Raises ValueError for a signature without a JSON schema.
+        """
         description = self.description
         if description is None:
             description = documentation(self.function).summary
@@ -120,7 +123,10 @@ class Tool(calling.AuthorPart):
         return self.signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """Return the observation of a call, also of a wrong one; raises ServiceFailure."""
+        """Call the tool, and return the observation that the model reads.
+
+        Wrong calls become observations, too. Raises ServiceFailure only.
+        """
         if not self.process:
             return await self._answer(call, lent, self.call)
         problem = lent[Problem] if self.needs else None
@@ -209,7 +215,10 @@ class Tool(calling.AuthorPart):
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
-        """Convert a value of an author's class; raises ServiceFailure without a text form."""
+        """Convert a value of an author's class to JSON.
+
+        Raises ServiceFailure for a value without a text form.
+        """
         if hasattr(value, "tolist"):
             return value.tolist()
         # the default text contains an address, which differs between runs and means nothing to the

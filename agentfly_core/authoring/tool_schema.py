@@ -39,7 +39,9 @@ _FOR_REFERENCES = ("$defs", "discriminator")
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """The contents of a docstring: `Documentation("Find a key.", {"key": "the key"})`."""
+    """The contents of a docstring: `Documentation("Find a product by key.", {"key": "the product's
+    key"})`.
+    """
 
     summary: str
     parameters: Mapping[str, str]
@@ -71,7 +73,10 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """Check and convert a call's arguments; BadArguments lists all mistakes."""
+        """Validate a call's arguments, convert them and add copies of defaults.
+
+        Raises BadArguments, which lists all mistakes.
+        """
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
@@ -127,7 +132,10 @@ def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, 
 
 
 def _optional(default: object) -> Any:
-    """Make a field with a default, which the schema shows as text if JSON lacks it."""
+    """Make a field with a default.
+
+    The schema shows the default as text if JSON cannot express it.
+    """
     shown: JsonValue
     try:
         shown = to_jsonable_python(default, fallback=str)

@@ -119,7 +119,9 @@ class Rollout(Section):
 
     @property
     def beginnings_of_shard(self) -> int:
-        """Number of a shard's beginnings. With forks, a shard has whole problems."""
+        """Number of a shard's episodes that begin with a prompt. With forks, a shard consists of
+        whole problems.
+        """
         if self.beginnings == self.group_size:
             return self.shard
         return max(1, self.shard // self.group_size) * self.beginnings

@@ -66,7 +66,10 @@ def load(path: str) -> Any:
 
 
 def algorithm_path(short: str) -> str:
-    """Return the import path of a name such as "grpo"; paths are kept. Raises ValueError."""
+    """Return the import path of an algorithm's short name, such as "grpo"; import paths are kept.
+
+    Raises ValueError for an unknown name.
+    """
     if ":" in short:
         return short
     paths: Mapping[str, str] = importlib.import_module(ALGORITHMS).NAMES

@@ -72,7 +72,10 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def flows() -> list[tuple[str, str]]:
-    """The `flows` of readable experiments in conf/: `[("tptu", "evaluate_plans")]`."""
+    """The `flows` of all experiments in conf/: `[("tptu", "evaluate_plans")]`.
+
+    Files that cannot be read are skipped; the commands that use such a file print the reason.
+    """
     paths = sorted(CONF.glob("*.yaml"))
     by_path = {path: _flows(path, path.stat().st_mtime_ns) or () for path in paths}
     return [(path.stem, flow) for path, named in by_path.items() for flow in named]
@@ -151,12 +154,16 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
 
 
 def settings() -> list[str]:
-    """Return the settings of every experiment: `["seed", "update.learning_rate", ...]`."""
+    """Return the names of the settings that every experiment has: `["seed", "update.learning_rate",
+    ...]`.
+    """
     return [key for key in defaults() if not key.startswith("site.")]
 
 
 def defaults() -> dict[str, JSON]:
-    """Return the defaults of experiment and site: `{"seed": 0, ..., "site.ranks": 1}`."""
+    """Return the defaults of an experiment and a site by dotted key: `{"seed": 0, ...,
+    "site.ranks": 1}`.
+    """
     given: dict[str, JSON] = {
         "model": "",
         "data": {"use": "", "train": 1, "test": 1},
@@ -193,7 +200,10 @@ def _completed(settings: Settings) -> Settings:
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Return a site's settings by source, the last wins; ValueError for unknown variables."""
+    """Return the settings of a site by source; the last source wins.
+
+    Raises ValueError for unknown variables.
+    """
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
         hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])

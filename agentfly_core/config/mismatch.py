@@ -29,7 +29,9 @@ def with_value(fault: ErrorDetails) -> str:
 
 
 def place(steps: Iterable[int | str]) -> str:
-    """Return a dotted key: `adapter.targets`, without pydantic's names of union members."""
+    """Return the dotted key, such as `adapter.targets`, without pydantic's names of union
+    members.
+    """
     return ".".join(str(step) for step in steps if not _OPTION.fullmatch(str(step)))
 
 

@@ -45,7 +45,9 @@ PROGRAM = "agentfly_core.agents.program:ProgramAgent"
 
 
 class Part(Section):
-    """The import path of a class or function, and its settings: `{use: "my:cites", weight: 2}`."""
+    """The import path of a class or function, and its settings:
+    `{use: "my.rewards:cites", weight: 2}`.
+    """
 
     model_config = OPEN
     use: str
@@ -56,7 +58,10 @@ class Part(Section):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Call the imported class or function with its settings; raises ValueError."""
+        """Import the class or function, call it with its settings, and return the result.
+
+        Raises ValueError for an unknown setting.
+        """
         return construct(load(self.use), self.settings)
 
 

@@ -27,7 +27,9 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """The policy after a step, or at the start (0): `RunPolicy("mine", 7)` is `run:mine@7`."""
+    """The policy after a step of a run, or at its start (step 0): `RunPolicy("mine", 7)` is
+    `run:mine@7`.
+    """
 
     run: str
     step: int
@@ -49,7 +51,9 @@ class LastPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the hub: `HubModel("Qwen/Qwen2.5-3B-Instruct", "")`, where "" means main."""
+    """A model of the Hugging Face hub; an empty `revision` means main:
+    `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
+    """
 
     name: str
     revision: str
@@ -133,7 +137,10 @@ Reference = ModelReference | PolicyFile | ScriptPolicy | WordPolicy
 
 
 def reference(text: str, runs: Sequence[str]) -> Reference:
-    """Parse a policy; names in `runs` need no `run:`. Unknown policies raise ValueError."""
+    """Parse a reference to a policy; `runs` are the names that need no `run:`.
+
+    Raises ValueError for an unknown policy, without a request to the hub.
+    """
     words = [word.value for word in WordPolicy]
     kind, _, name = text.partition(":")
     of_run = policy_of_run(text)

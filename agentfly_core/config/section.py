@@ -26,7 +26,9 @@ class Section(BaseModel):
 
 
 def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
-    """Return the value at a path of keys, such as `("tools", "0")`, or None."""
+    """Return the value at a path of keys in a dumped configuration, such as `("tools", "0")`, or
+    None.
+    """
     for key in keys:
         if isinstance(tree, list):
             tree = tree[int(key)]
@@ -36,7 +38,9 @@ def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the keys that may change when a run continues: "steps", "update.learner_every"."""
+    """Yield the dotted keys that may change when a run continues: `"steps"`,
+    `"update.learner_every"`.
+    """
     for key, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
             yield f"{prefix}{key}"

@@ -22,7 +22,9 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def _without_secret(instead: str) -> AfterValidator:
-    """Refuse a uri with a secret without showing it; `instead` is the remedy."""
+    """Refuse a uri that contains a secret, which the message does not show; `instead` is the
+    remedy.
+    """
 
     def check(uri: str) -> str:
         if redact(uri) != uri:
@@ -35,7 +37,9 @@ def _without_secret(instead: str) -> AfterValidator:
 
 
 def _variable(held: str, example: str) -> AfterValidator:
-    """Refuse other texts than names of environment variables without showing them."""
+    """Refuse texts that are not names of environment variables; the message does not show the
+    text.
+    """
 
     def check(name: str) -> str:
         if name and not VARIABLE.fullmatch(name):
@@ -94,7 +98,10 @@ class Endpoint(Section):
 
 
 class Site(Section):
-    """The place where an experiment runs. It is recorded, and may change during a run."""
+    """The settings of the place where an experiment runs.
+
+    They are recorded with a run, and may change when it continues.
+    """
 
     name: str = "local"
     store: _Uri = "."
@@ -237,7 +244,9 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of the learner's workers or GPUs by node: `{"localhost": (1, 2, 3)}`."""
+        """The numbers of the learner's workers by node; with GPUs, the numbers of their GPUs:
+        `{"localhost": (1, 2, 3)}`.
+        """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
         return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes

@@ -68,7 +68,10 @@ class ChatFile:
     tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
 
     def read(self, path: Path) -> Iterator[ChatRow | BadRow]:
-        """Yield chats and a BadRow per unusable row; ValueError if the file is unreadable."""
+        """Yield the chats of a file, and a BadRow for each unusable row.
+
+        Raises ValueError for an unreadable file.
+        """
         for number, row in rows(path):
             try:
                 yield ChatRow.of(path.name, number, renamed(row, self.columns or {}))

@@ -108,7 +108,10 @@ class RecordedChat:
         ).checked()
 
     def checked(self) -> RecordedChat:
-        """Return the chat itself; raises ValueError for an order that no chat has."""
+        """Return the chat itself.
+
+        Raises ValueError if its messages are in an order that no chat has.
+        """
         before: Message | Observation | None = None
         for number, item in enumerate(self.messages, 1):
             if fault := _order_fault(before, item):
@@ -148,7 +151,9 @@ def _role(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return content as text: null is "", and text parts become lines."""
+    """Return a message's content as text. The content may be null, a text, or a list of text parts,
+    which become lines.
+    """
     if not isinstance(value, list):
         return "" if value is None else value
     parts = [part for part in value if isinstance(part, Mapping)]

@@ -18,7 +18,10 @@ DataRow = Mapping[str, Any]
 
 
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
-    """Rename columns; raises ValueError unless the row is an object, and for equal names."""
+    """Rename a row's columns.
+
+    Raises ValueError if the row is not an object or two names become equal.
+    """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
     if not isinstance(row, Mapping):

@@ -1,4 +1,6 @@
-"""Demonstrations of the calculator, and of other tools with deliberate mistakes."""
+"""Demonstrations of the calculator, and shared functions for demonstrations with deliberate
+mistakes.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -36,7 +38,10 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
 
 
 def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
-    """Make a demonstrator from `reply`, with a mistake in a share `spoilt` of episodes."""
+    """Make a demonstrator from `reply`.
+
+    A share `spoilt` of the episodes contains one of the mistakes.
+    """
 
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
@@ -70,7 +75,10 @@ answering = partial(calling, "answer", "answer")
 
 
 def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Return expression and answer for a sum; `mistake` is "" or one of SUM_MISTAKES."""
+    """Return expression and answer of a ToolStep for a sum.
+
+    `mistake` is one of SUM_MISTAKES, or empty for a correct step.
+    """
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
     if mistake == "guess":
@@ -86,7 +94,10 @@ def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Return program and answer of a ToolStep; `mistake` is "" or of PROGRAM_MISTAKES."""
+    """Return program and answer of a ToolStep for a problem of `datasets.powers`.
+
+    `mistake` is one of PROGRAM_MISTAKES, or empty for a correct step.
+    """
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
         return "", slip(draw, problem.facts["answer"])

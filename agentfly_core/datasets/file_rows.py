@@ -25,7 +25,9 @@ FIRST = 100
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each row, which is a ValueError if it is unreadable."""
+    """Yield the number and value of each row; the value is a ValueError if the row is
+    unreadable.
+    """
     _require_file(path)
     match path.suffix:
         case ".jsonl":
@@ -59,7 +61,10 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """Yield rows of a CSV file, empty cells as null. A nameless index is named as in pandas."""
+    """Yield rows of a CSV file: cells are texts, empty cells null.
+
+    An index that pandas wrote without a name is named as pandas does.
+    """
     # the default limit is 131,072 characters per cell
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)

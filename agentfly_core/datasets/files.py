@@ -148,7 +148,9 @@ def require_fields(
 def read(
     path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
-    """Yield the numbered rows of a file: problems, BadRow if unusable, Repeated if equal."""
+    """Yield the numbered rows of a file: problems, BadRow for unusable and Repeated for equal
+    rows.
+    """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
         try:

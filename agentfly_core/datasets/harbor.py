@@ -157,7 +157,9 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
 
 
 def _require_alone(program: Path, modules: Set[str]) -> None:
-    """Refuse a line that imports another module, or names a program that needs a network."""
+    """Refuse a line that imports a module outside of `modules`, or names a program that needs a
+    network.
+    """
     for number, line in enumerate(_text(program).splitlines(), 1):
         code = _COMMENT.sub("", line)
         imported = _IMPORT.match(code) if program.suffix == ".py" else None

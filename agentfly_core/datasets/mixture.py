@@ -35,7 +35,9 @@ def mixture(
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    """Raise ValueError for a training problem that another task holds out."""
+    """Raise ValueError for a training problem that is a validation or test problem of another
+    task.
+    """
     trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:

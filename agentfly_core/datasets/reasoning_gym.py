@@ -68,7 +68,9 @@ def _problem(entry: GymEntry, dataset: str, config: dict[str, Any]) -> Problem:
 
 
 def stored(entry: GymEntry) -> str:
-    """Write an entry as a Python literal, which keeps tuples, without other metadata."""
+    """Write an entry as a Python literal, which keeps tuples; metadata that is not a literal is
+    removed.
+    """
     metadata = {}
     for key, value in entry["metadata"].items():
         with suppress(ValueError, SyntaxError):

@@ -1,4 +1,6 @@
-"""Rejection sampling: episodes of a run become demonstrations (RFT, arXiv 2308.01825)."""
+"""Rejection sampling (RFT, arXiv 2308.01825): select the episodes of a run that become
+demonstrations.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable

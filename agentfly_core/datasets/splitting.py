@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
-    """Divide items in proportion to the sizes, in order: `{"train": items[:80], ...}`."""
+    """Divide items into consecutive parts in proportion to the splits' sizes: `{"train":
+    items[:80], ...}`.
+    """
     parts: dict[str, Sequence[T]] = {}
     start = problems = 0
     for split, size in sizes.items():
@@ -43,7 +45,10 @@ def sampled(
     problems: Callable[[T], Iterable[Problem]],
     sizes: Mapping[str, int],
 ) -> dict[str, list[Problem]]:
-    """Divide items, and sample problems made from them; raises ValueError if too few are left."""
+    """Divide items among the splits, and sample problems made from them.
+
+    Raises ValueError if too few problems are left for a split.
+    """
     shuffled = list(items)
     draw.shuffle(shuffled)
     return {

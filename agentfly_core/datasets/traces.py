@@ -56,7 +56,10 @@ class Trace:
 
 
 def trace_of(row: Mapping[str, Any]) -> Trace | None:
-    """Read the trace in a row; None for other rows, ValueError for a faulty trace."""
+    """Read the trace in a row; None for a row of another kind.
+
+    Raises ValueError for a faulty trace.
+    """
     for field, read in FORMATS.items():
         if isinstance(row.get(field), list | dict):
             try:
@@ -84,7 +87,10 @@ def _openenv(row: Mapping[str, Any]) -> Trace:
 
 
 def _verifiers(row: Mapping[str, Any]) -> Trace:
-    """Read the sampled nodes. The path from a root to a node's parent is its prompt."""
+    """Read the sampled nodes in order.
+
+    The prompt of a node is the path from a root to its parent.
+    """
     _require_version(row["version"])
     paths, replies = list[tuple[list[Any], list[int]]](), list[TracedReply]()
     for number, node in enumerate(row["nodes"]):

@@ -86,7 +86,10 @@ class Database(Environment):
         self._state = ""
 
     async def reset(self, problem: Problem) -> None:
-        """Fill a new database; raises KeyError without the fact, ToolError if it fails."""
+        """Fill a new database.
+
+        Raises KeyError if the fact is missing, and ToolError for a wrong script.
+        """
         script: str = problem.facts["database"]
         await self._interpreter.reset(problem)
         self._beginning = f"{_PROGRAM}\ntell(None, lambda: opened.executescript({script!r}))"
@@ -96,7 +99,10 @@ class Database(Environment):
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> QueryResult:
-        """Run a statement for at most 5 seconds; raises ToolError. A kill resets the database."""
+        """Run a statement for at most 5 seconds, and read at most `most` rows; raises ToolError.
+
+        If a statement is killed, the database is reset and all changes are lost.
+        """
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):
             raise ToolError(answer)
@@ -115,11 +121,16 @@ class Database(Environment):
         await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 
     def state_key(self) -> str:
-        """Return a digest of the bytes; a row that is added and deleted changes it."""
+        """Return a digest of the database's bytes.
+
+        Adding a row and then deleting it changes the digest.
+        """
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """Run code in _PROGRAM; a killed program restarts with a new database."""
+        """Run code in _PROGRAM and return its answer; a killed program restarts with a new
+        database.
+        """
         result = await self._interpreter.run(code)
         # a script that kills the program must not be run again and again
         if not self._interpreter.alive and code != self._beginning:

@@ -97,7 +97,9 @@ class Workspace(Environment):
         return result
 
     async def snapshot(self) -> bytes:
-        """Return the files now, and before each change that can be undone."""
+        """Return the files as they are now, and as they were before each change that can be
+        undone.
+        """
         return json.dumps([*self._before, self.files]).encode()
 
     async def restore(self, snapshot: bytes) -> None:

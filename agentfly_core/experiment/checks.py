@@ -149,7 +149,9 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Return probes of the model's own template, or a note if it writes other prompts."""
+    """Return probes of the model's own template, or a note if another template writes different
+    prompts.
+    """
     if not isinstance(model_reference(model), LocalModel):
         return []
     tokenizer = model_config.tokenizer(model)

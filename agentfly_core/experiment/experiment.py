@@ -61,25 +61,35 @@ class Experiment:
         pinned: Mapping[str, str] | None = None,
         tasks: Mapping[str, Task] | None = None,
     ) -> Self:
-        """Make an experiment; imports its code if `tasks` is None. Raises ValueError."""
+        """Make an experiment.
+
+        Tools, rewards and environments are imported unless `tasks` are given. Raises ValueError
+        with the key of a wrong setting.
+        """
         tasks = import_tasks(settings) if tasks is None else tasks
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
     def on(self, settings: Settings) -> Self:
-        """Return the experiment with other data, model, code or steps; parts are kept."""
+        """Return the experiment with other data, model, code or steps. Imported tools, rewards and
+        agents are kept.
+        """
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
         whole = replace(self.whole, settings=settings)
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
     def changed(self, **sections: Any) -> Self:
-        """Replace sections of settings: `experiment.changed(steps=1, warm_start=None)`."""
+        """Return the experiment with some sections of its settings replaced, and import its code
+        again: `experiment.changed(steps=1, warm_start=None)`.
+        """
         settings = self.settings.model_copy(update=sections)
         return type(self).of(self.name, settings, self.origin, self.site, self.store)
 
     def with_agent(self, **settings: Any) -> Self:
-        """Replace the agent, not its limits: `with_agent(use="program", command=[...])`."""
+        """Return the experiment with another agent and the same limits:
+        `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
+        """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})
         return self.changed(agent=type(part).model_validate({**limits, **settings}))
@@ -126,7 +136,9 @@ class Experiment:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or None."""
+        """The policy of the run that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or
+        None.
+        """
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
         with at("model"):
@@ -167,7 +179,9 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """Return the memory with which a policy plays; None without `agent.remembers`."""
+        """Return the memory with which a policy plays, or None. None is also returned if
+        `agent.remembers` is not set.
+        """
         return memory_of(self.store, policy) if self.settings.agent.remembers else None
 
     def scores(
@@ -209,7 +223,9 @@ class Experiment:
         return size, models * size * 12 // width
 
     def require_speakers_unchanged(self) -> None:
-        """Raise ValueError for a changed frozen policy, warn for a changed chat service."""
+        """Raise ValueError for a frozen policy that changed since the run began; log a warning for
+        a changed chat service, because a site may change its address.
+        """
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:
                 continue

@@ -41,7 +41,7 @@ class StageKeys:
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """Return the key of the dataset. It covers the content of files in the settings."""
+        """Return the key of the dataset. Files that its settings name count by their content."""
         read = {}
         for name, path in self.data_files().items():
             if path.is_file():
@@ -87,7 +87,9 @@ class StageKeys:
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:
-        """Return the sha256 of each file of a model folder; empty for other models."""
+        """Return the sha256 of each file of a model folder by its relative path; empty for other
+        models.
+        """
         folder = Path(self.settings.model)
         inside = folder.rglob("*") if os.path.isdir(self.settings.model) else ()
         files = sorted(path for path in inside if path.is_file())
@@ -120,7 +122,10 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of the demonstrations; `frozen`, `memory`: see `Experiment`."""
+        """Return the key of the warm start's demonstrations.
+
+        For `frozen` and `memory` see `Experiment`.
+        """
         inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
         inputs |= self._chats()
@@ -173,7 +178,10 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of a shard of held-out episodes; for `memory` see `Experiment`."""
+        """Return the key of one shard of a policy's held-out episodes, which all runs share.
+
+        For `frozen` and `memory` see `Experiment`.
+        """
         inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
         inputs |= _remembered(memory)
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
@@ -216,7 +224,10 @@ class StageKeys:
         reference: Pointer | None = None,
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of the policy of step 1, 2, ... with KL `reference` and `memory`."""
+        """Return the key of the policy that step 1, 2, ... publishes.
+
+        `reference` is the policy of the KL penalty, and `memory` the memory of this step.
+        """
         inputs = {"policy": policy.digest, "scored": scored.digest, **_remembered(memory)}
         inputs |= {"reference": reference.digest} if reference else {}
         # a fork with a new optimizer computes other weights from the same inputs
@@ -239,7 +250,10 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """Return the key of a chat service; `tokenizer` is the digest of its token counter."""
+    """Return the key of a chat service as a policy.
+
+    `tokenizer` is the digest of the tokenizer that counts its tokens.
+    """
     # 1 is the version, as in VERSIONS
     inputs = {"tokenizer": tokenizer}
     key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])

@@ -1,4 +1,6 @@
-"""The memory of a policy: a folder that the function `agent.remembers` fills in each step."""
+"""The memory with which a policy plays: a folder that the function `agent.remembers` fills in each
+step.
+"""
 
 from pathlib import Path
 

@@ -39,7 +39,9 @@ class Package:
 
 
 def sources(module: str) -> dict[str, str]:
-    """Return the sha256 of the files of a module's package and of imports, unless installed."""
+    """Return the sha256 of each file of a module's top-level package, and of imported packages that
+    are not installed. Empty for AgentFly's modules and the standard library.
+    """
     return {name: own for package in _reached(module) for name, own in package.files.items()}
 
 
@@ -126,7 +128,10 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
 
 
 def _imports(source: bytes) -> set[str]:
-    """Return top-level names that a source may import; only existing modules count later."""
+    """Return the top-level names that a source imports.
+
+    Because text may look like an import, a name counts only if such a module exists.
+    """
     tops = set[str]()
     for package, modules in IMPORT.findall(source):
         for name in (package, *modules.split(b",")):

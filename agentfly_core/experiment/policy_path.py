@@ -16,7 +16,12 @@ GIVEN = ("problems", "seed")
 def policy_at(
     path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
 ) -> ScriptedPolicy:
-    """Load a policy, or make it from problems, seed and settings; raises ValueError."""
+    """Load a policy.
+
+    If the path names a function of problems, seed and settings, call it to make one.
+
+    Raises ValueError for other objects and for settings that do not fit.
+    """
     check_policy(path, settings)
     loaded = load(path)
     if is_policy(loaded):

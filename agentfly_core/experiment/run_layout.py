@@ -1,4 +1,6 @@
-"""Paths of runs and plays in their store, and functions to read a run's records."""
+"""Paths of files and artifacts of runs and plays in their store, and functions to read a run's
+records.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -71,7 +73,9 @@ def plays(store: Store) -> list[str]:
 
 
 def next_play(store: Store, experiment: str) -> str:
-    """Return the first free name: `quickstart-1` in an empty store."""
+    """Return the first free name: `next_play(store, "quickstart")` is `quickstart-1` in an empty
+    store.
+    """
     taken = set(store.names(PLAYS))
     return next(name for n in count(1) if (name := f"{experiment}-{n}") not in taken)
 
@@ -127,7 +131,10 @@ def run_records(store: Store) -> Iterator[RunRecord]:
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """Return the summary of a finished run. A damaged one is logged and counts as missing."""
+    """Return a finished run's summary.
+
+    A damaged summary is logged and counts as missing, because the run can write it again.
+    """
     try:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary

@@ -15,7 +15,9 @@ from agentfly_core.system.formats.text import nearest
 
 @dataclass(frozen=True)
 class Parent:
-    """The policy that a run starts from: `Parent("nightly-2026-11-20", Pointer(...))`."""
+    """The policy of another run that a run starts from: `Parent("nightly-2026-11-20",
+    Pointer(...))`.
+    """
 
     run: str
     policy: Pointer
@@ -61,7 +63,10 @@ def inherited_template(store: Store, model: str, template: TemplatePart) -> Temp
 
 
 def last_policy(store: Store, name: str) -> Artifact | None:
-    """Return the last policy of a run (without steps: of its warm start), or None."""
+    """Return the last policy of a run, or None for a run without policies.
+
+    For a run without steps this is the policy of its warm start.
+    """
     layout = RunLayout(name)
     policies = (store.get(layout.step(step).policy) for step in reversed(layout.steps(store)))
     # the newest step may have begun without having a policy
@@ -86,7 +91,10 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 
 def policy_of(store: Store, name: str, step: int) -> Pointer:
-    """Return the policy of a step of a run or its origin (0: start); raises ValueError."""
+    """Return the policy of a run's step (0 is the start). A fork also has the steps of its origin.
+
+    Raises ValueError for a missing policy.
+    """
     layout = RunLayout(done_by(store, name, step))
     if step == 0 and (start := store.read_json(layout.start)):
         return Pointer.of(start, layout.start)

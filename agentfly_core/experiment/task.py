@@ -55,7 +55,10 @@ class Task:
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """Import tasks by name: `{"single": Task(...)}` without a mixture. Raises ValueError."""
+    """Import the tasks of an experiment by name; without a mixture this is `{"single": Task(...)}`.
+
+    Raises ValueError with the key of a wrong setting.
+    """
     tasks = {}
     for name, own in settings.each.items():
         with nullcontext() if name == SINGLE else at(f"tasks.{name}"):
@@ -74,7 +77,10 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
 
 
 def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
-    """Join all tasks; raises ValueError if two set a reward or environment differently."""
+    """Join all tasks to one.
+
+    Raises ValueError if two tasks set a reward or environment differently.
+    """
     if SINGLE in tasks:
         return tasks[SINGLE]
     agent = agent_of(settings.agent)
@@ -117,7 +123,12 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the name of the goal in scores, GOAL in a mixture; ValueError without rewards."""
+    """Return the name of `Settings.goal` in scores.
+
+    In a mixture the goals of all tasks are scored as GOAL.
+
+    Raises ValueError without rewards.
+    """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
 
@@ -132,7 +143,10 @@ def require_rewards(goal: str) -> None:
 
 
 def agent_of(part: AgentPart) -> Agent:
-    """Import the agent; of a class, one object plays all episodes. Raises ValueError."""
+    """Import the agent.
+
+    A class is called once, and its object plays all episodes. Raises ValueError.
+    """
     with at("agent.use"):
         named = load(part.use)
         if inspect.isfunction(named) and [*inspect.signature(named).parameters][1:] == ["base_url"]:
@@ -164,7 +178,9 @@ def remember_of(path: str) -> Remember:
 
 
 def tools_of(part: ToolPart) -> tuple[Tool, ...]:
-    """Load a tool, or call a function that returns tools; raises ValueError otherwise."""
+    """Load a tool with its settings, or call a plain function with its settings, which returns
+    tools; raises ValueError for other objects.
+    """
     with at("tools"):
         if part.settings and inspect.isfunction(make := load(part.use)):
             made = tuple(construct(make, part.settings))

@@ -172,7 +172,10 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
 
 
 def accept_code(store: Store, name: str, code: Code) -> None:
-    """Let a run continue under this code, and record that; raises Locked."""
+    """Let a run continue under this code, and record that in run.json.
+
+    Finished steps are kept. Raises Locked while another process writes the run.
+    """
     layout = RunLayout(name)
     with only_writer(store, layout.uri):
         record = record_of(store, name)

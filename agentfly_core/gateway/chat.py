@@ -1,4 +1,6 @@
-"""Read chat completion requests as messages and sampling settings; write replies as completions."""
+"""Read chat completion requests as messages, tools and sampling settings, and write replies as
+completions.
+"""
 
 import json
 import logging
@@ -42,8 +44,10 @@ class RequestRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for `n` replies, with `stream` as server-sent events; with `include_usage`, these
-    end with numbers of tokens. `overruled` names the ignored fields.
+    """A request for `n` replies to a conversation.
+
+    With `stream`, the replies are server-sent events. With `include_usage`, these also report the
+    numbers of tokens. `overruled` names the fields of the request that are ignored.
     """
 
     model: str
@@ -213,7 +217,9 @@ def _logprobs(reply: Reply) -> dict[str, JSON]:
 
 
 def events(completed: Mapping[str, Any], include_usage: bool) -> Iterator[bytes]:
-    """Yield the server-sent events of a completion: a chunk per choice, usage and `[DONE]`."""
+    """Yield the server-sent events of a completion: a chunk for each choice, usage, and
+    `[DONE]`.
+    """
     head = {**completed, "object": "chat.completion.chunk", "usage": None}
     for choice in completed["choices"]:
         delta = dict(choice["message"])

@@ -18,7 +18,10 @@ API_KEY = "agentfly"
 async def outside(
     command: ProgramCommand, session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program during the block, outside of the sandbox, with `line` as its input."""
+    """Start a program outside of the sandbox with `line` as its input, and kill it at the end.
+
+    Raises OSError.
+    """
     async with served(session) as url, command.started(line, _variables(url)) as program:
         yield program
 
@@ -27,8 +30,10 @@ async def outside(
 async def in_sandbox(
     command: ProgramCommand, files: Sequence[str], session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program `[python, ...]` during the block, in the sandbox with these files and `line` as
-    its input. Raises Unavailable, and OSError or CalledProcessError without the interpreter.
+    """Start a program `[python, ...]` in the sandbox, with these files and `line` as its input.
+
+    It is killed at the end of the block. Raises Unavailable without a sandbox, and OSError or
+    CalledProcessError if the interpreter is missing.
     """
     env = confined.FOLDERS | _variables(f"{confined.ADDRESS}/{session.token}/v1")
     ours, theirs = socket.socketpair()
@@ -47,7 +52,10 @@ async def in_sandbox(
 
 
 async def isolates() -> bool:
-    """Whether programs run in the sandbox. Raises Unavailable without a sandbox."""
+    """Whether programs run in the sandbox. With AGENTFLY_SANDBOX=unsafe they run outside of it.
+
+    Raises Unavailable without a sandbox.
+    """
     return await asyncio.to_thread(confined.isolates)
 
 

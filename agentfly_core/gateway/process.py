@@ -24,7 +24,10 @@ ENDED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """A program's exit code, negative for a signal, and last bytes: `ProgramEnd(-9, b"", b"")`."""
+    """How a program ended: `ProgramEnd(-9, b"...", b"")`, with the last bytes of its outputs.
+
+    A negative `code` is a signal, as in `subprocess`.
+    """
 
     code: int
     output: bytes
@@ -32,7 +35,10 @@ class ProgramEnd:
 
     @property
     def answer(self) -> str | None:
-        """The output's last line, or the "answer" of such a JSON object; secrets are replaced."""
+        """The last line of the output, or the value of "answer" if the line is such a JSON object.
+
+        Secrets of this process are replaced.
+        """
         match self._last_line:
             case {"answer": str(answer)}:
                 return answer
@@ -53,7 +59,9 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """The reason for the end, with the last output: "ended with exit code 1: KeyError"."""
+        """The reason for the end, with the last output on stderr: "ended with exit code 1:
+        KeyError".
+        """
         named = -self.code in [*signal.Signals]
         cause = f"was killed by {signal.Signals(-self.code).name}" if named else ""
         shown = clip(self.errors[-MOST_SHOWN:], MOST_SHOWN).strip()
@@ -104,7 +112,10 @@ class OutputTail:
 
 @dataclass(frozen=True, slots=True)
 class RunningProgram:
-    """A started program, which leads its process group; `code` returns its exit code."""
+    """A started program, which leads its process group.
+
+    `code` is the task that returns its exit code.
+    """
 
     pid: int
     code: asyncio.Task[int]
@@ -125,8 +136,10 @@ class RunningProgram:
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program. `inherited` names further environment variables that it gets. It is forked from an
-    interpreter that has imported `preload`, or it inherits the files `descriptors`.
+    """A program and its arguments. `inherited` names further environment variables that it gets.
+
+    With `preload`, the program is forked from an interpreter that has imported these modules.
+    Otherwise it inherits the open files `descriptors`.
     """
 
     words: tuple[str, ...]
@@ -136,10 +149,11 @@ class ProgramCommand:
 
     @asynccontextmanager
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
-        """Run the program during the block, in its own process group with `line` as its input.
+        """Start the program in its own process group with `line` as its input, and kill it at the
+        end of the block.
 
-        The first start kills programs of dead processes. Raises OSError for a missing program, and
-        StartAgain if the interpreter of `preload` died.
+        The first start also kills programs that dead processes left running. Raises OSError for a
+        missing program, and StartAgain if the interpreter of `preload` died.
         """
         await asyncio.to_thread(sweep)
         # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open

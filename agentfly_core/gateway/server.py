@@ -24,8 +24,10 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """An HTTP server, where a URL's token selects an episode, and an API key a served policy. The
-    task `url` starts the server and returns its URL.
+    """An HTTP server on a listening socket. A token in a request's URL selects an episode, and an
+    API key a served policy.
+
+    `url` is the task that starts the server and returns the server's URL.
     """
 
     def __init__(self, listener: socket.socket) -> None:
@@ -119,7 +121,9 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
 async def served_alone(
     session: GatewaySession | ServedPolicy, key: str, listener: socket.socket
 ) -> AsyncIterator[str]:
-    """Serve the requests with a key during the block; yields the base URL for its clients."""
+    """Serve the requests with a key on a listening socket for the block's duration; yields the base
+    URL of clients that send the key.
+    """
     server = GatewayServer(listener)
     server.sessions[key] = session
     try:

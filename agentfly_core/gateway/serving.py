@@ -25,7 +25,9 @@ REPLY_BYTES, TOKEN_BYTES = 4000, 64
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
-    """Return an experiment's rules without its tools, rewards and limits on turns."""
+    """Return the rules of an experiment without its tools, rewards and limits on turns, for clients
+    with their own tools.
+    """
     most = sys.maxsize
     own = replace(spec, tools=(), rewards=(), limits={}, tasks={})
     return replace(own, max_turns=most, max_sampled_tokens=most)

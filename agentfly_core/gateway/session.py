@@ -92,8 +92,11 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(eq=False)
 class Exchange:
-    """The replies to a request. `connected` returns whether the last client still waits, `received`
-    is set once a client has the replies. Bodies are not kept: each has all messages so far.
+    """The replies to a request. `connected` returns whether the last client still waits, and
+    `received` is set once a client has the replies.
+
+    The body is not kept. Each body has the whole conversation, so an episode's bodies grow with the
+    square of its turns.
     """
 
     replies: asyncio.Task[list[Reply]]
@@ -114,8 +117,10 @@ class Exchange:
 
 
 class GatewaySession:
-    """The requests of one episode; requests without a pattern are the main speaker's. `broken`
-    completes with an error that ends the episode, `limit` refused the last request.
+    """The requests of one episode. A request that fits no pattern is the main speaker's.
+
+    `broken` completes with an error that ends the episode. `limit` is the last limit that refused a
+    request, `last` the last reply with its speaker.
     """
 
     def __init__(self, episode: Episode, speakers: Mapping[str, SpeakerPattern]) -> None:
@@ -136,7 +141,9 @@ class GatewaySession:
         return [self.episode.name, *self._others]
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
-        """Return the result of `work`. Raises the episode's error, and TimeoutError."""
+        """Return the result of the program's work. Raises the error that ended the episode, and
+        TimeoutError after `seconds`.
+        """
         task = asyncio.create_task(work)
         try:
             first, ends = asyncio.FIRST_COMPLETED, set[asyncio.Future[Any]]({task, self.broken})
@@ -150,7 +157,9 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Answer a request as the episode's agent; returns the exchange. Raises RequestRefused."""
+        """Answer a request in the context of the episode's agent, and return the exchange with the
+        replies. Raises RequestRefused.
+        """
         return await asyncio.create_task(self._complete(call), context=self._context.copy())
 
     async def _complete(self, call: HttpCall) -> Exchange:

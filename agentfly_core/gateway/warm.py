@@ -21,7 +21,10 @@ Streams = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Warmed:
-    """Script and preloaded modules: `Warmed("python", "my_agent.py", ("openai",), ...)`."""
+    """The interpreter, script, preloaded modules and environment of a warm process.
+
+    `Warmed("python", "my_agent.py", ("openai",), ...)`; `environment` has names with values.
+    """
 
     python: str
     script: str
@@ -55,7 +58,10 @@ class Forked:
 
 
 class WarmInterpreter:
-    """An interpreter with imported modules that forks programs. Raises OSError, StartAgain."""
+    """An interpreter that has imported modules and forks programs, until this process ends.
+
+    Raises OSError if it cannot start, and StartAgain if it dies.
+    """
 
     def __init__(self, warmed: Warmed) -> None:
         # packets keep the bounds of messages
@@ -83,7 +89,9 @@ class WarmInterpreter:
         return self._process.poll() is None
 
     def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
-        """Fork a program, the leader of its session; raises OSError, StartAgain after a death."""
+        """Fork a program with these streams, the leader of its session; raises OSError, and
+        StartAgain if this process has died.
+        """
         order = {"arguments": [*arguments], "environment": dict(env), "folder": os.getcwd()}
         reading, writing = os.pipe()
         try:

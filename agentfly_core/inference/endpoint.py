@@ -17,7 +17,10 @@ from agentfly_core.records.trajectory import Finish, Message, Sampled
 
 @dataclass
 class EndpointSampler:
-    """Returns a chat service's replies in the model's tokens, with log-probabilities 0.0."""
+    """Returns a chat service's replies as tokens of the model, with log-probabilities 0.0.
+
+    `max_tokens` counts the service's own tokens.
+    """
 
     service: ChatService
     encode: Callable[[str], Sequence[int]]

@@ -68,7 +68,10 @@ class TransformersSampler:
         return [row.sampled(version) for row in rows]
 
     async def hidden(self, prompt: Sequence[int], layers: Sequence[int] | None) -> HiddenStates:
-        """Return hidden states at a prompt's last token; raises ValueError for unknown layers."""
+        """Return the hidden states at the last token of a prompt, by default of all layers.
+
+        Raises ValueError for an unknown layer.
+        """
         assert self._model, "load a policy before a shard is played"
         model, digest, loop = self._model, self._digest, asyncio.get_running_loop()
         # a pass of its own: in a batch the last bits would depend on the other prompts
@@ -228,8 +231,10 @@ def _hidden(
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
-    """Choose a token for each row by inverse transform sampling in float64; return tokens,
-    log-probabilities, and entropies (0 unless a row asks for them).
+    """Choose a token for each row; return tokens, log-probabilities and entropies.
+
+    The entropies are 0 unless a row asks for them. Tokens are drawn by inverse transform sampling
+    in float64.
     """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device

@@ -13,8 +13,9 @@ from agentfly_core.system.formats.json_value import JSON
 async def random_policy(conversation: Conversation) -> str | Message:
     """Call a random tool with random arguments; without tools return three words.
 
-    Arguments obey the tool's schema. Texts are its examples, words of the conversation and digits.
-    The conversation's seed determines the reply.
+    Arguments have the types, choices and bounds of the tool's schema. Texts are the schema's
+    examples, words of the conversation and digits. The seed of the conversation determines the
+    reply.
     """
     draw = random.Random(conversation.seed)
     words = [word for item in conversation.messages for word in item.content.split()] or ["a"]

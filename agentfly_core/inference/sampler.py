@@ -73,14 +73,19 @@ class SamplerSession(ABC):
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply; raises SamplerLost. Its `finish` is "stop" after a stop token, and
-        "stop_string" after a token that completes a stop string.
+        """Sample a reply; raises SamplerLost.
+
+        `finish` is "stop" if the last token is a stop token, and "stop_string" if the last token
+        completes a stop string.
         """
 
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Return hidden states at a prompt's last token; raises NoReply if it has none."""
+        """Return the hidden states of a speaker's policy at a prompt's last token.
+
+        Samplers without hidden states raise NoReply.
+        """
         raise NoReply(
             f"Hidden states of the speaker {speaker!r} cannot be read: its replies come from a "
             "script, a chat service or vLLM. Play a policy with AGENTFLY_SAMPLER=transformers."
@@ -97,7 +102,9 @@ class SamplerSession(ABC):
         return False
 
     def continues(self, speaker: str) -> bool:
-        """Whether a thinking budget may sample a reply of this speaker in two requests."""
+        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
+        needs.
+        """
         return True
 
 
@@ -105,12 +112,17 @@ class Sampler(Protocol):
     """Samples tokens from the newest loaded policy."""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load and check a policy directory, unless it is loaded; later replies have this
-        `version`. An adapter has a `base`. Raises SamplerLost.
+        """Load and check the weights of a policy directory; later replies have this `version`.
+
+        `base` is the model directory of an adapter. A version that is already loaded is not loaded
+        again. Raises SamplerLost.
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
         """Open a session for a shard of this many episodes, on the running event loop."""
 
     def rest(self) -> None:
-        """Free GPUs that the learner also uses, until the next `load`. Raises SamplerLost."""
+        """Free the memory of GPUs that the learner also uses, until the next `load`.
+
+        Raises SamplerLost.
+        """

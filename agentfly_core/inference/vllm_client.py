@@ -36,7 +36,10 @@ MOST_LIKELY = 20
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler of a vLLM service. With `takes_turns` it sleeps while the learner works."""
+    """The sampler of a vLLM service. All its state is in the server.
+
+    With `takes_turns` the server sleeps while the learner works.
+    """
 
     service: Service
     dtype: str
@@ -44,8 +47,10 @@ class VLLM:
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy in place, compare it with its probe, and label it with `version`. Waits
-        while the server starts. Raises WrongWeights and SamplerLost.
+        """Load a policy in place, compare it with its probe, and label it with `version`.
+
+        An adapter's `base` must be the server's model. Waits while the server starts. Raises
+        WrongWeights, and SamplerLost with the end of the server's log.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
@@ -130,7 +135,10 @@ class VLLM:
 
 @dataclass(frozen=True, slots=True)
 class _Shard(SamplerSession):
-    """A shard's session on aiohttp; httpx takes 15 times the CPU time at 64 connections."""
+    """The session of a shard.
+
+    The session uses aiohttp, because httpx needs 15 times the CPU time at 64 connections.
+    """
 
     service: Service
     session: aiohttp.ClientSession
@@ -220,7 +228,10 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
 
 
 def entropy(likeliest: Sequence[float]) -> float:
-    """Estimate an entropy, in nats and never too high, from the largest log-probabilities."""
+    """Estimate a distribution's entropy, in nats, from its largest log-probabilities.
+
+    All other tokens count as one token, so the estimate is never above the exact entropy.
+    """
     probabilities = [math.exp(logprob) for logprob in likeliest]
     rest = max(0.0, 1 - math.fsum(probabilities))
     return -math.fsum(p * math.log(p) for p in (*probabilities, rest) if p)

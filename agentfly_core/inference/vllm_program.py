@@ -47,7 +47,9 @@ def install() -> None:
 def bgmv_shrink(
     inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, scaling: float = 1.0
 ) -> None:
-    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is -1 for no adapter."""
+    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is -1 for tokens without
+    adapter.
+    """
     product = _product(inputs, weights, output.dtype, adapter)
     output[:, : product.shape[1]] = scaling * product
 

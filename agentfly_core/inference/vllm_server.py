@@ -40,7 +40,10 @@ def served(
     adapter_rank: int = 0,
     restarts: int = 3,
 ) -> Iterator[Service]:
-    """Run a server during the block, see `launch`; it may not be ready when the block starts."""
+    """Run a server during the block, see `launch` and `supervised`.
+
+    The server may not be ready yet when the block starts.
+    """
     address = new_address(KIND)
     command, environment = launch(address, model, dtype, agent, site, adapter_rank)
     log = logs / f"{KIND}.log"

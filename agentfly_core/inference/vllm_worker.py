@@ -13,8 +13,10 @@ class Swap:
     reload_weights: Any
 
     def swap(self, path: str) -> None:
-        """Load a policy's weights in place. On CPU, vLLM 0.32 does not update the packed copy of a
-        tied output projection.
+        """Load the weights of a policy directory in place.
+
+        On CPU the output projection is a packed copy. vLLM 0.32 does not update this copy if the
+        projection is tied to the embedding.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

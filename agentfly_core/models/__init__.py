@@ -1,1 +1,3 @@
-"""Models: resolve references to local directories, adapters, saving, and nano models."""
+"""Models: turn references into local directories, handle adapters, save models, and provide nano
+models.
+"""

@@ -40,7 +40,10 @@ def _stored(store: Store, policy: Pointer) -> Any:
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
-    """Return the folders of a policy and of an adapter's base. Raises Damaged if it changed."""
+    """Return the local folder of a policy and, for an adapter, the folder of its base model.
+
+    Raises Damaged if the base model has changed.
+    """
     base = base_of(store, policy)
     if base is None:
         return store.open(policy), None
@@ -54,7 +57,9 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
 
 
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
-    """Read a policy's config, for an adapter of its base model; None for a chat service."""
+    """Read the config of a policy, from its base model if it is an adapter; None for a chat
+    service.
+    """
     folder, base = folders(store, policy)
     whole = base or folder
     if not (whole / "config.json").is_file():

@@ -79,7 +79,10 @@ def _require_files(folder: Path) -> None:
 
 
 def _neighbours(reference: str) -> list[str]:
-    """Return a mistyped folder's siblings; without a path, models with similar names only."""
+    """Return the siblings of a possibly mistyped folder.
+
+    For a name without a path, only model folders count, and none unless one has a similar name.
+    """
     parent = Path(reference).parent
     if not parent.is_dir():
         return []

@@ -13,8 +13,12 @@ from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
-    """Load a policy directory; of an adapter in `base`, only its weights are trainable. Raises
-    FileNotFoundError without config.json, and ValueError for missing or surplus weights.
+    """Load a policy directory.
+
+    An adapter is loaded into `base`, and only its weights are trainable.
+
+    Raises FileNotFoundError if config.json is missing, and ValueError for missing or surplus
+    weights.
     """
     adapted = is_adapter(folder)
     whole = base if adapted and base else folder
@@ -28,7 +32,10 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Add a trainable adapter, initialised with `seed`; raises ValueError for a bad target."""
+    """Add a new adapter, initialised with `seed`; only its weights are trainable.
+
+    Raises ValueError for a target that is not a linear layer of the model.
+    """
     from peft import LoraConfig
 
     modules = model.base_model.named_modules()

@@ -33,7 +33,10 @@ DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 
 
 def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
-    """Return the arguments of `from_pretrained`; raises ValueError for a missing package."""
+    """Return the arguments of transformers' `from_pretrained`.
+
+    Raises ValueError for a missing package.
+    """
     if isinstance(model, LocalModel):
         return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
     if isinstance(model, HubModel):
@@ -46,7 +49,10 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 
 
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
-    """Parse a reference to a model with its own weights; raises ValueError for others."""
+    """Parse a reference to a model that has its own weights.
+
+    Raises ValueError for other references.
+    """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
         raise ValueError(
@@ -85,8 +91,10 @@ def not_there(reference: str, error: Exception) -> str:
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
-    """Read the config of a model folder or of a cached hub model; None if the cache lacks a
-    readable one. Raises ValueError for a damaged config.json.
+    """Read the config of a model folder or of a cached hub model.
+
+    Returns None for a hub model without a readable config in the cache. Raises ValueError for a
+    folder with a damaged config.json.
     """
     from transformers import AutoConfig  # takes seconds
 
@@ -250,7 +258,9 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Return the kinds of attention without support for shared prefixes, or ""."""
+    """Return the model's kinds of attention that do not support the mask of shared prefixes, or an
+    empty text.
+    """
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:
         return ", ".join(sorted(limited))

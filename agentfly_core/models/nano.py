@@ -1,4 +1,6 @@
-"""Models below 1M parameters: shipped (`nano:<recipe>`), or `nano` with learned tokens."""
+"""Nano models with less than 1M parameters: shipped models (`nano:<recipe>`), and `nano` with
+tokens learned from an experiment's conversations.
+"""
 
 import math
 import re
@@ -67,7 +69,9 @@ def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -
 
 
 def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE from texts. Matches of `atoms` are not merged with others."""
+    """Learn a byte-level BPE of at most `vocabulary` tokens from texts. Matches of the pattern
+    `atoms` are not merged with their neighbours.
+    """
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")
     bpe.pre_tokenizer = pre_tokenizers.Sequence([isolated, ByteLevel(False, use_regex=False)])

@@ -1,4 +1,6 @@
-"""Load models from a directory, the Hugging Face hub or a package; make untrained models."""
+"""Load models from a local directory, the Hugging Face hub or a Python package, and make untrained
+models.
+"""
 
 import json
 import math
@@ -98,7 +100,10 @@ class WrongFiles(ValueError):
 
 
 def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
-    """Load a model from `source`. Raises WrongFiles unless all weights fit."""
+    """Load a model with the arguments `source` of `from_pretrained`.
+
+    Raises WrongFiles unless all weights fit.
+    """
     with _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             **source,
@@ -139,7 +144,10 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model with tokenizer and probe. Raises WrongFiles unless all is finite."""
+    """Save a model with tokenizer, end tokens and probe.
+
+    Raises WrongFiles unless all weights and the probe's log-probabilities are finite.
+    """
     wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     if wrong:
         raise WrongFiles(

@@ -28,7 +28,10 @@ class WrongWeights(RuntimeError):
 
 
 def likely_tokens(model: PreTrainedModel) -> list[int]:
-    """Return 64 tokens of a greedy continuation, which are likely, so rounding matters least."""
+    """Return token 0 and the 63 tokens of its greedy continuation.
+
+    Greedy tokens are likely, and rounding changes the log-probabilities of likely tokens least.
+    """
     import torch  # imported here, because workers need this module without torch
 
     row = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
@@ -82,7 +85,9 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights beyond the tolerance of the coarser dtype."""
+        """Raise WrongWeights if `logprobs` differ from the probe by more than the tolerance of the
+        coarser dtype.
+        """
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
         # `not <=`, because nan must not pass

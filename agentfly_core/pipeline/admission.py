@@ -63,7 +63,9 @@ and in bfloat16 with a float32 copy (arXiv 1910.02054, section 3.1).
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of one check of a model: `Proof("tokenizer", True, "49152 tokens, ...")`."""
+    """The result of one check of a model: `Proof("tokenizer", True, "49152 tokens, 5 texts
+    unchanged")`.
+    """
 
     name: str
     passed: bool
@@ -72,7 +74,9 @@ class Proof:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to check: `Candidate(Path("/tmp/x/policy"), "float32", Site())`."""
+    """A model to check, its dtype, and the site: `Candidate(Path("/tmp/x/policy"), "float32",
+    Site())`.
+    """
 
     folder: Path
     dtype: str
@@ -134,7 +138,10 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
 
 
 def require_learnable(folder: Path, dtype: str, site: Site) -> None:
-    """Raise ValueError if the log-probabilities of learner and transformers differ."""
+    """Raise ValueError if the log-probabilities of learner and transformers differ.
+
+    A model that cannot be trained is not checked.
+    """
     candidate = Candidate(folder, dtype, site)
     # a model that cannot be trained can still be played and evaluated
     if not model_config.untrainable(candidate.config(), shares_prefixes=False):
@@ -317,7 +324,10 @@ def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
 
 
 def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
-    """Describe the difference of log-probabilities; raises ValueError if it is too large."""
+    """Describe the difference of log-probabilities.
+
+    Raises ValueError if the difference is larger than a probe allows.
+    """
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
     # bfloat16 rounding changes some unlikely tokens more
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())

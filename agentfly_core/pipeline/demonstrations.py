@@ -1,4 +1,6 @@
-"""Play training problems with the script of the warm start, a function that replies."""
+"""Play training problems with the script of the warm start: a function that replies instead of a
+model.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,10 @@ class DemonstrationPlayer:
         return self.blame.mark(specs)
 
     def play(self, count: int, folder: Path, resources: ResourceManager) -> None:
-        """Play `count` episodes and store them in `folder`. Problems may be played again."""
+        """Play `count` episodes and store them in `folder`.
+
+        If there are fewer problems, each is played several times.
+        """
         specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
         played, _ = collect_into(specs, self.spec, self.script, folder, watch, resources)
         stop_if_failing(played, self.failed)
@@ -163,7 +168,10 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans without demonstrations: first prompts, and empty calls of each tool."""
+    """Return token spans for an experiment without demonstrations.
+
+    They are the prompts of each task's first problems, each with an empty call of every tool.
+    """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
     opening, template = spec.of(heard[0]).opening(heard[0]), spec.template_of(spec.form)

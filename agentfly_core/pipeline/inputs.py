@@ -1,4 +1,6 @@
-"""Make the inputs of an experiment: its dataset, its base model and referenced policies."""
+"""Make the inputs of an experiment: its dataset, its base model and the policies that references
+name.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +123,10 @@ def _shown(
     quotas: Callable[[int], Mapping[str, int]],
     failed: float,
 ) -> list[Spans]:
-    """Return the token spans of the first demonstrations; raises GateClosed if they fail."""
+    """Return the token spans of the first demonstrations of a warm start.
+
+    Raises GateClosed if too many demonstrations fail.
+    """
     if chat_file(warm_start.demonstrations):
         chats, _ = recorded(warm_start, ChatPlayer(spec, tokenizer))
         return spans_of([trajectory for _, trajectory in chats[:HEARD]])
@@ -131,7 +136,10 @@ def _shown(
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
-    """Load the tokenizer of the experiment's model; return it with a digest of its source."""
+    """Load the tokenizer of the experiment's model, and return it with a digest of its source.
+
+    Only the model `nano` and chat services are made for this, if the store lacks them.
+    """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
         return tokenizer_of(store, parent.policy), parent.policy.digest

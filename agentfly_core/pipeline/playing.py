@@ -151,7 +151,10 @@ def of_step(
 def of_test(
     settings: Evaluate, seed: int, problems: Sequence[Problem], name: str
 ) -> list[EpisodeSpec]:
-    """Make the episodes of a held-out evaluation. Seeds are the same for every policy."""
+    """Make the episodes of a held-out evaluation.
+
+    Seeds are the same for every policy, so that policies can be compared episode by episode.
+    """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))
 

@@ -18,7 +18,11 @@ class Reused(Artifact):
 
 
 def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Return the artifact of a key, as `Reused` if it is stored; an error publishes nothing."""
+    """Return the artifact of a key. If the store lacks it, make and publish it; else it is
+    `Reused`.
+
+    Nothing is published if `make` raises.
+    """
     return find(store, target) or publish(store, target, make)
 
 

@@ -1,4 +1,6 @@
-"""Turn the chats of a file into demonstrations, with the tokens of a rollout."""
+"""Turn the chats of a file into demonstrations: replies get the tokens that they would have in a
+rollout.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a row lists and the experiment lacks. It is never called."""
+    """A tool that a row lists and the experiment lacks.
+
+    The model reads the tool's schema, but the tool is never called.
+    """
 
     schema: ToolSchema
     parallel: ClassVar[bool] = False
@@ -73,7 +78,9 @@ class ListedTool:
 
 
 class OtherTokens(Exception):
-    """A prompt differs from the recorded one, or recorded ids decode to another text."""
+    """The experiment's template renders a prompt that differs from the recorded one, or recorded
+    ids decode to another text.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +209,10 @@ class ChatPlayer:
     async def _turns(
         self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
     ) -> tuple[Turn, ...]:
-        """Make a turn for each reply; raises OtherTokens if recorded tokens do not fit."""
+        """Make a turn for each reply. A reply that continues no earlier one starts a new context.
+
+        Raises OtherTokens if recorded tokens belong to a different prompt or text.
+        """
 
         async def written(conversation: Conversation) -> Message:
             return replies[conversation.turn].message
@@ -225,7 +235,10 @@ class ChatPlayer:
         return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
-        """Return the spec for a row; raises ValueError for an unknown or changed tool."""
+        """Return the spec for a row: its tools, and no limits except on observations.
+
+        Raises ValueError for an unknown tool, and for a schema that differs from the experiment's.
+        """
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
         for tool in listed:
@@ -261,7 +274,9 @@ class ChatPlayer:
         )
 
     def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
-        """Raise ValueError for a control token in a reply's text, which would end the reply."""
+        """Raise ValueError for a control token in a reply's text. The token would end the reply or
+        start another.
+        """
         tokens = self._control_tokens
         for reply in (one.message for one in replies):
             text = "\n".join((reply.reasoning, reply_text(reply)))
@@ -273,7 +288,9 @@ class ChatPlayer:
 
     @property
     def _control_tokens(self) -> list[str]:
-        """Return special tokens and the template's added tokens, except WRITTEN."""
+        """Return the special tokens, and the added tokens in the template, except those of calls
+        and thoughts.
+        """
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()
         # an added token in the template has a meaning there, even if it is not special
@@ -318,7 +335,10 @@ def recorded(
 def played_chats(
     file: ChatFile, path: Path, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Return a file's chats with trajectories, and the number of bad rows; raises ValueError."""
+    """Return the chats of a file with their trajectories, and the number of unusable rows.
+
+    Raises ValueError for more unusable rows than the file's settings tolerate.
+    """
     rows = [*file.read(path)]
     chats = [row for row in rows if isinstance(row, ChatRow)]
     played = player.trajectories(chats)
@@ -329,7 +349,10 @@ def played_chats(
 
 
 def problem_of(row: ChatRow) -> Problem:
-    """Make the problem of a chat: the messages before its first reply."""
+    """Make the problem of a chat: the messages before its first reply.
+
+    Its id contains the names of file and row.
+    """
     messages = row.replies[0].messages
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)

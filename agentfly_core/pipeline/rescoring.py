@@ -32,7 +32,9 @@ from agentfly_core.system.formats.text import did_you_mean
 
 @dataclass(frozen=True)
 class NewReward:
-    """A reward: `NewReward("my_rewards:brief", RewardPart(weight=0.5), brief)`."""
+    """A reward with its weight and settings: `NewReward("my_rewards:brief", RewardPart(weight=0.5),
+    brief)`.
+    """
 
     path: str
     part: RewardPart
@@ -116,7 +118,10 @@ def rescored(
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score a play or an import with other rewards; raises ValueError without scores."""
+    """Score the episodes of a play or an import with other rewards. Published scores are reused.
+
+    Raises ValueError for a play without scores.
+    """
     layout = PlayLayout(name)
     record: PlayRecord | None = store.read_json(layout.record)
     if record is None or not store.holds(layout.scored):

@@ -22,7 +22,9 @@ class NoSpace(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Steps that other runs need: `Kept(learners={7}, policies={6, 7})`."""
+    """Steps of a run with learner states and policies that other runs need:
+    `Kept(learners={7}, policies={6, 7})`.
+    """
 
     learners: set[int]
     policies: set[int]
@@ -109,7 +111,9 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def first_policy(step: int, staleness: int) -> int:
-    """Return the oldest policy (0: the start) that a fork from `step` samples from."""
+    """Return the step of the oldest policy that a fork from `step` samples from. 0 is the policy
+    before step 1.
+    """
     return max(step - staleness, 0)
 
 

@@ -68,7 +68,9 @@ def score_episodes(
 
 
 def _note(metrics: Mapping[str, float]) -> str:
-    """Return a note with mean reward and success; empty without scored episodes."""
+    """Return a note with the mean reward and the success of scored episodes; empty if there are
+    none.
+    """
     if "rollout/reward" not in metrics:
         return ""
     reward, success = metrics["rollout/reward"], metrics["rollout/success"]

@@ -44,7 +44,10 @@ class TrainingServices:
 def training_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[TrainingServices]:
-    """Start the services of training for the run `owner`; `scripted` without a sampler."""
+    """Start the services of training. `owner` is the uid of their run.
+
+    With `scripted`, no sampler is started; this is for a run that is only a warm start.
+    """
     store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()
     if update.weights or experiment.settings.warm_start:
@@ -96,7 +99,10 @@ def local_player(
 
 @contextmanager
 def environments_here(task: Task) -> Iterator[ResourceManager]:
-    """Manage a shard's environments here; raises RuntimeError if one is in use at the end."""
+    """Manage the environments of an experiment in this process, as many as a shard needs.
+
+    Raises RuntimeError for an environment still in use at the end of the block.
+    """
     rollout = task.settings.rollout
     size = min(rollout.shard, rollout.problems * rollout.group_size)
     with resources_for(task.limits) as resources:
@@ -108,7 +114,11 @@ def environments_here(task: Task) -> Iterator[ResourceManager]:
 def learner_service(
     store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
-    """Start the learner; raises ValueError for a model that cannot be trained."""
+    """Start the learner.
+
+    The end of the block waits until the last checkpoint is saved. Raises ValueError for a model
+    that cannot be trained.
+    """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)
     address = new_address("learner")

@@ -17,7 +17,9 @@ class GateClosed(RuntimeError):
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if more than this share of episodes failed, but not for a single one."""
+    """Raise GateClosed if the share of episodes that ended with FAILED or AGENT_ERROR is above
+    `share`. A single episode never closes the gate.
+    """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
     # reversed, to keep the first problem
@@ -78,7 +80,7 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return a warning for each health sign with an unmeasured metric, perhaps a mistyped name.
+    """Return a warning for each sign with a metric that was not measured, perhaps a mistyped name.
 
     Metrics of the default signs are exempt, because some algorithms lack them.
     """
@@ -154,7 +156,10 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed, which names `setting`, for more than `most` causes."""
+    """Raise GateClosed if there are more than `most` causes.
+
+    The message names `setting`, which determines the allowed share.
+    """
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))
         raise GateClosed(

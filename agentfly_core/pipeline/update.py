@@ -1,4 +1,6 @@
-"""Update the policy once: make the job, and publish policy and learner state."""
+"""Update the policy once: make the job from stored artifacts, and publish policy and learner
+state.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -38,7 +40,9 @@ def fresh(policy: Pointer) -> str:
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """Make the update job of a step, from the policy `before` to the policy `target`."""
+    """Make the update job of a step: from the policy `before` and scored episodes to the policy
+    `target`.
+    """
     store, settings = run.store, run.settings
     policy, base = adapter_artifact.folders(store, before)
     goes_on = step > settings.own_steps.start or settings.inherits_learner
@@ -198,7 +202,10 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Bring the learner to the state before `step`: load the newest state, repeat updates."""
+    """Bring the learner to the state before `step`, from its own state or the newest stored state.
+
+    Later updates are repeated.
+    """
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     # wait for a state that is still being written: the store finds it only after its publication

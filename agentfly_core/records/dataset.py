@@ -46,10 +46,13 @@ class Repeated(BadRow):
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
-    """Build, check and write the splits; returns the counts QUARANTINED and REPEATED.
+    """Build, check and write the splits as parquet files.
 
-    Skipped rows are listed in the `quarantine` file, and problems in two splits are logged. Raises
-    ValueError for too many bad rows, a repeated id, and a wrong number of problems (with bad rows).
+    Returns the counts QUARANTINED (bad rows) and REPEATED (repeated problems).
+
+    Skipped rows are listed in the `quarantine` file. Problems that are in two splits are logged.
+    Raises ValueError for too many bad rows, for a repeated id, and for a wrong number of problems;
+    bad rows count as problems here.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -74,7 +77,10 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
-    """Call `data.use` and check its result; raises ValueError for a wrong setting or problem."""
+    """Call the dataset function `data.use` and check its result.
+
+    Raises ValueError for a wrong setting or problem.
+    """
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
     built: object = construct(load(data.use), data.settings, given)
     if not isinstance(built, Mapping) or set(built) != set(SPLITS):
@@ -142,7 +148,10 @@ def spaced_alike(prompt: str) -> str:
 
 
 def content(problem: Problem) -> str:
-    """Return a digest of a problem's messages and facts, with white space as single spaces."""
+    """Return a digest of a problem's messages and facts; problems in two splits must differ in it.
+
+    White space is reduced to single spaces.
+    """
     messages = [*map(plain, problem.messages)]
     return digest([spaced_alike(problem.prompt), problem.facts, messages])
 
@@ -158,7 +167,10 @@ def sizes_by_task(folder: Path) -> dict[str, int]:
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """Return the number of shards of a split: `episodes` per problem, `shard` per shard."""
+    """Return the number of shards of an evaluation on a split.
+
+    `episodes` is the number of episodes per problem, and `shard` the number per shard.
+    """
     return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 
 

@@ -7,7 +7,11 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 
 
 def generated(function: B) -> B:
-    """Mark a function that generates equal problems for equal ids. Nights confirm on fresh ones."""
+    """Mark a dataset function that generates problems from its seed, with equal ids for equal
+    problems.
+
+    Nightly training then generates fresh problems to confirm that a policy is better.
+    """
     setattr(function, "generated", True)  # noqa: B010
     return function
 

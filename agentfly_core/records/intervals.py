@@ -24,7 +24,10 @@ class Rate:
 
     @classmethod
     def of(cls, by_problem: Mapping[str, float]) -> Self:
-        """Compute the rate from solved shares; raises ValueError without a problem."""
+        """Compute the rate from the solved share of each problem's episodes.
+
+        Raises ValueError without a problem.
+        """
         return cls(*success(by_problem), len(by_problem))
 
     def to_json(self) -> dict[str, JSON]:
@@ -42,8 +45,10 @@ def wilson(successes: float, trials: int) -> Interval:
     """The 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
 
     (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n, z = 1.96
-    (Wilson 1927, JASA 22), where n counts problems. With several episodes per problem, `successes`
-    is the sum of their solved shares, and the interval is too wide. Raises ValueError.
+    (Wilson 1927, JASA 22). `trials` counts problems. With several episodes per problem, `successes`
+    is the sum of the problems' solved shares, and the interval is conservative (too wide). The
+    interval contains the rate itself and is within [0, 1]. Raises ValueError unless 0 <= successes
+    <= trials and trials >= 1.
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
@@ -60,7 +65,10 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
-    """Return the mean and 95 % interval of solved shares; raises ValueError without a problem."""
+    """Return the mean of the problems' solved shares, and its 95 % interval.
+
+    Raises ValueError without a problem.
+    """
     total = math.fsum(solved.values())
     interval = wilson(total, len(solved))
     return total / len(solved), interval
@@ -68,7 +76,10 @@ def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """`Mean(0.875, (0.498, 1.0), 8)`: a mean over problems with its 95 % interval, see `mean`."""
+    """A mean over problems and its 95 % interval: `Mean(0.875, (0.498, 1.0), 8)`.
+
+    The interval is None for fewer than FEWEST problems and for equal values; see `mean`.
+    """
 
     value: float
     interval: Interval | None
@@ -126,8 +137,10 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
 
 
 def pass_at(k: int, solved: int, episodes: int) -> float:
-    """Return pass@k of a problem, 1 - C(n - c, k) / C(n, k) for c of n solved episodes (arXiv
-    2107.03374, section 2.1): `pass_at(2, 1, 4)` is 0.5. Raises ValueError for n < k.
+    """Return the unbiased estimate of pass@k for a problem: `pass_at(2, 1, 4)` is 0.5.
+
+    With n episodes, c of them solved, it is 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, section
+    2.1). Raises ValueError for fewer than k episodes.
     """
     if not 1 <= k <= episodes or not 0 <= solved <= episodes:
         raise ValueError(

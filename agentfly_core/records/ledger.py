@@ -27,8 +27,10 @@ class LedgerRow:
     """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
     "used")`.
 
-    `reward` is the mean over scored episodes. With `zero_spread`, all rewards of each speaker are
-    equal. A curriculum counts the episodes that reached the goal (`solved`) per `kind` of problem.
+    `reward` is the mean over scored episodes. The outcome `zero_spread` means that all episodes of
+    the problem have equal rewards, for each speaker. `kind` and `solved` are for a curriculum: pass
+    rates are computed per kind of problem, and `solved` counts the scored episodes that reached the
+    goal.
     """
 
     step: int
@@ -73,7 +75,10 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
 
 
 def pass_rates(folder: Path) -> PassRates:
-    """Count solved and scored episodes by kind; raises ValueError without a curriculum."""
+    """Count solved and scored episodes of a step by kind.
+
+    Raises ValueError if the step had no curriculum.
+    """
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(

@@ -56,8 +56,10 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
 
 
 def call_of(value: JSON) -> ToolCall:
-    """Convert a JSON object to a call; raises ValueError. As in vLLM and TRL, arguments may be
-    missing, JSON text, or in the key `parameters`; the call is then lenient.
+    """Convert a JSON object to a call. Raises ValueError for an object that is not a call.
+
+    As in vLLM and TRL, arguments may be missing, be a JSON text, or have the key `parameters`. The
+    call is then marked as lenient.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
@@ -68,7 +70,10 @@ def call_of(value: JSON) -> ToolCall:
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
-    """Return a call's arguments from an object, its JSON text or None; raises ValueError."""
+    """Return the arguments of a call from an object, from its JSON text, or from None (empty).
+
+    Raises ValueError for other values.
+    """
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
     except ValueError as error:
@@ -104,8 +109,10 @@ def client_text(reply: Message) -> str:
 
 
 def echo_key(item: Message | Observation) -> str:
-    """Return a key to recognise a message that a chat client repeats. A repeated reply may differ
-    in outer whitespace, reasoning and the formatting of arguments.
+    """Return a key to recognise a message that a chat client repeats in later requests.
+
+    A repeated reply may differ in outer whitespace, in its reasoning, and in the formatting of call
+    arguments. Other messages are repeated unchanged.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])

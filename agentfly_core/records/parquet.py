@@ -1,7 +1,8 @@
 """Parquet files of trajectories, scores and problems, with a public schema.
 
-Each row is a trajectory; rows are sorted by problem, chain and agent. Tokens are int32 and
-log-probabilities float32. Turns are stored by context, and read back in the order of time.
+Each row is a trajectory. Rows are sorted by problem, chain (the episode's number) and agent. Tokens
+are int32 and log-probabilities float32. A trajectory's turns are stored by context, and read back
+in the order of time.
 """
 
 import json
@@ -90,7 +91,10 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
-    """Write trajectories, sorted by problem, chain and agent; shared turns of forks once."""
+    """Write trajectories, sorted by problem, chain (the episode's number) and agent.
+
+    Turns that a forked trajectory shares with its parent in the same file are stored once.
+    """
     in_order = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     ids = {one.id for one in in_order}
     own = [

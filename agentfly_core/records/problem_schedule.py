@@ -1,4 +1,6 @@
-"""Draw the problems and shards of each step, and of its refills, from the seed."""
+"""Draw the problems and shards of each step from the seed, and of its refills, which replace
+problems without an advantage.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,10 @@ class SamplingRound:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSchedule:
-    """The order of training problems, with `problems` per step: `{"sums": 11, "shop": 5}`."""
+    """The order in which the steps of a run play its training problems.
+
+    `problems` is the number of problems per step, by task: `{"sums": 11, "shop": 5}`.
+    """
 
     seed: int
     rollout: Rollout
@@ -94,9 +99,10 @@ class ProblemSchedule:
         """Return the rows of the training split that have a round's problems, or all candidates of
         a curriculum.
 
-        `sizes` counts problems by task in the file's order. Each pass over a task is a new
-        permutation, and a step uses one pass; in nights, it may use two epochs (`epoch_order`).
-        Raises ValueError for fewer problems than a step may need; nights need twice as many.
+        `sizes` counts problems by task in the order of the file. Each pass over a task is a new
+        permutation, and a step uses problems of one pass only. Nightly training uses epochs instead
+        (`epoch_order`), and a step may use problems of two epochs. Raises ValueError if a task has
+        fewer problems than a step may need; nightly training needs twice as many.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -129,13 +135,17 @@ class ProblemSchedule:
         return [orders[i // size][i % size] for i in played]
 
     def block_of(self, task: str) -> int:
-        """Return how many problems of a task a step may need, with refills and candidates."""
+        """Return how many problems of a task a step may need, with refills and the candidates of a
+        curriculum.
+        """
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """Choose a round's problems: all candidates, or with a curriculum a weighted sample."""
+        """Choose a round's problems from its candidates: all, or with a curriculum a weighted
+        sample per task.
+        """
         if self.rollout.curriculum is None:
             return [*problems]
 
@@ -154,8 +164,10 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """Return the kind for which pass rates are counted: the problem's id, or its task and the
-        chosen fact. Raises ValueError without the fact.
+        """Return the kind of a problem, for which pass rates are counted: its id, or its task and
+        the fact chosen in the settings.
+
+        Raises ValueError if the fact is missing.
         """
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:
@@ -170,7 +182,10 @@ class ProblemSchedule:
 
 @functools.lru_cache(maxsize=8)  # one entry for each task of a mixture
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
-    """Return the order of a pass over `size` problems, cached for all shards of a step."""
+    """Return the order of a pass over `size` problems.
+
+    The order is cached, because every shard of every step needs it.
+    """
     order = list(range(size))
     random.Random(hashing.seed(seed, "pass", turn, *_seed_of(task))).shuffle(order)
     return tuple(order)
@@ -181,8 +196,10 @@ def _seed_of(task: str) -> list[str]:
 
 
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
-    """Return the order of a task in an epoch of nights. Two fixed halves are shuffled apart, so
-    size / 2 other problems come before a repetition.
+    """Return the order of a task's `size` problems in an epoch of nightly training.
+
+    Two fixed halves are shuffled separately, so at least size / 2 other problems are played before
+    a problem is repeated.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -194,8 +211,10 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night after `night`: `night_after(Night(number=1), {"single": 960}, {"single":
-    4096})` begins at problem 960, after the played ones.
+    """Return the night that follows `night`.
+
+    `played` counts the problems played in `night` by task, and `sizes` all training problems:
+    `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
     """
     places = {}
     for name, size in sizes.items():

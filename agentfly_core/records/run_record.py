@@ -62,8 +62,11 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """Details of a finished run. Success needs rewards. `evaluations` has further figures, and
-    `losses` the losses of a warm start alone. An interval is `[low, high]`.
+    """Details of a finished run.
+
+    An experiment without rewards has no held-out success. `evaluations` has further figures of the
+    evaluations before and after training. `losses` has the losses of each round of a run that is
+    only a warm start. An interval is `[low, high]`.
     """
 
     success_before: float
@@ -92,11 +95,12 @@ ModeName = Literal["experiment", "live", "chat"]
 
 
 class PlayRecord(TypedDict):
-    """play.json: policy, settings and command of played episodes.
+    """play.json: the policy, the settings and the command of played episodes.
 
-    `policy` is the given reference ("run:demo@7", "oracle", "my_file:policy"), `sampled_from` the
-    policy that sampled tokens, and `script` a function that replied instead. With the `way` "chat",
-    the experiment's agent and limits do not apply.
+    `policy` is the reference that the user gave ("run:demo@7", "oracle", "my_file:policy").
+    `sampled_from` is the policy that sampled tokens. `script` is the import path of a function that
+    replied instead of a policy. `way` is the mode; the mode "chat" ignores the experiment's agent
+    and limits.
     """
 
     experiment: str

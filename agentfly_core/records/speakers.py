@@ -14,7 +14,10 @@ Earned = Mapping[str, float]
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
-    """Return each trajectory's episode number; a repeated agent starts the next episode."""
+    """Return the episode number (0, 1, ...) of each trajectory.
+
+    A trajectory whose agent already occurred starts the next episode.
+    """
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
     result = []
@@ -55,7 +58,10 @@ def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
 
 
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
-    """Return the trajectory with the answer, else the speaker `main`'s, else the first."""
+    """Return the trajectory of an episode that rewards score.
+
+    The speaker with the answer comes first, then the speaker `main`, then the first trajectory.
+    """
     answers = [one for one in episode if one.answered is not None]
     candidates = answers or [one for one in episode if one.agent == main]
     calls = [min((turn.call for turn in one.turns), default=math.inf) for one in episode]
@@ -87,14 +93,17 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the role that advantages compare, or the speaker if a reward names this speaker."""
+    """Return the name under which advantages compare a trajectory with other episodes.
+
+    This is the speaker's role, or the instance, such as `worker/2`, if a reward names the instance.
+    """
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
     return name if any(key.endswith(apart_name("", name)) for key in scored.rewards) else role
 
 
 def group_of(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the id of the group in which advantages compare this trajectory."""
+    """Return the id of the group of trajectories with which advantages compare this one."""
     name = compared_as(trajectory, scored)
     return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 

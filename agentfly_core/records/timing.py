@@ -34,8 +34,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`: an episode's timeline. `counts`
-    become metrics of the shard: `{"gateway/overruled/seed": 3}`.
+    """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
+
+    `counts` has numbers of events, which become metrics of the shard: `{"gateway/overruled/seed":
+    3}`.
     """
 
     trajectory_id: str

@@ -23,8 +23,10 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`. A `lenient` call deviated
-    from the template's format; `id` is the model's own, if the format has ids.
+    """A parsed call: `ToolCall("calculator", {"expression": "41+58"})`.
+
+    `lenient` is True if the call deviated from the template's format. `id` is the id that the model
+    wrote, if the format has ids.
     """
 
     name: str
@@ -60,8 +62,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`. The
-    model does not see `reward`, a step reward that is added to `Turn.reward`.
+    """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`.
+
+    `reward` is a step reward of the tool. The model does not see the reward, which is added to
+    `Turn.reward`.
     """
 
     tool: str
@@ -107,7 +111,10 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """Return the tokens from `begin` to `end`; only the span's last part keeps `finish`."""
+        """Return the span of the tokens from index `begin` up to, but not including, `end`.
+
+        Only a part that includes the last token keeps the span's `finish`.
+        """
         return replace(
             self,
             tokens=self.tokens[begin:end],
@@ -187,7 +194,10 @@ def of_task(problem: Problem, task: str) -> Problem:
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """Return a fact as text, to group problems for `setting`; raises ValueError if missing."""
+    """Return a fact as text, to group problems. Raises ValueError if it is missing.
+
+    `setting` names the setting that needs the fact, for the error message.
+    """
     if fact not in problem.facts:
         raise ValueError(
             f"{setting}: the problem {problem.id!r} has no fact {fact!r} (its facts: "
@@ -199,8 +209,10 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 
 
 class Ending(StrEnum):
-    """Why an episode ended. AGENT_ERROR is an error of the agent after its first reply; it is
-    scored. FAILED is an earlier one, or an error of a service; it is not scored.
+    """Why an episode ended.
+
+    AGENT_ERROR is an error of the agent after its first reply; the episode is scored. FAILED is an
+    error of a service, or of the agent before its first reply; the episode is not scored.
     """
 
     TERMINAL = "terminal"
@@ -230,7 +242,9 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Answers with the maximum and with less: `Examples(right=("99",), wrong=("", "98"))`."""
+    """Answers that earn the maximum (`right`), and answers that earn less (`wrong`):
+    `Examples(right=("99",), wrong=("", "98"))`.
+    """
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -246,8 +260,10 @@ def is_usable(value: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward's reason: `Unscored("exact: TimeoutError")`. Unscored episodes are excluded
-    and counted; their reward never becomes 0.
+    """A missing reward and its reason.
+
+    Unscored episodes are excluded and counted; their reward never becomes 0:
+    `Unscored("exact: TimeoutError")`.
     """
 
     reason: str
@@ -335,7 +351,10 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A problem's episodes by `chain`: trajectories with the answer, without FAILED episodes."""
+    """The episodes of one problem, sorted by number (`chain`), for rewards that compare them.
+
+    Of each episode, the group has the trajectory with the answer. FAILED episodes are left out.
+    """
 
     trajectories: tuple[Trajectory, ...]
 
@@ -357,15 +376,19 @@ def team(episode: Sequence[Trajectory]) -> Team:
 
 
 def instance(agent: str) -> tuple[str, int]:
-    """Split a speaker's name: `("worker", 2)` for `worker/2`, `("worker", 1)` for `worker`."""
+    """Split a speaker's name: `worker/2` gives `("worker", 2)`, and `worker` gives `("worker",
+    1)`.
+    """
     role, _, number = agent.partition("/")
     return role, int(number or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory, stored apart, so that it can be scored again: unweighted
-    `rewards`, their weighted sum `reward`, and `turn_rewards` by turn or empty.
+    """The scores of a trajectory, stored apart from it, so that episodes can be scored again.
+
+    `rewards` has the unweighted rewards by name, and `reward` is their weighted sum. `turn_rewards`
+    has one number per turn, or is empty.
     """
 
     trajectory_id: str

@@ -1,4 +1,6 @@
-"""Advantages, losses, KL penalties, importance sampling and batches, for authors of algorithms."""
+"""Advantages, losses, KL penalties, importance sampling, aggregation and batches, for authors of
+algorithms.
+"""
 
 from agentfly_core.rl.advantage import (
     centred,

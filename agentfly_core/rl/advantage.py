@@ -69,12 +69,18 @@ def last_of_turns(turns: Tensor) -> Tensor:
 
 
 def varies(values: Tensor) -> bool:
-    """Whether `values` [n] differ by more than rounding errors; not if empty or nan."""
+    """Whether `values` [n] differ by more than rounding errors.
+
+    The result is False for an empty tensor and for nan.
+    """
     return bool(len(values)) and differ(float(values.min()), float(values.max()))
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Normalise to mean 0 and variance 1 over sampled tokens; float32, 0 if all are equal."""
+    """Normalise advantages to mean 0 and variance 1 over all sampled tokens.
+
+    Returns float32 [rows, T], all 0 if the advantages are equal.
+    """
     # in float64, because a sum over all tokens of an update loses digits in float32
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
     if not varies(of_tokens):
@@ -86,7 +92,9 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
 def whitened_by_task(
     tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
 ) -> Tensor:
-    """Apply `whitened` to the sampled tokens of each task, from its trajectory indices."""
+    """Apply `whitened` to the sampled tokens of each task; `tasks` maps tasks to trajectory
+    indices.
+    """
     result = torch.zeros(advantages.shape)
     for members in tasks.values():
         own = torch.isin(batch.trajectory, torch.tensor(members)).unsqueeze(1) & batch.sampled
@@ -122,7 +130,9 @@ def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
 
 
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Subtract the mean of `over` (by default the values); divide by its standard deviation."""
+    """Subtract the mean of `over`, by default of the values themselves, and divide by the unbiased
+    standard deviation of `over`.
+    """
     over = values if over is None else over
     # the unbiased deviation and 1e-6 as in verl's GRPO; TRL adds 1e-4
     return centred(values, over) / (over.std() + 1e-6)

@@ -1,4 +1,7 @@
-"""Weights [rows, T] of tokens in the loss, over all ranks. A sequence is a trajectory."""
+"""Weights [rows, T] of sampled tokens in the loss of an optimizer step, computed over all ranks.
+
+A sequence is a trajectory, even if it has several rows.
+"""
 
 from typing import Annotated, Literal
 
@@ -10,7 +13,9 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenMean(Section):
-    """The mean over all sampled tokens (DAPO, arXiv 2503.14476): long replies count more."""
+    """The mean over all sampled tokens of the step (DAPO, arXiv 2503.14476): long replies count
+    more.
+    """
 
     use: Literal["token_mean"] = "token_mean"
 
@@ -19,7 +24,9 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of their means (GRPO, 2402.03300): all count equally."""
+    """The mean over trajectories of the mean over their tokens (GRPO, 2402.03300): all trajectories
+    count equally.
+    """
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
@@ -39,7 +46,10 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of token sums, over `horizon` (Dr. GRPO, 2503.20783)."""
+    """The mean over trajectories of the sum over their tokens, divided by `horizon`.
+
+    See 2503.20783 (Dr. GRPO).
+    """
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"
     horizon: Annotated[int, Field(ge=1)]
@@ -56,7 +66,9 @@ Aggregation = Annotated[
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """Return the tokens of each row's trajectory [rows, 1], and the number of trajectories."""
+    """Return the number of sampled tokens of each row's trajectory [rows, 1], and the number of
+    trajectories with sampled tokens.
+    """
     numbers, index = torch.unique(batch.trajectory, return_inverse=True)
     tokens = torch.zeros(len(numbers), dtype=torch.int64).index_add(
         0, index, batch.sampled.sum(dim=1)

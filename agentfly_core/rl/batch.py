@@ -138,7 +138,9 @@ def _length(spans: TurnSpans) -> int:
 
 
 def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...]:
-    """Return tokens, mask, log-probabilities, turns and temperatures, each [rows, T]."""
+    """Return tokens, mask of sampled tokens, log-probabilities, turns and temperatures, each [rows,
+    T].
+    """
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     sampled, logprobs = np.zeros(shape, np.bool_), np.zeros(shape, np.float32)

@@ -32,7 +32,9 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling by row: weight `min(product of w, cap)` (Liu, Li et al.)."""
+    """Truncated importance sampling with a weight per row: `min(product of w, cap)` (Liu, Li et
+    al.).
+    """
 
     use: Literal["sequence_tis"] = "sequence_tis"
     cap: Bound = 2.0
@@ -68,7 +70,9 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """Drop rows with a geometric mean of w outside low to high (Liu, Li et al.)."""
+    """Drop rows with a geometric mean of w below low or above high. Other rows have the weight 1
+    (Liu, Li et al.).
+    """
 
     use: Literal["sequence_mask"] = "sequence_mask"
 

@@ -20,7 +20,9 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """`advantages` [rows, T] of sampled tokens, and the critic's targets `returns` [rows, T]."""
+    """The `advantages` [rows, T] of sampled tokens, and the `returns` [rows, T], which are the
+    critic's targets.
+    """
 
     advantages: Tensor
     returns: Tensor
@@ -96,7 +98,10 @@ class Needs:
 
 
 class Algorithm(Protocol):
-    """A dataclass of hyper-parameters; `refills` is the default of `rollout.refills`."""
+    """A frozen dataclass with hyper-parameters as fields.
+
+    The class attribute `refills` is the default of `rollout.refills`.
+    """
 
     refills: ClassVar[int]
 
@@ -105,10 +110,15 @@ class Algorithm(Protocol):
         """The requirements of this algorithm, which may depend on its hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm for the next update, given the last update's metrics."""
+        """Return the algorithm for the next update, adapted to the last update's metrics `before`,
+        which are empty at first.
+        """
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Compute metrics before the first optimizer step, for the next update's `after`."""
+        """Compute metrics before the update's first optimizer step.
+
+        The next update passes them to `after`.
+        """
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Compute advantages from the outcomes of the whole update."""

@@ -74,7 +74,9 @@ class NoKL(Section):
 
 
 class LossKL(NoKL):
-    """Adds `weight` times the KL estimate; k1 is refused: its gradient vanishes on-policy."""
+    """Adds `weight` times the KL estimate to the loss. k1 is excluded, because its gradient
+    vanishes on-policy.
+    """
 
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
@@ -139,7 +141,10 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return a copy with the adapted weight, or the same one without a sampled token."""
+        """Return a copy with the adapted weight.
+
+        The weight stays the same if the last update had no sampled token.
+        """
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})

@@ -128,7 +128,9 @@ def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
 
 
 def _states(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the state key before each turn; by default the messages that it reads."""
+    """Return the environment's state key before each turn. Without a state key, the messages read
+    in that turn serve as the key.
+    """
     return tuple(turn.state or repr(turn.read) for turn in trajectory.turns)
 
 

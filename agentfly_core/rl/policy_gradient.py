@@ -1,4 +1,6 @@
-"""The base class of policy-gradient algorithms."""
+"""The base class of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL
+penalty.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -70,7 +72,9 @@ class PolicyGradient(ABC):
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Use rewards minus a KL penalty. With `skip_cut`, cut trajectories get 0."""
+        """Compute advantages from the rewards minus a KL penalty. With `skip_cut`, trajectories cut
+        by a limit get 0.
+        """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         # after the advantages: a cut episode still counts in the baseline of its group
         counted = self._counted(batch)
@@ -80,7 +84,9 @@ class PolicyGradient(ABC):
         return replace(estimate, advantages=advantages)
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return the tokens' shares in the loss. With `skip_cut`, cut trajectories get 0."""
+        """Return the tokens' shares in the step's loss. With `skip_cut`, trajectories that a limit
+        cut do not count.
+        """
         # before the aggregation: cut tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))
 
@@ -91,7 +97,9 @@ class PolicyGradient(ABC):
         return replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """Sum the tokens' weighted losses, with importance weights and the KL penalty."""
+        """Compute the weighted sum of the tokens' losses, with importance weights and the KL
+        penalty.
+        """
         losses = self.policy_loss.tokens(outputs, batch)
         if self.correction is not None:
             weights = self.correction.weights(batch)

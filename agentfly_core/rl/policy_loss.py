@@ -1,4 +1,7 @@
-"""Losses of tokens. `train/clip_fraction` is the share of tokens at or beyond a bound."""
+"""Policy losses: the loss of each sampled token, before it is weighted.
+
+`train/clip_fraction` is the share of tokens at or beyond a bound.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -92,8 +92,9 @@ class Child:
     async def ask(self, question: JSON, seconds: float) -> Any:  # the caller knows its type
         """Send a JSON value and return the answer; requests run in order.
 
-        Raises ServiceFailure for a dead process, a late or invalid answer. An error kills it, as
-        does a cancellation; a late answer would otherwise be read as the next one.
+        Raises ServiceFailure if the process is dead, exceeds the time limit or answers with invalid
+        JSON. After such an error or a cancellation the process is killed. Otherwise a late answer
+        would be read as the answer to the next request.
         """
         # NaN is not allowed, because strict JSON parsers reject it
         line = json.dumps(question, allow_nan=False).encode() + b"\n"

@@ -81,7 +81,9 @@ class Episode(Speaker):
         self.timed, self.counts = stage.timed, stage.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
-        """Lend an environment to tools and rewards; its `reset` text joins the opening."""
+        """Lend an environment to tools and rewards, and append the text of its `reset` to the
+        opening.
+        """
         self.lent[kind] = environment
         if text := environment.reset_text.strip():
             most = self.rules.max_observation_tokens
@@ -95,12 +97,17 @@ class Episode(Speaker):
 
     @property
     def memory(self) -> Path:
-        """The folder that `agent.remembers` filled after the last step; do not write to it."""
+        """The folder that `agent.remembers` filled after the previous step.
+
+        Before the first step the folder is empty. Do not write to it.
+        """
         return self.rules.memory or Path(_no_memory().name)
 
     @property
     def answered(self) -> tuple[str, str | None]:
-        """The last speaker that answered, and its answer; else the main speaker and None."""
+        """The name of the speaker that answered last, and its answer. Without an answer: the main
+        speaker's name and None.
+        """
         return self.stage.trunk.answers[-1] if self.stage.trunk.answers else (self.name, None)
 
     def speaker(

@@ -83,7 +83,9 @@ class EpisodeState:
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """Return all environments' state keys, joined by spaces; raises as `state_of` does."""
+        """Return the state keys of all environments, joined by spaces; raises the same errors as
+        `state_of`.
+        """
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
     async def fork(self, count: int, before_reply: bool = False) -> None:
@@ -159,8 +161,10 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """Call `work`, which saves or restores an environment's state. Raises NotImplementedError if
-    the environment lacks the method, and ServiceFailure.
+    """Call `work`, an environment's method that saves or restores its state; return the result.
+
+    Raises NotImplementedError if the environment does not implement the method, and ServiceFailure
+    for any other error.
     """
     kind = type(environment).__name__
     try:

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cast(SamplerSession):
-    """The sessions of a shard's speakers: the trained policy's, then the frozen policies', with
-    their `places` by role. `speakers` makes the speakers that a chat service plays, by role.
+    """The sampler sessions of all speakers of a shard.
+
+    `sessions` contains the session of the trained policy and a session for each frozen policy.
+    `places` maps a frozen role to its index in `sessions`. `speakers` maps a role that a chat
+    service plays to the function that creates its speakers.
     """
 
     sessions: Sequence[SamplerSession]
@@ -40,8 +43,10 @@ class Cast(SamplerSession):
     speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply in the speaker's session; raises SamplerLost. Meanwhile, the sessions
-        before it do not wait for this episode, so batches do not depend on timing.
+        """Sample a reply in the speaker's session; raises SamplerLost.
+
+        While an episode waits for a reply in one session, the sessions before it in the list do not
+        wait for requests of this episode. So batches do not depend on timing.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -79,7 +84,9 @@ class Cast(SamplerSession):
         return role not in self.speakers and session.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether a thinking budget may sample a reply of this speaker in two requests."""
+        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
+        needs.
+        """
         place = self.places.get(speaker.partition("/")[0], 0)
         return self.sessions[place].continues(speaker)
 
@@ -88,7 +95,10 @@ class Cast(SamplerSession):
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """Open sessions of a sampler and frozen speakers; raises ValueError without an API key."""
+    """Open the sessions of a sampler and of frozen speakers.
+
+    Raises ValueError for a missing API key.
+    """
     samplers, places = [sampler], dict[str, int]()
     chats: dict[str, ChatClient] = {}
     speakers: dict[str, MakesSpeaker] = {}
@@ -111,8 +121,10 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker with replies of a chat service: texts without tokens. Only the limits `max_turns`
-    and `max_tokens` apply, by the service's tokenizer.
+    """A speaker with replies from a chat service, which are text without tokens.
+
+    Only the limits `max_turns` and `max_tokens` apply. The service counts tokens of its own
+    tokenizer.
     """
 
     def __init__(
@@ -128,7 +140,9 @@ class EndpointSpeaker(Speaker):
         read: tuple[Message | Observation, ...],
         settings: ReplySettings,
     ) -> Reply:
-        """Raises EpisodeOver, NoReply for a refusal, and ServiceFailure without a reply."""
+        """Raises EpisodeOver, ServiceFailure if no reply arrives, and NoReply if the service
+        refuses the request.
+        """
         self._require_turn(branch)
         messages = (*timeline.messages_of(before), *read)
         params, tools = settings.params, settings.form.tools

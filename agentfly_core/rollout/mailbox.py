@@ -45,8 +45,10 @@ class EpisodeMailbox(Generic[M]):
             arrived.set_result(None)
 
     async def get(self) -> M:
-        """Wait for the next message and remove it. Raises ServiceFailure if all coroutines wait,
-        and ValueError if another one waits at this mailbox.
+        """Wait for the next message, remove it from the mailbox and return it.
+
+        Raises ServiceFailure if all coroutines of the episode wait for messages, and ValueError if
+        another coroutine already waits at this mailbox.
         """
         branch = self._stage.branch
         if self._reader is not None:

@@ -1,4 +1,7 @@
-"""A pool of environments of one class, which start in parallel; each has one episode."""
+"""A pool of environments of one class.
+
+They start in parallel, and each is leased to one episode.
+"""
 
 import asyncio
 import functools
@@ -44,8 +47,11 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """A leased environment: `Instance(Shop(), 8123.5, 3, problem)`. `born` is its start on the
-    monotonic clock in seconds, and the task `returning` ends its lease.
+    """An environment and the problem for which it is leased: `Instance(Shop(), 8123.5, 3,
+    problem)`.
+
+    `born` is its start on the monotonic clock in seconds. `returning` is the task that ends its
+    lease.
     """
 
     environment: Environment
@@ -79,7 +85,10 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Start environments until `count` exist, each within `seconds`; replace worn ones."""
+        """Start environments in parallel until `count` exist, each within `seconds`.
+
+        Idle environments that must not be leased again are replaced.
+        """
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():
                 self._places[number] = place.result()
@@ -117,7 +126,10 @@ class Pool:
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all environments that are not leased; raises RuntimeError if one is leased."""
+        """Close all environments that are not leased, including starting environments.
+
+        Raises RuntimeError if an environment is still leased.
+        """
         warming = [place for place in self._places if isinstance(place, asyncio.Task)]
         for task in warming:
             task.cancel()
@@ -239,7 +251,10 @@ class Pool:
             self._put(None)
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
-        """Take an instance back, once; close it unless `well`."""
+        """Take an instance back. If `well` is false, close it instead of leasing it again.
+
+        Further calls for the same lease do nothing.
+        """
         # an episode's end and its deadline may both return the instance; it must get one slot only,
         # because two slots would lease it to two episodes
         if instance.returning is None:
@@ -295,7 +310,10 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """Describe an error with the author's line. A process logs each only once."""
+        """Describe an error of an environment's method, with the line of the author's code.
+
+        Each error is logged only once in a process.
+        """
         line = tracebacks.own_line(error)
         what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"
         first = "".join(f" (first for the problem {problem.id!r})" for problem in given)

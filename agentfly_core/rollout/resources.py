@@ -1,4 +1,7 @@
-"""Lease environments to episodes within limits, reset for each, and close all at the end."""
+"""Lease environments to episodes within limits.
+
+An environment is reset for each episode. All environments are closed at the end.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +65,8 @@ class ResourceManager:
         """Start environments in the background until `count` of each class exist, each within
         `seconds`.
 
-        Unhealthy and worn environments are replaced. A failed start is logged; the next lease
-        repeats it.
+        Idle environments that are unhealthy or have reached a limit are replaced. A failed start is
+        logged. The next lease repeats the start, and raises an error if that fails, too.
         """
         for kind in kinds:
             self._pool(kind).warm(count, seconds)
@@ -110,7 +113,9 @@ class ResourceManager:
                 timer.cancel()
 
     async def close(self) -> None:
-        """Close all environments, also starting ones. Raises RuntimeError if one is leased."""
+        """Close all environments, including starting environments. Raises RuntimeError if an
+        environment is still leased.
+        """
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )

@@ -151,12 +151,16 @@ class CallableTool(Asking, Protocol):
         """Whether a successful call ends the episode."""
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """Execute a call; returns the observation for the model. Raises ServiceFailure."""
+        """Execute a call and return the observation that the model reads next; raises
+        ServiceFailure.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A policy with its own sampler for a role: `FrozenPolicy("run:demo@7", sampler)`."""
+    """A fixed policy that plays a role with its own sampler: `FrozenPolicy("run:demo@7",
+    sampler)`.
+    """
 
     name: str
     sampler: Sampler
@@ -182,7 +186,10 @@ Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf
 
 @dataclass(frozen=True)
 class Form:
-    """How to render a conversation: its tools, and reasoning or the template's default (None)."""
+    """How a conversation is rendered: its tools, and whether reasoning is switched on.
+
+    If `thinking` is None, the template's default applies.
+    """
 
     tools: tuple[ToolSchema, ...]
     thinking: bool | None = None
@@ -253,7 +260,10 @@ class EpisodeRules:
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message | Observation, ...]:
-        """Return a problem's first messages; raises ValueError for two system messages."""
+        """Return the first messages for a problem.
+
+        Raises ValueError if there are two system messages.
+        """
         messages = problem.messages or (Message("user", problem.prompt),)
         if not self.system:
             return messages
@@ -274,7 +284,10 @@ class EpisodeRules:
         return {}
 
     def template_of(self, form: Form) -> ChatTemplate:
-        """Return a form's template; raises ValueError if it cannot switch reasoning."""
+        """Return the template for a form.
+
+        Raises ValueError if the template cannot switch reasoning.
+        """
         if form.key not in self._templates:
             template = self.template
             if isinstance(template, ModelTemplate):
@@ -287,7 +300,10 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """Return parameters, by default the experiment's; raises ValueError for invalid ones."""
+        """Return sampling parameters. The experiment's value replaces None.
+
+        Raises ValueError for invalid parameters.
+        """
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
             raise ValueError(
@@ -315,8 +331,10 @@ class EpisodeRules:
         return replace(message, cut=finish == "length")
 
     def limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that a reply has reached, or None, from the tokens of its `prompt` and
-        the tokens that were `left` to sample.
+        """Return the limit that a reply has reached, or None.
+
+        `prompt` is the number of tokens in its prompt, `left` the number of tokens that could still
+        be sampled.
         """
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":

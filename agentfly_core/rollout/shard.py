@@ -220,7 +220,10 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
-    """Return the agent's ending and error. The lease cancels it at the deadline."""
+    """Return the agent's ending and error.
+
+    The lease cancels the agent at the episode's deadline.
+    """
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await on_loop(partial(spec.agent, episode), math.inf, agent)
@@ -270,7 +273,9 @@ def _begun(episode: Episode) -> bool:
 
 
 class BadEnding(ValueError):
-    """An agent returned another type than Ending, or an Ending without its answer."""
+    """An agent returned a value of another type than Ending, or an Ending that requires an answer
+    before answering.
+    """
 
     def __init__(self, text: str, ending: str) -> None:
         super().__init__(text)

@@ -175,7 +175,9 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply to `read` after `before`; it becomes the last of `context`."""
+        """Sample a reply to the messages `read` after `before`; it becomes the last of
+        `context`.
+        """
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)

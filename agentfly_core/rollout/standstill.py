@@ -24,7 +24,10 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 
 @dataclass
 class Parts:
-    """The running coroutines of `gather` by branch, with their pending replies and calls."""
+    """The running coroutines of `gather` by branch, with their pending replies and tool calls.
+
+    The sampler starts a held reply only after every open coroutine has made a request.
+    """
 
     failure: ServiceFailure | None = None
     _tasks: dict[EpisodeBranch, asyncio.Task[Any]] = field(default_factory=dict)
@@ -71,7 +74,10 @@ class Parts:
 
     @contextmanager
     def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
-        """Count a coroutine as waiting. If all wait, each `arrived` gets ServiceFailure."""
+        """Count a coroutine as waiting for a message during the block.
+
+        If all coroutines wait, each gets ServiceFailure from its future `arrived`.
+        """
         self._waiting[branch] = arrived
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
         try:
@@ -165,7 +171,9 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether the author's code, not a network library, waits for asyncio's primitives."""
+    """Whether the author's code itself waits for a primitive of asyncio. Primitives within network
+    libraries do not count.
+    """
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)
     return first > 0 and INSTALLED.isdisjoint(Path(files[first - 1]).parts)

@@ -37,11 +37,12 @@ Pair = tuple[Trajectory, Scored | None]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of text: `Piece("sampled", '<tool_call>{"name": "calculator",
+    """A piece of an episode's text: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    Kinds: `read` prompts, `sampled` tokens, `said` by a chat service, `after` the last reply (tool
-    results that the model did not read), and `context`, the number of a context that begins here.
+    Kinds: `read` is prompt text, `sampled` is sampled text, `said` is the text of a chat service's
+    reply. `after` is a tool result after the last reply, which the model did not read. `context` is
+    the number of a context that begins here.
     """
 
     kind: PieceKind
@@ -56,9 +57,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Stored episodes, with scores or None, a function that splits them, and the step's metrics:
+    """Stored episodes with their scores, a function that splits them into pieces, and the metrics
+    of the step.
+
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
-    {"resources/Shop/expired": 1.0, ...})`.
+    {"resources/Shop/expired": 1.0, ...})`; an episode without scores has None.
     """
 
     reference: str
@@ -69,8 +72,10 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """Read the episodes of a step, by default the last one. A fork also has its origin's steps.
-    Raises ValueError without episodes.
+    """Read the episodes of a step, by default the last step with episodes.
+
+    A forked run also has the steps of its origin before the fork. Raises ValueError without
+    episodes.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -95,7 +100,9 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
-    """Return the published shards of a step or an evaluation that may still be played."""
+    """Return the published shards of a step or an evaluation, also while further shards are
+    played.
+    """
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
@@ -136,8 +143,10 @@ def decoder(store: Store, run: str) -> Decode:
 
 
 def decoder_of(store: Store, artifact: Pointer) -> Decode:
-    """Return a function that decodes tokens, also special ones, with an artifact's tokenizer.json;
-    raises ValueError without it.
+    """Return a function that decodes tokens, including special tokens, with an artifact's
+    tokenizer.json.
+
+    Raises ValueError if tokenizer.json is missing.
     """
     written = store.part(artifact, "tokenizer.json")
     if written is None:
@@ -151,7 +160,9 @@ def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """Return an episode's pieces in order: decoded tokens, or the text of chat services."""
+    """Return the pieces of an episode in chronological order. Text is decoded from tokens; the text
+    of chat services is taken from messages.
+    """
     shown: list[Piece] = []
     context = 0
     for turn in trajectory.turns:
@@ -184,7 +195,9 @@ def marked(pieces: Iterable[Piece], width: int) -> list[str]:
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """Split a piece into lines that fit with their mark, with control characters escaped."""
+    """Split a piece's text into lines that fit into `width` columns with their mark. Control
+    characters are escaped.
+    """
     room = max(20, width - 12)
     wrapped = (
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)

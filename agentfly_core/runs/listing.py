@@ -104,7 +104,9 @@ class Listed:
         return (str(value) if key in FIELDS else value) in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
-        """Return the values that `--filter` compares: all tags, or the value of another key."""
+        """Return the values that `--filter` compares: all tags of the run, or its value of another
+        key.
+        """
         facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
         single = {**self.settings, **facts}
         return self.tags if key == "tag" else [single[key]] if key in single else []
@@ -141,10 +143,12 @@ def listed(store: Store) -> list[ListedRun]:
 
 
 def run_named(store: Store, reference: str) -> str:
-    """Return a run's full name: `quickstart-1a2b3c4d@7` for `quickstart@7`.
+    """Return the full name of a run for a reference, such as `quickstart-1a2b3c4d@7` for
+    `quickstart@7`.
 
-    The reference may be a run, an experiment (its newest run) or a unique prefix. Unknown names are
-    returned unchanged. Raises ValueError for a prefix of several runs.
+    A reference is the name of a run, the name of an experiment (its newest run), or a unique prefix
+    of a run's name. Unknown names are returned unchanged. Raises ValueError for a prefix of several
+    runs.
     """
     name, at, step = reference.removeprefix("run:").partition("@")
     names = store.names("runs")
@@ -184,7 +188,9 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
-    """Return each readable run's seed and changed settings, unless equal in all runs."""
+    """For each readable run, return the seed and the changed settings, without settings that are
+    equal in all runs.
+    """
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
     # as text, because a set cannot contain lists
@@ -196,7 +202,9 @@ def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
 
 
 def settled(settings: Mapping[str, JSON]) -> list[str]:
-    """Return settings as words of a command: `["seed=1", "update.learning_rate=0.0003"]`."""
+    """Return settings as they are typed in a command: `["seed=1",
+    "update.learning_rate=0.0003"]`.
+    """
     return [f"{key}={typed(value)}" for key, value in settings.items()]
 
 
@@ -234,7 +242,10 @@ def _file(record: RunRecord) -> Path | None:
 
 
 def _changed(record: RunRecord) -> dict[str, JSON]:
-    """Return the settings that differ from the experiment's file, or without it the overrides."""
+    """Return the settings in which a run differs from its experiment's current file.
+
+    If the file cannot be read, return the overrides with which the run was started.
+    """
     settings, path = record["settings"], _file(record)
     try:
         # another user's run may name any file
@@ -267,7 +278,9 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions: `state=stopped`, `update.learning_rate=3e-4`, or
-    any text. Raises ValueError for a key or value without a run.
+    any text.
+
+    Raises ValueError for a key or a value that none of the runs has.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:
@@ -291,7 +304,9 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
-    """Sort runs by name, or by another figure with the highest first and damaged runs last."""
+    """Sort runs by name, or by time, success or step with the highest first. Damaged runs come
+    last, except when sorting by name.
+    """
 
     def rank(run: ListedRun) -> tuple[float, str]:
         if isinstance(run, Unreadable):

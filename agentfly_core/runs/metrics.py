@@ -80,7 +80,10 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward `goal` is 1 or more, the same for all speakers; None if unscored."""
+    """Whether the reward named `goal` is 1 or more; None for an unscored episode.
+
+    All speakers of an episode have the same value.
+    """
     if isinstance(scored.reward, Unscored):
         return None
     return reaches(scored.rewards[goal], 1.0)
@@ -97,7 +100,9 @@ def solved_by_problem(
 def outcomes_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, list[bool]]:
-    """Return by problem which scored episodes were solved: `{"add-41-58": [True, False]}`."""
+    """Return for each problem which of its scored episodes were solved, in order: `{"add-41-58":
+    [True, False]}`.
+    """
     by_id = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in by_episode([*trajectories]):
@@ -107,8 +112,10 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """Return a step's metrics for metrics.json and MLflow, without infinite values and NaN:
-    `{"step": 7, "time_ms": ..., "metrics": {...}}`.
+    """Return a step's metrics as metrics.json and MLflow store them: `{"step": 7, "time_ms": ...,
+    "metrics": {...}}`.
+
+    Infinite values and NaN are omitted, not replaced by zero.
     """
     finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
     return {"step": step, "time_ms": time_ms, "metrics": finite}
@@ -168,7 +175,9 @@ class _Played:
         }
 
     def times(self, timings: Sequence[Timing]) -> dict[str, float]:
-        """Compute seconds per episode and tokens per second; empty without timings."""
+        """Compute the seconds per episode and the sampled tokens per second. Empty without
+        timings.
+        """
         if not timings:
             return {}
         doings: tuple[Doing, ...] = ("generating", "tools", "rewards", "waiting")
@@ -187,7 +196,9 @@ class _Played:
         }
 
     def rewards(self, goal: str) -> dict[str, float]:
-        """Compute mean reward, success, and the shares of unscored episodes and equal rewards."""
+        """Compute the mean reward and success, the share of unscored episodes, and the share of
+        problems with equal rewards in all episodes.
+        """
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)
         for episode, of_speakers in zip(self.episodes, rewards, strict=True):
@@ -204,7 +215,9 @@ class _Played:
         return figures
 
     def speakers(self) -> dict[str, float]:
-        """Compute each of several speakers' activity per episode, and its mean reward."""
+        """Compute each speaker's activity per episode, and its mean reward over the episodes where
+        it has turns. Empty with fewer than two speakers.
+        """
         did = activity(self.trajectories)
         if len(did) < 2:
             return {}
@@ -219,8 +232,10 @@ class _Played:
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return the share of turns with a new context because the agent changed the history after a
-    reply, also by cause. Assistant messages in the first prompt are examples, not changes.
+    """Return the share of turns that start a new context because the agent changed the history
+    after a reply: in total and by cause.
+
+    Assistant messages in an agent's first prompt count as few-shot examples, not as changes.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))

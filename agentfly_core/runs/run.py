@@ -80,13 +80,18 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The other run's policy for the KL penalty; None for the run's own start policy."""
+        """The policy of another run that the KL penalty uses as its reference; None for the run's
+        own start policy.
+        """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
 
     @property
     def kl_reference(self) -> Pointer | None:
-        """The reference policy of the KL penalty or None; raises ValueError for other tokens."""
+        """The reference policy of the algorithm's KL penalty; None without a KL penalty.
+
+        Raises ValueError if the reference policy has another tokenizer.
+        """
         if self.experiment.algorithm.needs.reference is None:
             return None
         if self.reference is None:
@@ -100,15 +105,20 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """Count the problems of all scored steps before this one by task: `{"single": 384}`."""
+        """Count the problems of all steps before this one by task: `{"single": 384}`.
+
+        These steps must have been scored. The ledger of a step is read only once.
+        """
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
             self._problems.append(counts)
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """Return pass rates for a step's curriculum, over all steps up to the policy that plays.
-        Each ledger is read once.
+        """Return the pass rates of problems for a step's curriculum. They cover all steps up to the
+        step of the policy that plays.
+
+        The ledger of a step is read only once.
         """
         # later steps may or may not be scored yet when a step is played ahead, so they are not used
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
@@ -143,13 +153,18 @@ class Run:
 
     @property
     def start(self) -> Pointer:
-        """The policy before the first step; raises FileNotFoundError if it is not stored yet."""
+        """The policy before the first step, which `remember_start` has stored.
+
+        Raises FileNotFoundError if it is not stored yet.
+        """
         if (stored := self.store.read_json(self.layout.start)) is None:
             raise FileNotFoundError(f"The run {self.name} has no start policy yet.")
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
-        """Store the policy before the first step, and outputs of the stages before it."""
+        """Store the policy before the first step, and the outputs of the stages that produced
+        it.
+        """
         before = {stage: [one.to_json() for one in made[stage]] for stage in made}
         self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
@@ -161,8 +176,10 @@ class Run:
         return record
 
     def remember_data(self, data: Pointer, version: str) -> None:
-        """Store the dataset and its DVC version in run.json. Raises ValueError for other data than
-        the run's, or than its origin's.
+        """Store the dataset of the run and the dataset's DVC version in run.json.
+
+        Raises ValueError if the run was started with other data. A forked run must use the data of
+        its origin.
         """
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
@@ -177,20 +194,28 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """The digest of the dataset: for a new fork its origin's, None before one is used."""
+        """The digest of the run's dataset. A new fork has the digest of its origin. None before a
+        dataset is used.
+        """
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
-        """Store the sandbox's name in run.json if a tool, reward or program uses one."""
+        """Store the name of the sandbox backend in run.json if a tool, a reward or an agent's
+        program uses a sandbox.
+        """
         used = [part.ready for part in self.experiment.whole.parts]
         if self.settings.sandboxed or chosen in used:
             backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
-        """Store an id of another system once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
+        """Store an id that another system has given to this run: `run.link("prefect_flow_run_ids",
+        "5f0e...")`.
+
+        Each id is stored only once.
+        """
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
             links[kind].append(value)
@@ -213,7 +238,10 @@ def known_run(store: Store, name: str) -> RunRecord:
 
 
 def recorded_settings(record: RunRecord) -> Settings:
-    """Parse a run.json's settings; raises ValueError if another version wrote them."""
+    """Parse the settings in a run.json.
+
+    Raises ValueError if this version of AgentFly cannot read them.
+    """
     try:
         return Settings.model_validate(record["settings"])
     except ValidationError as error:
@@ -233,8 +261,10 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """Count a run's scored problems by task: `{"single": 960}`, without steps played ahead of a
-    last step that a time limit set.
+    """Count the played and scored problems of a run by task: `{"single": 960}`.
+
+    Steps that were played ahead and lie after the run's last step (set by a time limit) are not
+    counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -266,8 +296,9 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
 def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     """Start or continue a run as its only writer.
 
-    Raises Locked while another process writes it, and ValueError for other settings, code or
-    stages. A new run that fails with ValueError before it publishes anything is removed.
+    Raises Locked while another process writes the run, and ValueError if the run was started with
+    other settings, other code or other versions of stages. If a new run fails with ValueError
+    before it publishes anything, its files are removed.
     """
     store, layout, code = experiment.store, RunLayout(name), experiment.settings.code
     if record_of(store, name) is None:  # raises an error before any file exists

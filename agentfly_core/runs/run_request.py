@@ -36,7 +36,10 @@ class RunRequest:
             check_beginning(self.experiment.settings)
 
     def check(self, accept: bool) -> None:
-        """Raise ValueError for other settings, and for edited code that is not accepted."""
+        """Raise ValueError if the settings differ from the run's, or if code was edited.
+
+        With `accept`, edited code is accepted if the run has steps left.
+        """
         settings, name, store = self.experiment.settings, self.name, self.experiment.store
         if record_of(store, name) is None:
             return
@@ -47,8 +50,10 @@ class RunRequest:
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """Yield notes about a similar run, with fewer steps or the code before an edit, that could
-        be continued instead. `command` is the command as typed.
+        """Yield notes if a similar run could be continued instead of starting this new run: a run
+        with fewer steps, or with the code before an edit.
+
+        `command` is the command as typed.
         """
         store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
@@ -76,8 +81,11 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run that could continue with these settings: only its code and number of
-    steps differ, and one of them does.
+    """Return the newest run that could continue with these settings. Only its code and its number
+    of steps may differ.
+
+    A run with the same code and the same steps is skipped: the user gave it another name on
+    purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

@@ -25,7 +25,10 @@ def tags_of(store: Store, run: str) -> tuple[str, ...]:
 def change_tags(
     store: Store, run: str, added: Sequence[str], removed: Sequence[str]
 ) -> tuple[str, ...]:
-    """Change a run's tags; the next sync sends them. Raises ValueError unless they are words."""
+    """Add and remove tags of a run, and return its tags. The next sync sends them to MLflow.
+
+    Raises ValueError for a tag that is not a single word.
+    """
     if wrong := [word for word in added if not WORD.fullmatch(word)]:
         raise ValueError(
             f"Got the tag {wrong[0]!r}, expected only letters, digits, '.', '_' and '-', for "

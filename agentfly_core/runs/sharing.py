@@ -14,8 +14,11 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
-    """Copy a run's last policy, with memory, an adapter's base, run.json and summary.json; returns
-    it and the number of copied artifacts. Raises ValueError for another run's name.
+    """Copy a run's last policy with its memory and, for an adapter, its base model; also copy
+    run.json and summary.json.
+
+    Returns the policy and the number of copied artifacts. Raises ValueError if the target has a
+    different run of this name.
     """
     policy = final_policy(source, run)
     base, memory = adapter_artifact.base_of(source, policy), memory_of(source, policy)

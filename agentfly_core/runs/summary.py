@@ -34,11 +34,13 @@ from agentfly_core.system.formats.text import sentence
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The success of a policy on a split's held-out problems, or on one of evaluate.datasets:
+    """The success of a policy on the held-out problems of a split, and the time of its evaluation.
+
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000,
-    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`, with solved shares
-    by problem, pass@k by k, success by a fact or task, and the same policy's evaluations on
-    evaluate.datasets.
+    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`. For a dataset of
+    evaluate.datasets, `split` is the name of the dataset. `solved` is the share of solved episodes
+    by problem. `pass_at` contains pass@k by k. `by` contains the success by the values of a fact
+    and by task. `datasets` contains evaluations of the same policy on evaluate.datasets.
     """
 
     policy: str
@@ -53,7 +55,9 @@ class Evaluation:
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Return the seconds of this evaluation and its `datasets` that ended since `time_ms`."""
+        """Return the total seconds of this evaluation and its `datasets`. Evaluations that ended
+        before `time_ms` are not counted.
+        """
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
@@ -95,7 +99,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """Reads stored evaluations: `Evaluations(experiment).stored(policy, "test", data)`."""
+    """Reads the stored evaluations of an experiment: `Evaluations(experiment).stored(policy,
+    "test", data)`.
+    """
 
     experiment: Experiment
 
@@ -106,7 +112,9 @@ class Evaluations:
     def episodes(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Trajectory], list[Scored]]:
-        """Read an evaluation's episodes and scores; raises FileNotFoundError if incomplete."""
+        """Read the evaluation's episodes and scores. Raises FileNotFoundError if a part is
+        missing.
+        """
         played, scored = self.artifacts(policy, split, data)
         store = self.experiment.store
         return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
@@ -121,7 +129,10 @@ class Evaluations:
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Artifact], Artifact]:
-        """Return an evaluation's episodes and their scores; raises FileNotFoundError."""
+        """Return the artifacts with the evaluation's episodes, and the artifact with their scores.
+
+        Raises FileNotFoundError if a part is missing.
+        """
         store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         targets = self.experiment.evaluation_keys(policy, data, split)
         shards = [store.artifact(target.uri) for target in targets]
@@ -142,7 +153,10 @@ class Evaluations:
     def of(
         self, policy: Pointer, split: str, rollouts: Sequence[Pointer], scored: Pointer
     ) -> Evaluation:
-        """Compute an evaluation from stored episodes; raises ValueError without a score."""
+        """Compute an evaluation from stored episodes and their scores.
+
+        Raises ValueError if no episode has a score.
+        """
         store, settings = self.experiment.store, self.experiment.settings
         played = trajectories_in(store, rollouts)
         scores = read_scores(store.open(scored) / SCORES)
@@ -178,7 +192,10 @@ class Evaluations:
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """Return the success by a problem's value, sorted by the value: `{"hard": Rate(...)}`."""
+    """Group problems by `value_of`, and return the success of each group, sorted by the value:
+
+    `{"hard": Rate(...)}`.
+    """
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
         if problem.id in solved:
@@ -196,8 +213,10 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 
 
 def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
-    """Make summary.json from the evaluations before and after training, if any. Seconds exclude
-    stages and evaluations that ended before this run.
+    """Make the content of summary.json.
+
+    `evaluations` contains the evaluations before and after training; empty without rewards. The
+    seconds do not include stages and evaluations that ended before this run began.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     made = stages_before(run.store, run.name)
@@ -236,7 +255,10 @@ def _details(before: Evaluation, after: Evaluation) -> Details:
 
 
 def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:
-    """Return a warm start's losses: `[{"loss": 1.2, "held_out_loss": 1.3}]`."""
+    """Return the losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
+
+    `warm_start` contains the demonstrations, followed by the policy of each round.
+    """
     rounds = [measured(store, policy).metrics for policy in warm_start[1:]]
     names = ("loss", "held_out_loss")
     return [{n: one[f"train/{n}"] for n in names if f"train/{n}" in one} for one in rounds]
@@ -246,14 +268,19 @@ def before_steps(
     data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
     """Return the stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
-    `warm_start` has demonstrations, then each round's policy; with a parent there is no `model`.
+
+    The stage `warm_start` contains the demonstrations, followed by the policy of each round. A run
+    with a parent has no stage `model`.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """Return a table of all metrics with a row for each step. Raises Damaged."""
+    """Return a table of all metrics with a row for each step, for plots.
+
+    Raises Damaged if `metrics_of` does.
+    """
     import pandas as pd  # takes half a second
 
     measures = [metrics_of(store, RunLayout(run).step(number)) for number in steps]

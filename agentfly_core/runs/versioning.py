@@ -28,10 +28,11 @@ BUSY = "is being blocked by"
 
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
-    """Update an experiment's dataset in DVC, if it is the one of the experiment's file.
+    """Update an experiment's dataset in DVC.
 
-    Returns the version, "dc97ba12...e1.dir", or the reason, "none: data or seed overridden". Raises
-    ValueError with DVC's output.
+    Returns the version, "dc97ba12...e1.dir", or why a version is missing, "none: data or seed
+    overridden". Only the dataset that the experiment's file describes is versioned. Raises
+    ValueError with DVC's output if building the dataset fails.
     """
     if "DVC_STAGE" in os.environ:
         return "none: DVC started this and keeps the versions itself"
@@ -66,15 +67,21 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 
 
 def reproduce(name: str, project: Path) -> int:
-    """Run `dvc repro` in the terminal; `resolve` always runs, since DVC tracks no user's code."""
+    """Run `dvc repro` for an experiment in the terminal, and return DVC's exit status.
+
+    The stage `resolve` always runs, because DVC does not track the user's code.
+    """
     file = pipeline(name, project)
     resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
     return _dvc(resolving, project).wait() or _dvc(["repro", str(file)], project).wait()
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """Return an experiment's dvc.yaml: the project's for the experiment in params.yaml, else the
-    link results/NAME/dvc.yaml, which is created. Raises ValueError for an unknown experiment.
+    """Return the path of the experiment's dvc.yaml relative to the project: dvc.yaml for the
+    experiment in params.yaml, results/NAME/dvc.yaml for other experiments.
+
+    The file in results/NAME is a symbolic link to the project's dvc.yaml and is created if it is
+    missing. Raises ValueError for an unknown experiment.
     """
     if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(
@@ -105,14 +112,19 @@ def pipeline(name: str, project: Path) -> Path:
 
 
 def read_pointer(path: Path) -> Pointer:
-    """Read a pointer of results/, which DVC tracks; raises FileNotFoundError and Damaged."""
+    """Read the pointer in a file of results/, which DVC tracks instead of the artifact.
+
+    Raises FileNotFoundError, and Damaged if the file has no pointer.
+    """
     if (content := files.read_regular(path)) is None:
         raise FileNotFoundError(f"There is no file {path}.")
     return Pointer.of(json_of(content, str(path)), str(path))
 
 
 def overrides_in(params: Path) -> list[str]:
-    """Return the overrides of a params.yaml: `["update.learning_rate=3e-4"]`."""
+    """Return the `overrides` of a params.yaml: `["update.learning_rate=3e-4"]`; raises
+    ValueError.
+    """
     overrides = strict_yaml.settings(params).get("overrides", [])
     if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
         raise ValueError(
@@ -123,7 +135,10 @@ def overrides_in(params: Path) -> list[str]:
 
 
 def remote(project: Path) -> str:
-    """Return the store `agentfly` in DVC's default remote; raises ValueError if unusable."""
+    """Return the store of shared policies: `agentfly` in DVC's default remote.
+
+    Raises ValueError if the default remote is missing, or if it is neither a folder nor s3://.
+    """
     from dvc.config import Config
 
     config = Config(str(project / ".dvc"), validate=False)

@@ -18,10 +18,11 @@ print("inside", flush=True)
 
 @dataclass(frozen=True)
 class Attack:
-    """A test attack. `{file}`, `{port}` and `{pid}` in its `code` are replaced by the targets.
+    """A test attack. In its `code`, `{file}`, `{port}` and `{pid}` are replaced by the file, the
+    port and the process id of the target.
 
-    It counts as stopped if it ends with a status in `ends` and does not print "REACHED". A sandbox
-    must stop all attacks with `probe` before its first use.
+    An attack counts as stopped if it ends with a status in `ends` and does not print "REACHED".
+    Before a sandbox is used for the first time, it must stop all attacks with `probe`.
     """
 
     name: str

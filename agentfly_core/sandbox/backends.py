@@ -38,8 +38,10 @@ class Unavailable(ServiceFailure, OSError):
 
 
 class ForkServer:
-    """Forks each execution from a server process, which is started at the first request and again
-    after its death. Requests may come from any thread and event loop.
+    """A backend that forks each execution from a server process.
+
+    The server is started at the first request and again after its death. Requests may come from any
+    thread and event loop.
     """
 
     name = "forkserver"
@@ -53,8 +55,10 @@ class ForkServer:
     async def connect(
         self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
     ) -> socket.socket:
-        """Fork a new init process that enters `cgroups` (file descriptors), after the import of
-        `modules`; return the connection to it. Raises Unavailable.
+        """Fork a new init process and return the connection to it.
+
+        `cgroups` are file descriptors of the cgroups that the process enters. The server imports
+        `modules` before the fork. Raises Unavailable.
         """
         link = self._link
         if link is None or not self.alive():
@@ -190,7 +194,10 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """Runs each execution as a plain process, and applies limits to each process."""
+    """A backend without isolation: each execution is a plain process.
+
+    Limits apply to each process separately.
+    """
 
     name = "unsafe"
 

@@ -1,4 +1,7 @@
-"""Control groups (v1 or v2) that limit the memory of an execution, if this user may make them."""
+"""Control groups (v1 or v2) that limit the memory of an execution.
+
+Control groups are used only if this user may create them.
+"""
 
 import itertools
 import os
@@ -21,7 +24,9 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """Control groups. A process enters them by writing "0" to the descriptors `entries`."""
+    """The control groups of an execution. A process enters them by writing "0" to the file
+    descriptors `entries`.
+    """
 
     folders: tuple[Path, ...]
     entries: tuple[int, ...] = ()
@@ -63,7 +68,9 @@ class Cgroup:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Makes control groups: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`."""
+    """Creates and removes control groups in parent folders: `Cgroups("v1",
+    (Path("/sys/fs/cgroup/memory/user"), ...))`.
+    """
 
     version: str
     parents: tuple[Path, ...]
@@ -100,7 +107,10 @@ class Cgroups:
         return Cgroup(folders, tuple(entries))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Remove an execution's groups, in a later call if processes are still running."""
+        """Remove the groups of an execution.
+
+        If processes are still running in the groups, a later call removes the groups.
+        """
         for entry in cgroup.entries:
             os.close(entry)
         self._ended.append(cgroup)
@@ -136,8 +146,10 @@ class Cgroups:
 
 
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Yield possible parent groups: this process's group and, in v2, its parent. In a container
-    without this group, it is the root.
+    """Yield possible parent groups: this process's group in /proc/self/cgroup and, in v2, its
+    parent.
+
+    In a container this group may not exist; then the container's own group is the root.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # by controllers, "" in v2: 4:memory:/user, 0::/user

@@ -38,7 +38,10 @@ print(json.dumps([program, *links, packages, library, *editable]))
 
 
 def isolates() -> bool:
-    """Whether this machine's sandbox isolates programs (not `unsafe`). Raises Unavailable."""
+    """Whether this machine's sandbox isolates programs. The backend `unsafe` does not isolate them.
+
+    Raises Unavailable, with a remedy, if the sandbox cannot run programs.
+    """
     sandbox = chosen()
     if isinstance(sandbox.backend, Bubblewrap):
         raise Unavailable(
@@ -49,8 +52,10 @@ def isolates() -> bool:
 
 
 def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> tuple[str, ...]:
-    """Return the command that runs `[python, ...]` in a sandbox with these files and sends its
-    listening socket over `link`, see `listener`. Raises OSError or CalledProcessError.
+    """Return the command that runs `command`, `[python, ...]`, in a sandbox with these files.
+
+    The sandbox sends its listening socket over `link`; receive it at the other end with `listener`.
+    Raises OSError or CalledProcessError if `python` cannot be run.
     """
     python, *paths = _interpreter(command[0])
     shown = [*map(os.path.abspath, files), *paths]

@@ -6,8 +6,10 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
-    """Return the text that the code printed, and `note`. If it failed, raise ToolError with these
-    texts and the reason; if the sandbox failed, raise ServiceFailure.
+    """Return the text that the code printed, followed by `note`.
+
+    If the code failed, raise ToolError with these texts and the reason. If the sandbox failed,
+    raise ServiceFailure.
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")

@@ -26,7 +26,10 @@ _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """Return the sandbox of AGENTFLY_SANDBOX, or the first that works. Raises Unavailable."""
+    """Return the sandbox that AGENTFLY_SANDBOX names, or else the first that works. Cached.
+
+    Raises Unavailable, with a remedy, if no sandbox works.
+    """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
 

@@ -51,11 +51,16 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the next `run` continues with the last state; False before the first."""
+        """Whether the next call of `run` continues with the state of the last call. False before
+        the first call.
+        """
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the session's state, one call at a time. A cancellation ends it."""
+        """Run code with the session's state.
+
+        Concurrent calls run one after another. Cancelling a call ends the interpreter.
+        """
         names = tuple(collect)
         request = ExecRequest(as_bytes(code), collect=names, limits=self._limits, kept=True)
         async with self._turn:

@@ -21,9 +21,11 @@ AT_ONCE, SPARES = 32, 2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A sandbox backend, for any thread and event loop. `refused` has the reasons against others:
-    `{"forkserver": "unshare: Operation not permitted"}`. Two executions of a fork server are kept
-    ready, because creating namespaces takes longer than a short program.
+    """A sandbox backend. `refused` contains the reasons why other backends are not used:
+
+    `{"forkserver": "unshare: Operation not permitted"}`. For a fork server, two executions are kept
+    ready, because creating namespaces takes longer than a short program. A sandbox can be used from
+    any thread and event loop.
     """
 
     backend: Backend
@@ -39,7 +41,9 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request, at most 32 at once on an event loop. A cancellation ends it."""
+        """Run a request. At most 32 requests run at once on an event loop. Cancelling this call
+        ends the execution.
+        """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             begin = self.begin(request.limits, request.kept, request.modules)
@@ -143,7 +147,9 @@ class Execution:
     oom_kills: int = 0
 
     async def run(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request. After the code has started, a missing or late answer is KILLED or TIMEOUT
+        """Run a request and return its result.
+
+        If the answer is missing or late after the code has started, the result is KILLED or TIMEOUT
         instead of UNAVAILABLE, because the code may have caused this.
         """
         self.alive, limits = False, request.limits

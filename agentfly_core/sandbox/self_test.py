@@ -80,7 +80,10 @@ def target() -> Iterator[Target]:
 async def attacked(
     sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
 ) -> list[AttackResult]:
-    """Run attacks one by one; with `kept`, in an interpreter for further requests."""
+    """Run attacks on a sandbox one after another.
+
+    With `kept`, each attack runs in an interpreter that would stay alive for further requests.
+    """
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
     with target() as on:
@@ -105,7 +108,9 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """Count descendants in other process namespaces, except each namespace's first process."""
+    """Return the number of descendants in other process namespaces, without the first process of
+    each namespace.
+    """
     survivors = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -12,7 +12,10 @@ from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """An artifact's uri and digest: `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`."""
+    """The uri of an artifact in the store, and the digest of its content:
+
+    `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`.
+    """
 
     uri: str
     digest: str
@@ -38,7 +41,10 @@ class Pointer:
         )
 
     def to_json(self) -> dict[str, str]:
-        """`{"uri": "runs/demo/steps/000007/policy", "digest": "9f2c...e1"}`."""
+        """Return the pointer as JSON: `{"uri": "runs/demo/steps/000007/policy", "digest":
+
+        "9f2c...e1"}`.
+        """
         return {"uri": self.uri, "digest": self.digest}
 
 

@@ -37,7 +37,9 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """Return a run's holder; empty if the lock is free or was not renewed for two minutes."""
+    """Return the name of the process that holds a run. Empty if the run is free, or if the lock was
+    not renewed for two minutes.
+    """
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
         return ""
@@ -46,10 +48,11 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
-    """Hold a run's lock object during the block, renewed by a heartbeat. Raises Locked.
+    """Hold a run's lock object during the block, and renew it by a heartbeat. Raises Locked.
 
-    A lock is taken over if its process of this machine is dead, or after two minutes without
-    renewal. Then writes of the old owner raise LockLost, because the fencing number has increased.
+    The lock of a dead process of this machine is taken over at once. Locks of other machines are
+    taken over after two minutes without renewal. A takeover increases the fencing number, and later
+    writes of the old owner raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     lease.take()
@@ -128,8 +131,10 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """Wait until the lock is free, and return it; raises Locked. Owners on other machines count
-        as dead after EXPIRY seconds without a renewal.
+        """Wait until the lock is free, and return it.
+
+        Raises Locked if another process holds the lock. An owner on another machine counts as dead
+        after EXPIRY seconds without a renewal.
         """
         first = lock = self.look()
         while not lock.free:

@@ -18,7 +18,10 @@ SMALL = 2**22
 
 
 def verify(folder: Path) -> Manifest:
-    """Check a published folder, and return its manifest. Raises Damaged for any difference."""
+    """Check the files of a published folder against its manifest, and return the manifest.
+
+    Raises Damaged for a changed, missing or unlisted file, and for a link, a device or a pipe.
+    """
     if (manifest := manifest_in(folder)) is None:
         raise Damaged(f"{folder} has no {MANIFEST}: the folder was not published completely.")
     sizes, entries = files.file_sizes(folder), unstripped(manifest)

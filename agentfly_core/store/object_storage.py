@@ -19,10 +19,11 @@ NO_BUCKET = "NoSuchBucket"
 
 
 class Remote:
-    """A prefix on object storage, with credentials from the environment:
-    `Remote("s3://bucket/exp")`.
+    """A prefix on object storage: `Remote("s3://bucket/exp")`. Credentials come from the
+    environment.
 
-    A failed request raises Refused. `guard`, called before writes, raises if the lock is lost.
+    A failed request raises Refused. `guard` is called before each write, and raises an error if
+    this process has lost its lock.
     """
 
     def __init__(self, uri: str) -> None:
@@ -31,7 +32,9 @@ class Remote:
 
     @cached_property
     def fs(self) -> Any:
-        """The file system. Listings are not cached, because other processes write, too."""
+        """The fsspec file system. It does not cache listings, because other processes write,
+        too.
+        """
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
     def path(self, name: str) -> str:
@@ -40,7 +43,10 @@ class Remote:
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Turn errors into Refused, except a missing object and a full local disk."""
+        """Turn errors of a request into Refused.
+
+        FileNotFoundError for a missing object and errors of a full local disk are not converted.
+        """
         try:
             yield
         except (OSError, BotoCoreError) as error:
@@ -60,7 +66,9 @@ class Remote:
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
-        """Download files; first raises Damaged if one is missing or has another size."""
+        """Download files of these sizes. If a file is missing or has another size, raise Damaged
+        before downloading any.
+        """
         with self.asking("list", uri):
             objects = self.fs.find(self.path(uri), detail=True)
         for name, size in sizes.items():
@@ -91,7 +99,9 @@ class Remote:
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """Read an object's text (bad UTF-8 as U+FFFD) and ETag, or None if it is missing."""
+        """Read an object's text and ETag, or None if it is missing. Invalid UTF-8 becomes
+        U+FFFD.
+        """
         with suppress(FileNotFoundError), self.asking("read", uri):
             # the tag is read before the text: a write between the two makes the later conditional
             # write fail. In the other order, an unread version would be overwritten.
@@ -109,7 +119,9 @@ class Remote:
         return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object if it has this ETag, without the guard; return whether it had it."""
+        """Replace an object if it still has this ETag; return whether it was replaced. The guard is
+        not called.
+        """
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
@@ -156,7 +168,10 @@ class Refused(OSError):
 
 
 def _answer(error: Exception) -> tuple[str, int]:
-    """Return the code and HTTP status of s3fs's error, or "" and 0 without an answer."""
+    """Return the error code and the HTTP status of an answer, from the cause of s3fs's error.
+
+    Without an answer, return "" and 0.
+    """
     if isinstance(cause := error.__cause__, ClientError):
         answer = cause.response
         return str(answer["Error"].get("Code")), answer["ResponseMetadata"]["HTTPStatusCode"]

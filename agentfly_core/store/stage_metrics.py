@@ -18,7 +18,10 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A stage's end in ms since 1970, seconds and metrics: `Measured(1763740000000, 3.2, {})`."""
+    """A stage's end in milliseconds since 1970, its duration in seconds, and its metrics:
+
+    `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`.
+    """
 
     time_ms: int
     seconds: float
@@ -27,7 +30,9 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Collect metrics during the block; write finite ones and its duration to a file."""
+    """Collect metrics during the block, and write finite values and the block's duration to a
+    file.
+    """
     start = time.monotonic()
     metrics: dict[str, float] = {}
     yield metrics

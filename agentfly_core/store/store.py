@@ -1,5 +1,7 @@
-"""The store of published folders, which are complete or missing: written under a temporary name,
-sealed with MANIFEST.json, synced and renamed, with the manifest uploaded last.
+"""The store of published folders. A folder is either complete or missing.
+
+A folder is written under a temporary name, sealed with MANIFEST.json, synced to disk and renamed.
+On object storage the manifest is uploaded last. Readers verify manifests.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ _opened: dict[Path, str] = {}
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of artifacts, or a cache of the object storage `remote`, which then has the
-    authoritative manifests: `Store.at("s3://bucket/prefix", cache)`.
+    """A folder of artifacts. If `remote` is set, the folder is a cache of this object storage.
+
+    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the manifests on the
+    object storage are authoritative.
     """
 
     root: Path
@@ -79,7 +83,10 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """Publish a folder if the block ends well, unless another process published the key."""
+        """Yield an empty folder, which is published if the block ends without an error.
+
+        If another process has published the same key meanwhile, that folder is kept.
+        """
         path = self.path(target.uri)
         with _unfinished(path) as folder:
             yield folder
@@ -109,7 +116,9 @@ class Store:
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """Return the undamaged artifact with this uri and key, else None. Damage is logged."""
+        """Return the artifact at `target.uri` if it has the target's key and is undamaged, else
+        None. Damage is logged.
+        """
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)
             if artifact is None or artifact.key.key != target.key:
@@ -119,7 +128,9 @@ class Store:
         return None
 
     def holds(self, uri: str) -> bool:
-        """Whether an artifact is published at `uri`. Damage is logged and counts as missing."""
+        """Whether an artifact is published at `uri`. A damaged manifest is logged and counts as
+        missing.
+        """
         with _damaged_is_unpublished():
             return self.get(uri) is not None
         return False
@@ -136,7 +147,10 @@ class Store:
         return artifact
 
     def resolve(self, pointer: Pointer) -> Artifact:
-        """Return a pointer's artifact. Raises FileNotFoundError, or Damaged for another digest."""
+        """Return the artifact to which a pointer refers.
+
+        Raises FileNotFoundError, and Damaged if the artifact has another digest.
+        """
         if isinstance(pointer, Artifact):
             return pointer
         artifact = self.artifact(pointer.uri)
@@ -144,8 +158,10 @@ class Store:
         return artifact
 
     def open(self, pointer: Pointer) -> Path:
-        """Return a local folder with the files, verified once per process. Raises Damaged,
-        FileNotFoundError, and ValueError if files were stripped.
+        """Return a local folder with the artifact's files.
+
+        Each process verifies the files once, except files that it published itself. Raises Damaged,
+        FileNotFoundError, and ValueError for an artifact with stripped files.
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -153,7 +169,9 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove files by pattern from an artifact and its manifest; return whether any were."""
+        """Remove the files that match a pattern from a published artifact, and list them as
+        `stripped` in its manifest. Return whether files were removed.
+        """
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
         # the manifest is changed first: a kill in between then leaves superfluous files, while the
@@ -195,7 +213,10 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """Read and verify a JSON file of an artifact, or return None. Raises Damaged."""
+        """Read and verify a JSON file of an artifact; return None if it is missing.
+
+        Raises Damaged if the file was changed.
+        """
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
         # reads no more bytes than the manifest states, so a replaced file cannot fill the memory
@@ -221,7 +242,10 @@ class Store:
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
-        """Read a file of `write_json`, or return None. Raises Damaged with the file's name."""
+        """Read a file that `write_json` wrote, or return None if it is missing.
+
+        Raises Damaged, with the name of the file, if it is damaged.
+        """
         if (written := self._content(uri)) is None:
             return None
         return checksummed_json.value_of(written, f"{self.uri}/{uri}")
@@ -231,14 +255,19 @@ class Store:
         return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """Return the sorted names directly below `uri`, without hidden (unfinished) ones."""
+        """Return the sorted names directly below `uri`, without hidden names such as unfinished
+        folders.
+        """
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
         names = self.remote.names(uri) if self.remote else local
         return sorted(name for name in names if not name.startswith("."))
 
     def remove(self, uri: str) -> None:
-        """Remove a file or an artifact; first its manifest, as the rest must not look complete."""
+        """Remove a file or an artifact.
+
+        The manifest is removed first, because a partly removed artifact must not look complete.
+        """
         path = self.path(uri)
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
@@ -272,7 +301,10 @@ def _damaged_is_unpublished() -> Iterator[None]:
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder next to `path`; remove it unless the block moves it."""
+    """Yield an empty temporary folder next to `path`.
+
+    The folder is removed at the end of the block, unless the block has moved it.
+    """
     folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -284,8 +316,10 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
-    """Rename a folder to `path`, unless that has an artifact with the same key. One with another
-    key is replaced; a damaged folder is renamed.
+    """Rename a folder to `path`.
+
+    If `path` has an artifact with the same key, that artifact is kept. An artifact with another key
+    is replaced; a damaged folder is renamed and kept.
     """
     if os.path.lexists(path):
         try:

@@ -11,8 +11,10 @@ from agentfly_core.system import files
 
 
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
-    """Copy the artifacts that the target lacks; returns them. Before any copy, raises Damaged, and
-    ValueError for stripped files or a taken uri.
+    """Copy the artifacts that the target lacks, and return the copied artifacts.
+
+    Before copying anything, raise Damaged for a damaged artifact, and ValueError if the files of an
+    artifact were stripped or its uri is taken in the target.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -29,7 +31,9 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError if the uri, or a part of it, is already taken in the target."""
+    """Raise ValueError if the target has something else at this uri, or another artifact that would
+    contain it.
+    """
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
     taken = target.remote is None and os.path.lexists(target.path(uri))

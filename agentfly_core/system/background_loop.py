@@ -21,7 +21,10 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 class Mailbox:
-    """Passes callbacks to an event loop, and wakes it only once for several of them."""
+    """Passes callbacks from other threads to an event loop.
+
+    Several callbacks wake the loop only once, which saves time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._turn = loop, threading.Lock()

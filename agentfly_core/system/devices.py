@@ -36,7 +36,9 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Lock one of the files, and yield its path; `tell` the holders while all are locked."""
+        """Lock one of the device's files during the block, and yield its path. If all files are
+        locked, wait and report the holders by `tell`.
+        """
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
             holders = "; ".join(map(_holder, self.files))
@@ -57,7 +59,10 @@ class Device:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """Return this process's visible GPUs by index; raises ValueError for a missing GPU."""
+    """Return GPUs by their index among the GPUs that are visible to this process.
+
+    Raises ValueError for a missing GPU.
+    """
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
         seen = os.environ.get(hardware.VISIBLE)

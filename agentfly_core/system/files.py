@@ -33,7 +33,9 @@ def sha256(path: Path) -> str:
 
 
 def unchanged_sha256(path: Path) -> str:
-    """Return the sha256 of a large file, cached until its size or time changes."""
+    """Return the sha256 of a large file. The hash is cached until the file's size or time
+    changes.
+    """
     state = path.stat()
     return _sha256_at(path.absolute(), state.st_size, state.st_mtime_ns)
 
@@ -49,7 +51,9 @@ def runs_python(command: Sequence[str]) -> bool:
 
 
 def command_files(command: Sequence[str]) -> list[str]:
-    """Return the files in a command, without its interpreter: `["a.py"]` of `python a.py`."""
+    """Return the files among a command's words, without its interpreter: `["a.py"]` for `[python,
+    a.py]`.
+    """
     words = command[1:] if runs_python(command) else command
     return [word for word in words if Path(word).is_file()]
 
@@ -64,7 +68,9 @@ def sync(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Give files the folder's permissions; Safetensors writes files for their owner only."""
+    """Give all files below a folder the folder's own read and write permissions. Safetensors writes
+    files that only their owner can read.
+    """
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
         path.chmod(rights if path.is_dir() else rights & 0o666)
@@ -128,7 +134,9 @@ class DiskFault(OSError):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Convert disk errors of the block to DiskFault, with the error's path or `path`."""
+    """Convert disk errors of the block to DiskFault. The message has the error's path, or else
+    `path`.
+    """
     try:
         yield
     except DiskFault:
@@ -159,7 +167,9 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
 
 
 def contained(root: Path, name: str) -> Path:
-    """Return the path of `name` in `root`; raises Damaged if it leads out, or for a link."""
+    """Return the path of `name` in `root`. Raises Damaged if it is outside of `root` or contains a
+    symbolic link.
+    """
     try:
         path = root / require_relative(name)
     except ValueError as error:
@@ -173,7 +183,9 @@ def contained(root: Path, name: str) -> Path:
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a regular file, or None if it is missing; raises Damaged."""
+    """Return the size of a regular file in bytes, or None if it is missing. Raises Damaged for
+    anything other than a regular file.
+    """
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -184,7 +196,9 @@ def file_size(path: Path) -> int | None:
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
-    """Return the bytes of a file, or None if it is missing; Damaged above `largest` bytes."""
+    """Return the bytes of a regular file, or None if it is missing. Raises Damaged if the file has
+    more than `largest` bytes.
+    """
     size = file_size(path)
     if size is not None and size > largest:
         raise Damaged(f"{path} has {size} bytes, expected at most {largest}.")
@@ -192,7 +206,9 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Return the sizes of a folder's files by name; raises Damaged for links and devices."""
+    """Return the sizes of all files in a folder by relative name. Raises Damaged for a link, a
+    device or a pipe.
+    """
     sizes = {}
     for place, folders, names in os.walk(folder):
         for path in (Path(place, name) for name in (*folders, *names)):
@@ -202,7 +218,9 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a path to `.damaged-NAME-1`, or the next free number, and return that path."""
+    """Rename a file or folder to `.damaged-NAME-1`, or the next free number; return the new
+    path.
+    """
     places = (path.with_name(f".damaged-{path.name}-{number}") for number in count(1))
     kept = next(place for place in places if not os.path.lexists(place))
     with suppress(FileNotFoundError):  # another process renamed it

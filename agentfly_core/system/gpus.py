@@ -15,7 +15,9 @@ NO_DEVICE = 100
 
 
 def seen() -> list[str]:
-    """Return UUIDs of visible GPUs, `["GPU-5d0f2b7e-..."]`; ValueError without a driver."""
+    """Return the UUIDs of visible GPUs, `["GPU-5d0f2b7e-...", ...]`. Raises ValueError without a
+    driver.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "agentfly_core.system.gpus"],
         stdin=subprocess.DEVNULL,

@@ -31,7 +31,10 @@ class Lines:
             self.socket.sendall(line + b"\n")
 
     def receive(self, seconds: float) -> bytes:
-        """Return the next line. Raises TimeoutError, and EOFError or OSError at the end."""
+        """Return the next line.
+
+        Raises TimeoutError after `seconds`, and EOFError or OSError at the end.
+        """
         deadline = time.monotonic() + seconds
         while (end := self._rest.find(b"\n")) < 0:
             if not self._readable(deadline - time.monotonic()):

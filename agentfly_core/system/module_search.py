@@ -23,7 +23,9 @@ OF_SERVERS = {
 
 
 def import_ours() -> None:
-    """Import AgentFly's packages, even if other packages have the same names."""
+    """Import AgentFly's packages from their own folder, even if other packages have the same
+    names.
+    """
     for name in OURS:
         if name not in sys.modules:
             package = SOURCES / name
@@ -36,20 +38,26 @@ def import_ours() -> None:
 
 
 def importable_here() -> None:
-    """Make modules of the working directory importable, after all other modules."""
+    """Make modules of the working directory importable. Other modules of the same name take
+    precedence.
+    """
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # added last, because libraries are imported from elsewhere
 
 
 def finding_ours() -> dict[str, str]:
-    """Return variables with which Python imports this copy of AgentFly from any folder."""
+    """Return environment variables that let Python import this copy of AgentFly from any working
+    directory.
+    """
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*before, *given]))}
 
 
 def for_children() -> dict[str, str]:
-    """Return the environment of child processes, without the secrets of servers."""
+    """Return the environment for child processes, without the secrets of the Prefect and MLflow
+    servers.
+    """
     kept = {name: value for name, value in environment().items() if name not in OF_SERVERS}
     return kept | finding_ours()
 

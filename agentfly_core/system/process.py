@@ -59,7 +59,9 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether this machine started it since its boot. Only then `alive` is certain."""
+        """Whether the process was started on this machine since its last boot. Only then `alive` is
+        certain.
+        """
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
@@ -69,7 +71,10 @@ class Owner:
 
     @property
     def mark(self) -> str:
-        """A suffix for names of unfinished files: `a41f09c2-4711-73512-5b0d77e1`."""
+        """A suffix that identifies this process in names of unfinished files:
+
+        `a41f09c2-4711-73512-5b0d77e1`.
+        """
         return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
 
     def __str__(self) -> str:
@@ -87,7 +92,10 @@ def _mark_of(_: int) -> str:
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process of a mark in a file name runs; True if this cannot be decided."""
+    """Whether the process that is identified by the mark in a file name is running.
+
+    True for a name without a mark, and for the mark of another machine.
+    """
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):
         return True

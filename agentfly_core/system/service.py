@@ -44,7 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service died or was not ready in time. The message has the end of its log."""
+    """A service died or was not ready in time. The message contains the end of the service's
+    log.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class Service:
         return Path(f"{self.address}.d")
 
     def claim(self, log: Path, run: str) -> dict[str, str]:
-        """Create the service's files, and return variables that mark its processes."""
+        """Create the service's folders and files, and return environment variables that mark its
+        processes.
+        """
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(
                 f"The socket path {self.address} has {len(self.address)} characters, expected at "
@@ -83,7 +87,9 @@ class Service:
         return marks | {"SPT_NOENV": "1"}
 
     def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
-        """Wait until `ready()`; raises ServiceLost if it dies or `seconds` have passed."""
+        """Wait until `ready()` is true. Raises ServiceLost if the service dies or is not ready
+        within `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while not ready():
             if fault := self.fault():
@@ -108,7 +114,9 @@ class Service:
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Describe why the service is lost, or return None if it runs or can restart."""
+        """Describe why the service is lost ("died 4 times, ..."), or return None if it is running
+        or can be restarted.
+        """
         state = ChildState.read(self.address)
         if state is None:
             return "was ended, or never started"
@@ -205,7 +213,9 @@ def supervised(
 
 
 def end_orphans(run: str) -> list[int]:
-    """Kill this run's services of dead owners, and return their process ids."""
+    """Kill the service processes of this run that dead processes had started; return their process
+    ids.
+    """
     ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))
@@ -213,7 +223,10 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill the processes of dead owners: of a run, or with None those without a run."""
+    """Kill processes of dead owners, and return their variables as `killed` does.
+
+    With a `run`, only processes of this run are killed; with None, only processes without a run.
+    """
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
@@ -223,7 +236,9 @@ def end_users(scratch: Path) -> None:
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
-    """Kill the processes with `chosen` environment variables; return these by process id."""
+    """Kill the processes that `chosen` selects by their environment variables, by SIGKILL. Return
+    their variables by process id.
+    """
     ended: dict[int, Mapping[str, str]] = {}
     # repeated, because a killed process may have started another one
     while running := {

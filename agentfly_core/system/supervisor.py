@@ -146,7 +146,9 @@ def kill_descendants() -> None:
 
 
 def clean(address: str) -> None:
-    """Remove a service's socket, state files, scratch folder, and its folder if empty."""
+    """Remove a service's socket, state files and scratch folder, and the enclosing folder if it is
+    then empty.
+    """
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):
         Path(path).unlink(missing_ok=True)

@@ -13,7 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """Saves states in the background, one at a time; training waits for a copy in memory."""
+    """Saves learner states in the background, one at a time. Training waits only until a state is
+    copied in memory.
+    """
 
     def __init__(self, learner: DeepSpeedLearner) -> None:
         self.learner = learner
@@ -21,8 +23,10 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the state once the previous save has ended; raises the error of that save. A thread
-        writes the copy, publishes it and calls `then`. Raises LearnerLost and LearnerFailed.
+        """Copy the learner's state. A thread then writes the copy, publishes it and calls `then`.
+
+        First waits for the previous save and raises its error, if it failed. Raises LearnerLost and
+        LearnerFailed.
         """
         self.wait()
         with ExitStack() as stack:
@@ -31,7 +35,9 @@ class AsyncCheckpointer:
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
-        """Write and publish the state now. Also raises an error of the previous save."""
+        """Write and publish the state before returning. Also raises an error of the previous
+        save.
+        """
         self.wait()
         with publication as folder:
             self.learner.save_state(folder)()
@@ -43,7 +49,10 @@ class AsyncCheckpointer:
         return self._begun is not None
 
     def wait(self) -> None:
-        """Wait for a save and raise its error; LearnerLost is logged, as older states exist."""
+        """Wait for the running save, and raise its error if it fails.
+
+        LearnerLost is only logged, because the next update can start from an older state.
+        """
         # cleared first: an error is raised only once, and does not prevent the next save
         begun, self._begun = self._begun, None
         try:

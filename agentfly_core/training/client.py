@@ -32,7 +32,10 @@ REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of workers at `address`; raises ValueError."""
+    """Return the command and the environment variables that start workers listening at `address`.
+
+    Raises ValueError for missing GPUs, or if this machine is not the first node of the hostfile.
+    """
     first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
     if site.device == "cuda":
@@ -51,7 +54,9 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """Return each node's command: DeepSpeed's launcher, or one rank's worker itself."""
+    """Return the command that each node runs: DeepSpeed's launcher, or for a single rank the worker
+    itself.
+    """
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB
         environment = [f"{name}={value}" for name, value in ALONE.items()]
@@ -67,8 +72,10 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
 
 class DeepSpeedLearner:
-    """Trains a policy in DeepSpeed workers, which keep it in memory between updates. Each call
-    opens a connection, and may raise LearnerLost and LearnerFailed.
+    """Trains a policy in DeepSpeed workers, which keep weights and optimizer in memory between
+    updates.
+
+    Each method call opens its own connection, and may raise LearnerLost and LearnerFailed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -76,7 +83,9 @@ class DeepSpeedLearner:
         self._label: str | None = None
 
     def label(self) -> str | None:
-        """The label of the workers' state in memory, such as "step/6", or None."""
+        """Return the label of the state that the workers have in memory, such as "step/6", or
+        None.
+        """
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)
         return label
@@ -98,7 +107,10 @@ class DeepSpeedLearner:
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state for a bit-identical resume; returns a function that awaits its write."""
+        """Copy the state for a bit-identical resume, and write the copy in the background.
+
+        Returns a function that waits until the copy is written.
+        """
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)
         return partial(next, results)

@@ -26,8 +26,10 @@ from agentfly_core.training.job import UpdateJob
 
 @dataclass(frozen=True)
 class UpdateData:
-    """An update's tokens (`batch`) and rewards (`outcomes`), with the numbers of its trajectories
-    and of those skipped because their score is missing.
+    """The data of an update: tokens (`batch`) and rewards (`outcomes`).
+
+    `trajectories` is the number of trajectories in the batch, `unscored` the number of trajectories
+    that were skipped because their score is missing.
     """
 
     batch: RolloutBatch

@@ -111,7 +111,9 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
-    """Return a parameter's moment, one of `MOMENTS`; all ranks must call this together."""
+    """Return a parameter's AdamW moment, one of `MOMENTS`. All ranks must call this function
+    together.
+    """
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
     whole: Tensor = utils.safe_get_full_optimizer_state(parameter, name)
@@ -138,7 +140,10 @@ def put(
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
-    """Return this rank's part at ZeRO 3, padded because of a bug in DeepSpeed 0.19."""
+    """Return this rank's part of a tensor at ZeRO stage 3.
+
+    The tensor is padded because of a bug in DeepSpeed 0.19.
+    """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))
     return flat.narrow(0, size * dist.get_rank(), size)

@@ -117,7 +117,9 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Set the next steps' hyper-parameters; the critic's rate is `critic_rate` as high."""
+    """Set the hyper-parameters of the next steps. The critic's learning rate is `critic_rate` times
+    the policy's.
+    """
     for group, rate in zip(engine.optimizer.param_groups, (1.0, critic_rate), strict=False):
         group["lr"] = update.learning_rate * rate
         group["betas"] = update.betas
@@ -126,7 +128,9 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for tokens outside the vocabulary, which kill a process on a GPU."""
+    """Raise ValueError for tokens that are not in the policy's vocabulary. On a GPU they would kill
+    the process.
+    """
     vocabulary = engine.module.model.config.vocab_size
     if bool((batch.tokens >= vocabulary).any()):
         raise ValueError(
@@ -136,7 +140,10 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
 
 
 def copy_state(engine: Engine) -> LearnerState:
-    """Copy the state of a bit-identical resume, on all ranks; the first rank gets tensors."""
+    """Copy the state that a bit-identical resume needs.
+
+    All ranks must call this function together; only the first rank gets tensors.
+    """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}
@@ -158,7 +165,10 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:
-    """Load a state into a fresh engine; raises FileNotFoundError, or ValueError for another's."""
+    """Load a saved state into a fresh engine of the same policy.
+
+    Raises FileNotFoundError if the state is missing, and ValueError for another label or policy.
+    """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
         raise ValueError(
@@ -183,8 +193,10 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a policy directory with `source`'s tokenizer and a probe. All ranks must call this
-    together.
+    """Write a policy directory with the tokenizer of `source` and a probe (reference
+    log-probabilities).
+
+    All ranks must call this function together.
     """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}

@@ -67,7 +67,9 @@ class LearnerFailed(RuntimeError):
 
 
 class WorkerMessage(BaseModel):
-    """A message of workers and client: a line of JSON. Each request has its own connection."""
+    """A message between the workers and their client, sent as a line of JSON. Each request has its
+    own connection.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

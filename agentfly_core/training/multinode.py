@@ -72,7 +72,10 @@ def main() -> None:
 
 
 def free_port(node: str) -> int:
-    """Return a free port of this machine, `node`; raises ValueError for a wrong name."""
+    """Return a free port of this machine, with the name `node`.
+
+    Raises ValueError for a wrong name.
+    """
     try:
         with socket.create_server((node, 0)) as server:
             return int(server.getsockname()[1])

@@ -98,7 +98,9 @@ class Projection(nn.Module):
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return log-probability and entropy of n tokens, each [n]; backward recomputes pieces."""
+        """Compute the log-probability and the entropy of n tokens, each [n]. The backward pass
+        recomputes each piece.
+        """
 
         def chosen(
             hidden: Tensor, tokens: Tensor, temperature: float | Tensor

@@ -63,13 +63,17 @@ class PrefixTrees:
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def within(self, window: int) -> Tensor:
-        """Return the mask, bool [trees, N, N], of a window of `window` tokens in each row."""
+        """Return the attention mask, bool [trees, N, N], of a sliding window of `window` tokens in
+        each row.
+        """
         # by depth, not by index: tokens of other branches may be between ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """Return a causal model's inputs, with a mask for each kind of attention layer."""
+        """Return the inputs of a causal language model, with an attention mask for each kind of
+        attention layer.
+        """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or ())
@@ -88,7 +92,9 @@ class PrefixTrees:
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return [trees, 1, N, N]: 0 where a token attends, else the dtype's smallest number."""
+    """Convert a boolean mask to an additive mask [trees, 1, N, N]: 0 where a token attends, else
+    the smallest number of the dtype.
+    """
     # not -inf, because the softmax of a row with only -inf is nan
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
     return mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)

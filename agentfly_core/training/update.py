@@ -106,7 +106,9 @@ class Updater:
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and values, each [rows, T], of all rows on every rank."""
+        """Return the log-probabilities and the values of sampled tokens, each [rows, T]. Every rank
+        gets all rows.
+        """
         logprobs = torch.zeros_like(batch.rollout_logprobs)
         values = torch.zeros_like(logprobs)
         with torch.no_grad(), self._clock("time/forward"):

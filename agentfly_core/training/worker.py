@@ -55,7 +55,10 @@ class Worker:
     def obey(
         self, request: jobs.WorkerRequest, progress: jobs.OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Handle a request. A function as the result runs during the next request."""
+        """Handle a request and return its result.
+
+        If the result is a function, the first rank runs it while the next request is handled.
+        """
         if isinstance(request, jobs.AskLabel):
             return self.label
         if isinstance(request, jobs.RunUpdate):
@@ -125,7 +128,9 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """Yield requests, one a connection, each with a function that sends the reply."""
+    """Yield requests of clients, each with a function that sends a reply. A connection has one
+    request.
+    """
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -144,8 +149,10 @@ def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
 
 
 def answer(worker: Worker, request: str, reply: Send) -> None:
-    """Handle a request on every rank; after an error, free the memory. If only some ranks fail,
-    exit, because the others may hang in a collective operation.
+    """Handle a request on every rank. After an error, free the memory.
+
+    If only some ranks fail, this process exits, because the other ranks may hang in a collective
+    operation.
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))
@@ -181,7 +188,9 @@ def _failure(error: Exception) -> jobs.Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks: through a file, or on several machines the launcher's address."""
+    """Join the other ranks: on a single machine through a file, on several machines through the
+    launcher's address.
+    """
     # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))

@@ -129,7 +129,9 @@ def duration(seconds: float) -> str:
 
 
 def summary_page(summary: Summary, *links: str) -> str:
-    """Return a run's result in Markdown: success before and after, seconds by stage."""
+    """Return the result of a run in Markdown: held-out success before and after, and seconds by
+    stage.
+    """
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
     sections = [f"**{summary['run']}: {steps} of {experiment}**"]
     if losses := summary.get("losses"):
@@ -169,7 +171,9 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
-    """Return a table of `Evaluation.to_json`: success, pass@k, by fact and by dataset."""
+    """Return a table of all rates in `Evaluation.to_json`: success, pass@k, success by fact, and
+    the rates on further datasets.
+    """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     return table(titles, [*_rates(evaluation, "test")])
 
@@ -186,7 +190,9 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Log to a file, not to the live display; AgentFly's own warnings are still shown."""
+    """Log to a file during the block, because the terminal has the live display. AgentFly's own
+    warnings are still shown.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     file, warnings = logging.FileHandler(path), _Warnings()
     file.setFormatter(logging.Formatter(LOG_FORMAT))

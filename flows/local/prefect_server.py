@@ -51,7 +51,9 @@ def server_env(state: Path) -> dict[str, str]:
 
 
 def worker(api: Mapping[str, str]) -> Program:
-    """Return the worker's program, which starts due flow runs within 2 s."""
+    """Return the program of the worker, which starts due flow runs within 2 s. `api` is the result
+    of `own_api`.
+    """
     command = [*PREFECT, "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]
     return Program("worker", command, {"PREFECT_WORKER_QUERY_SECONDS": "2", **api})
@@ -59,11 +61,12 @@ def worker(api: Mapping[str, str]) -> Program:
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
-    """Give this process a Prefect API: the chosen one if it answers, else a new server on the
-    project's database until the end of the block.
+    """Give this process a Prefect API: the chosen API if it answers, otherwise a new server on the
+    project's database. A new server ends with the block.
 
-    A server needs 4 seconds to start (9 on a new database). The yielded function waits for it
-    before the first flow, and raises ServiceLost if it fails.
+    A server needs 4 seconds to start (9 on a new database). Import other modules meanwhile, and
+    call the yielded function before the first flow. The function waits until the API answers, and
+    raises ServiceLost if the server fails.
     """
     if places.api and answers(places.api):
         yield lambda: None
@@ -85,7 +88,10 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
 
 
 def use(url: str, auth: str = "") -> None:
-    """Set the API of this process and its children; `auth` is NAME:PASSWORD if it is new."""
+    """Set the Prefect API of this process and its children, before or after prefect's import.
+
+    `auth` is the server's NAME:PASSWORD, if the environment has another one.
+    """
     os.environ["PREFECT_API_URL"] = url
     if auth:
         os.environ["PREFECT_API_AUTH_STRING"] = auth
@@ -96,7 +102,10 @@ def use(url: str, auth: str = "") -> None:
 
 
 def deliver() -> None:
-    """Send Prefect's queued events and log lines; gives up after some seconds."""
+    """Send Prefect's queued events and log lines before its server ends.
+
+    Gives up after some seconds.
+    """
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogHandler
@@ -106,7 +115,9 @@ def deliver() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process if its Prefect died; otherwise Prefect retries for minutes."""
+    """End this process at once if its Prefect server has died. Otherwise Prefect would retry for
+    minutes.
+    """
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
             # `os._exit` does not flush
@@ -145,7 +156,10 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the UI; without a server, become the server."""
+    """Print a flow run's address in the Prefect UI.
+
+    If no server is running, this process becomes the server.
+    """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)
     if not places.api:

@@ -1,4 +1,7 @@
-"""The folders of a project's state. Call `settle` before prefect, which reads variables once."""
+"""The folders of a project's state: Prefect's database, MLflow's store and the logs.
+
+Call `settle` before the first import of prefect, because prefect reads the environment only once.
+"""
 
 import os
 import tomllib
@@ -25,9 +28,11 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A project's state folder, and the chosen Prefect API or "", also in words:
-    `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the project's
-    own)")`.
+    """The places of a project as absolute paths: its state folder, and the chosen Prefect API or
+    "".
+
+    `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the
+    project's own)")`; `prefect` is for people.
     """
 
     state: Path
@@ -43,8 +48,10 @@ def state_of(project: Path = Path()) -> Path:
 
 
 def settle(project: Path = Path()) -> Places:
-    """Create a project's folders, and make Prefect use its server or, if that is not running, its
-    state, unless the environment or the active profile names an API.
+    """Create the folders of a project's state, and set up Prefect to use the project's server or,
+    if it is not running, the project's state.
+
+    A Prefect API that the environment or the active profile names is kept.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,8 +75,10 @@ def settle(project: Path = Path()) -> Places:
 
 
 def main_workspace(folder: Path = Path()) -> Path:
-    """Return the folder, or for a temporary copy of DVC (`dvc exp run --temp`, the queue) the
-    original folder: both have the same runs.
+    """Return the folder, or for a temporary copy of DVC the original folder.
+
+    DVC runs experiments in copies (`dvc exp run --temp`, the queue). They share the runs of the
+    original.
     """
     folder = folder.resolve()
     for above in folder.parents:

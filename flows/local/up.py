@@ -54,7 +54,9 @@ TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Hold the project's lock file. Raises ValueError while another process holds it."""
+    """Hold the project's lock file, with the identity of this process in it. Raises ValueError
+    while another process holds the lock.
+    """
     # not "w", which would erase the identity of the process that has the lock
     with (state / LOCK).open("a") as lock:
         try:
@@ -70,10 +72,10 @@ def only_one(state: Path) -> Iterator[None]:
 
 
 def keeper(state: Path) -> int:
-    """Return the process that holds the project's lock, or 0.
+    """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError unless it is named in the file: it may be another program, or on another
-    machine that shares the folder.
+    Raises ValueError unless the lock file contains the identity of this process. Otherwise the
+    holder may be another program, or a process on another machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -130,10 +132,11 @@ def show_status(place: MlflowStore) -> int:
 
 
 def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
-    """Start Prefect, MLflow and a worker, deploy the flows, and wait until everything works.
+    """Start Prefect and MLflow at these two ports and a worker, deploy the flows, and wait until
+    everything works.
 
-    The programs end with the stack, and flow runs have GRACE seconds to finish writes. Raises
-    ServiceLost if a program has died more than RESTARTS times.
+    The programs end with the stack. Before that, flow runs have GRACE seconds to finish writes.
+    Raises ServiceLost if a program has died more than RESTARTS times.
     """
     state = place.state
     api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
@@ -160,8 +163,10 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 
 @dataclass
 class Deployments:
-    """Keeps deployments up to date: `Deployments(state / LOG, deployable())`, with the inputs of
-    the last attempt to deploy, and the calls of `renew` (`looks`) since then.
+    """Keeps the deployments of a project up to date: `Deployments(state / LOG, deployable())`.
+
+    `inputs` are the inputs of the last attempt to deploy. `looks` counts the calls of `renew` since
+    that attempt.
     """
 
     log: Path
@@ -170,8 +175,10 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy if the inputs have changed. After a failure, try again after 1, 2, 4, ... 64
-        calls, because each attempt takes seconds of CPU time.
+        """Deploy if the inputs have changed.
+
+        A failed attempt is repeated at the next call, then after 2, 4, ... 64 calls, because each
+        attempt takes seconds of CPU time.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -222,7 +229,9 @@ def end_flow_runs(service: Service) -> None:
 
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
-    """Raise ValueError if the project is served, uses another Prefect, or a port is taken."""
+    """Raise ValueError if the project is already served, uses another Prefect, or a port is
+    taken.
+    """
     with only_one(places.state):  # the lock is held until the serving process takes it
         if places.api:
             raise ValueError(
@@ -239,7 +248,9 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
 
 
 def end(state: Path) -> bool:
-    """End a project's server and wait for it; return False if the project is not served."""
+    """End the process that serves a project, and wait for its end. Return False if the project is
+    not served.
+    """
     if not (pid := keeper(state)):
         return False
     with suppress(ProcessLookupError):
@@ -277,7 +288,10 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve in another process until it works; raises ValueError with the end of the log."""
+    """Serve in another process.
+
+    Returns when everything works. Raises ValueError, with the end of the log, if the process ends.
+    """
     log = place.state / LOG
     log.touch(0o600)
     if process := os.fork():

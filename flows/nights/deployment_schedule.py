@@ -36,8 +36,10 @@ def create_schedule() -> None:
 
 
 def scheduled_date(flow_run: FlowRun) -> date:
-    """Return the date of a flow run's start in its schedule's time zone, or the local one. In
-    others, two nights could share a date when the clock is put back.
+    """Return the date of a flow run's start in the time zone of its schedule, or else in the local
+    time zone.
+
+    In another time zone, two nights could have the same date when the clock is put back.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

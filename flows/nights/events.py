@@ -1,7 +1,8 @@
 """Prefect events about nights, requests for approval, and the automations of `automations.yaml`.
 
-They send failures to the block `agentfly-alarms`, and other ends of nights to `agentfly-notices`.
-The user creates these blocks in Prefect.
+The automations send notifications through blocks that the user creates in Prefect: failures go to
+the block `agentfly-alarms`, and a message for each night that ends as planned goes to
+`agentfly-notices`.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
 
 
 def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
-    """Return the blocks with this name, of several types, that can send messages."""
+    """Return the blocks with this name that can send messages. Blocks of different types may have
+    the same name.
+    """
     return [
         block
         for block in client.read_block_documents(include_secrets=False)
@@ -120,7 +123,9 @@ def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
 
 
 def nights(api: str, ping_url_env: str) -> Finding:
-    """Check the schedule of nights, the alarm block, and the URL called after nights."""
+    """Check the schedule of nights, the block for alarms, and the URL that is called after
+    nights.
+    """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 

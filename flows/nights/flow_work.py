@@ -1,4 +1,7 @@
-"""The work of nights in Prefect. Comparisons play the missing episodes."""
+"""Do the work of nights in Prefect flows, tasks and events.
+
+Comparisons play the episodes that are missing.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +31,9 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class FlowWork:
-    """`NightWork` in a flow run. `overrides` apply to each night, of at most `hours`."""
+    """Does the work of nights (`NightWork`) in a flow run. `overrides` apply to each night, and
+    `hours` limits its duration.
+    """
 
     experiment: Experiment
     ledger: NightLedger
@@ -62,7 +67,9 @@ class FlowWork:
         return Match(experiment, champion.policy, challenger.policy, night, logs).verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Log and emit an entry, request approval, update MLflow's aliases and report."""
+        """Log and emit a ledger entry, request approval if needed, and update MLflow's aliases and
+        the report.
+        """
         what = entry.event.replace("_", " ")
         get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)
         if entry.event == "began":
@@ -81,8 +88,10 @@ class FlowWork:
 
 @dataclass(frozen=True)
 class Match:
-    """A comparison of two policies: `Match(experiment, champion, challenger, "nightly-2026-11-21",
-    Path(".agentfly/logs/nightly-2026-11-21"))`. `owner` marks services for missing episodes.
+    """A comparison of two policies on an experiment: `Match(experiment, champion, challenger,
+    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
+
+    `owner` is the name that marks services for missing episodes.
     """
 
     experiment: Experiment
@@ -92,7 +101,9 @@ class Match:
     logs: Path
 
     def verdict(self, earlier: int) -> Verdict:
-        """Compare on test problems and guards' datasets; confirm a win."""
+        """Compare on the test problems and the guards' datasets, and confirm a win. `earlier` is
+        the number of confirmations so far.
+        """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {
             name: replace(self, experiment=self.experiment.on(settings.on(guard))).played()
@@ -104,7 +115,9 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on problems of a seed that was never used."""
+        """Return both policies' outcomes on problems of another seed, without problems that the
+        experiment has used.
+        """
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))
         champion, challenger = replace(self, experiment=fresh).played()

@@ -21,8 +21,9 @@ class BudgetSpent(NoReply):
 class Budget:
     """The requests and tokens that a command may use: `Budget("judge", 1000, 2_000_000)`.
 
-    Requests are counted before they are sent, and tokens when the answer arrives, so requests in
-    flight may exceed the limit. Thread-safe.
+    Requests, including retries, are counted before they are sent, and tokens when the answer
+    arrives. So requests in flight may exceed the limit. It is thread-safe, because episodes and
+    scores run in different threads.
     """
 
     def __init__(self, name: str, requests: int, tokens: int) -> None:

@@ -17,8 +17,10 @@ class UnreadableAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`. Observations
-    answer the calls before them in order; surplus ones are sent as user messages.
+    """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
+
+    Observations after a message answer its calls in order. Surplus observations are sent as user
+    messages.
     """
 
     messages: tuple[Message | Observation, ...]
@@ -39,7 +41,10 @@ class ChatRequest:
 
 
 def reply_of(answer: JSON) -> Message:
-    """Read the reply of an answer, with `cut` for the token limit. Raises UnreadableAnswer."""
+    """Read the reply in an answer; it is `cut` if the token limit ended it.
+
+    Raises UnreadableAnswer.
+    """
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
         message = choice["message"]

@@ -32,10 +32,11 @@ class _Passing(Exception):
 
 
 class ChatService:
-    """A chat service of the site: `ChatService("judge", site.endpoints["judge"], store)`.
+    """A chat service that the site defines: `ChatService("judge", site.endpoints["judge"], store)`.
 
-    `store` keeps answers by request. The `pause` in seconds before the second attempt doubles with
-    each further one. All connections share budget and limit of concurrent requests.
+    `store` keeps answers by the digest of their request. `pause` is the time in seconds before the
+    second attempt; it doubles with each further attempt. All connections share the budget and the
+    limit of concurrent requests.
     """
 
     def __init__(self, name: str, settings: Endpoint, store: Store, pause: float = 1.0) -> None:
@@ -45,7 +46,10 @@ class ChatService:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:
-        """Connect on the running event loop; raises ValueError without the key's variable."""
+        """Connect on the running event loop.
+
+        Raises ValueError if the key's environment variable is unset.
+        """
         variable = self.settings.api_key_env
         if variable and not os.environ.get(variable):
             raise ValueError(
@@ -69,8 +73,12 @@ class ChatClient:
     session: aiohttp.ClientSession
 
     async def ask(self, request: ChatRequest, draw: int) -> Message:
-        """Return the service's reply. Another `draw`, like another seed, gives another reply; each
-        is stored. Raises EndpointLost, EndpointRefused and BudgetSpent.
+        """Return the service's reply.
+
+        The reply is stored under the key of the request and `draw`. Another `draw`, like another
+        seed, gives another reply.
+
+        Raises EndpointLost, EndpointRefused and BudgetSpent.
         """
         settings = self.service.settings
         fields = {**request.body(), "model": settings.model, **settings.extra}

@@ -26,8 +26,10 @@ _PYTHON = {"True": True, "False": False, "None": None}
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """Calls between `begin`, which may have the group `name`, and `end` ("": the end of their
-    JSON). Templates of this format contain `sign`; `read` parses the text between the marks.
+    """A format of calls: each call is between `begin`, which may have the group `name`, and `end`.
+
+    A template that writes this format contains the pattern `sign`. `read` returns the calls between
+    the marks. If `end` is "", a call ends with its JSON.
     """
 
     sign: re.Pattern[str]
@@ -103,7 +105,9 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 
 def _value(text: str, schema: JSON) -> JSON:
-    """Read a value: text without quotes, or another value as JSON or Python."""
+    """Read a value from a template that writes texts without quotes and other values as JSON or
+    Python.
+    """
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):
         return None

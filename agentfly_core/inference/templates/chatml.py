@@ -109,11 +109,17 @@ class Hermes:
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
     def fit(self, text: str, tokens: int) -> str:
-        """Shorten a text to `tokens` tokens: its middle becomes `[... N bytes omitted ...]`."""
+        """Shorten a text to at most `tokens` tokens: its middle becomes `[...
+
+        N bytes omitted ...]`.
+        """
         return self._text.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse text before a stop string, and calls outside of thoughts, wrong ones as BadCall."""
+        """Parse the text before a stop string, and calls outside of thoughts.
+
+        Wrong calls become BadCall.
+        """
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = before_stop(self._text.decode(tokens), stop)
         calls, content, end = list[ToolCall | BadCall](), "", 0

@@ -45,7 +45,10 @@ _CONVERSATION = """\
 
 
 def jinja_text(tools: str | None) -> str:
-    """Return the template; `tools` is the text around its `{signatures}`, None for no tools."""
+    """Return the template.
+
+    `tools` is the text around `{signatures}`; None leaves out the list of tools.
+    """
     if tools is None:
         return _SYSTEM + _CONVERSATION
     head, tail = map(json.dumps, tools.format(signatures="\0").split("\0"))

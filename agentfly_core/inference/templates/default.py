@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """Return the model's own template; Hermes if it has none, for nano models and exports of
-    Hermes.
+    """Return the model's own chat template.
 
-    The choice depends only on the tokenizer: equal models get the same template. Raises ValueError
-    for a template that cannot be used; settings can choose another, see `TemplatePart`.
+    Hermes is used for models without one, for nano models and for exports of Hermes.
+
+    The choice depends only on the tokenizer: equal models get the same template. Settings
+    can choose another template, see `TemplatePart`. Raises ValueError for a template that cannot be
+    used.
     """
     from agentfly_core.models.nano import CHATML  # it loads transformers, which takes seconds
 

@@ -36,7 +36,10 @@ TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A template's end tokens, reasoning marks and call format, "" if unknown."""
+    """A template's markup: the tokens `stop` end a reply, `marks` enclose its reasoning.
+
+    `calls` is the format of its calls, or "" for a format that is not in FORMATS.
+    """
 
     dialect: Dialect
     stop: tuple[str, ...]
@@ -50,10 +53,12 @@ def markup_of(
     stop: Sequence[str],
     calls: FormatName | Literal[""],
 ) -> Markup:
-    """Find a template's markup with these variables; `stop` and `calls` override it.
+    """Find the markup of a template with these variables.
 
-    Raises ValueError for a template without headers or ends of replies, and for a tokenizer whose
-    tokens of a text depend on the text before it.
+    `stop` and `calls` override what is found.
+
+    Raises ValueError for a template that writes no header or no end of a reply, and for a tokenizer
+    whose tokens of a text depend on the text before it.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)

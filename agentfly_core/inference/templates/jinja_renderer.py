@@ -45,7 +45,10 @@ class Dialect:
 
 
 class JinjaRenderer:
-    """Renders messages with template `variables`; contents never become markup."""
+    """Renders messages with template `variables`.
+
+    A message's content never becomes the template's markup.
+    """
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any], dialect: Dialect
@@ -64,7 +67,9 @@ class JinjaRenderer:
         tools: Sequence[ToolSchema],
         prompt: bool = True,
     ) -> str:
-        """Render the text with hidden tokens; `prompt` adds the header of the next reply."""
+        """Render the text with hidden tokens; with `prompt` it ends with the header of the next
+        reply.
+        """
         hidden = [self.contents.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self.contents.hide(tool.listed) for tool in tools])
         return self.render(chat, listed, prompt)
@@ -72,8 +77,11 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """Return the first token that differs from a chat server's prompt, or "". Contents with
-        added tokens are skipped, because a server turns them into markup.
+        """Compare a prompt with a chat server's prompt.
+
+        Return the first different token, or "".
+
+        Contents with added tokens are not compared, because a server turns them into markup.
         """
         if any(self.encoder.markup_in(item.content) for item in messages):
             return ""
@@ -105,7 +113,10 @@ class JinjaRenderer:
             raise ValueError(f"The model's chat template refuses a conversation: {error}") from None
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """Encode a text, with added tokens only where the template itself wrote them."""
+        """Encode a rendered text.
+
+        Only added tokens that the template itself wrote become added tokens.
+        """
         return self.encoder.encode(self.contents.show(self.encoder.mark(text)))
 
     def _request(

@@ -81,8 +81,11 @@ class ModelTemplate:
         return self._reader.reads_calls
 
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
-        """Return a speaker's template with these tools, and reasoning switched on or off. Raises
-        ValueError for tools with unreadable calls, and if it cannot switch.
+        """Return the template of a speaker with these tools; `thinking` switches reasoning on or
+        off.
+
+        Raises ValueError for tools whose calls cannot be parsed, and if the template cannot switch
+        reasoning.
         """
         if tools and not self.reads_calls:
             raise ValueError(

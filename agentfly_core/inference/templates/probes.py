@@ -31,7 +31,9 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
 
 
 def table(template: ModelTemplate) -> dict[str, str]:
-    """Return the result of each of PROBES: "continues", "opens a context" or "refused: ..."."""
+    """Try each of PROBES; return the results: "continues", "opens a context", "refused: ..." or
+    "impossible: ...".
+    """
     bound = template.bound((SCHEMA,) if template.reads_calls else (), None)
     return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
 

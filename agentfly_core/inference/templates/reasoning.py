@@ -55,7 +55,9 @@ MARKS = (
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:
-    """Find a template's marks, and the spaces around them, in a reply A0 with reasoning R0."""
+    """Find the marks of a template, and the spaces around them in a rendered reply A0 with
+    reasoning R0.
+    """
     marks = next((one for one in MARKS if one.open.strip() in template), MARKS[-1])
     match = re.search(
         rf"{re.escape(marks.open)}(\s*)R0(\s*){re.escape(marks.close)}(\s*)A0", rendered

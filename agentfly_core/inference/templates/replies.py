@@ -77,7 +77,10 @@ class ReplyReader:
         return own if self.markup.dialect.native else None
 
     def _by_response_template(self, text: str) -> Message | None:
-        """Parse the reply as transformers does; None without a response template that fits."""
+        """Parse the reply as transformers does.
+
+        Returns None if the response template is missing or refuses.
+        """
         if not self._response_template:
             return None
         listed: list[Any] = [tool.listed for tool in self.tools]
@@ -123,7 +126,9 @@ class MessageWriter:
 
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
         """Whether the template renders a message to these tokens, as the last message or an earlier
-        one, where it may leave out an empty reasoning.
+        one.
+
+        For an earlier message a template may leave out an empty reasoning.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)

@@ -19,14 +19,20 @@ SWITCHES = ("enable_thinking", "thinking")
 
 
 def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]]) -> str:
-    """Return a tokenizer's template for conversations with tools; raises ValueError."""
+    """Return the chat template of a tokenizer for conversations with tools.
+
+    Raises ValueError if it has none.
+    """
     if not tokenizer.chat_template:
         raise ValueError("template: the model has no chat template. Set template=hermes.")
     return str(tokenizer.get_chat_template(tools=[*tools]))
 
 
 def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
-    """Return the variable that switches reasoning, or "". Raises ValueError."""
+    """Return the variable that switches reasoning, or "".
+
+    Raises ValueError for unknown variables.
+    """
     from jinja2 import Environment, meta  # imported here, because only this function needs it
 
     # the tag `generation` of transformers
@@ -43,7 +49,10 @@ def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
 
 
 def with_date(jinja: str, variables: Mapping[str, JSON], date: str) -> dict[str, Any]:
-    """Add the function that dates templates; raises ValueError if `date` is missing."""
+    """Return the variables, and add the function from which templates read the date.
+
+    Raises ValueError if the template needs a date and `date` is empty.
+    """
     dated = "strftime_now" in jinja and "date_string" not in variables
     if dated and not date:
         raise ValueError(

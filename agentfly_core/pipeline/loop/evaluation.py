@@ -30,7 +30,10 @@ class Evaluator:
     further: Mapping[str, Evaluator] = field(default_factory=dict)
 
     def with_datasets(self, policy: Pointer) -> Evaluator:
-        """Return an evaluator with evaluate.datasets; raises ValueError for unusable ones."""
+        """Prepare evaluate.datasets, and return an evaluator that includes them.
+
+        Raises ValueError for unusable datasets, for example with prompts that are too long.
+        """
         further, settings = dict[str, Evaluator](), self.experiment.settings
         for name, dataset in settings.evaluate.datasets.items():
             there = self.experiment.on(settings.on(dataset))
@@ -39,7 +42,10 @@ class Evaluator:
         return replace(self, further=further)
 
     def once(self, policy: Pointer, logs: Path) -> Evaluation:
-        """Start services and evaluate a policy on all test problems; raises ValueError."""
+        """Evaluate a policy on all test problems. The services are started for this call only.
+
+        Raises ValueError for a model or a dataset that does not fit.
+        """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
         # by this name, a later evaluation of the policy finds and ends services that a killed
         # evaluation has left

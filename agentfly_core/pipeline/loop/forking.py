@@ -21,7 +21,10 @@ ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """Return a fork's overrides, `fork` first; raises ValueError for inherited settings."""
+    """Return the overrides of a forked run, with its `fork` setting first.
+
+    Raises ValueError for overrides of settings that a fork inherits.
+    """
     for override in overrides:
         key = override.partition("=")[0]
         if any(f"{key}.".startswith(f"{settled}.") for settled in SETTLED) or key == "fork":
@@ -64,7 +67,9 @@ def check_start(run: Run | RunRequest) -> None:
 
 
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
-    """Raise ValueError if a new fork lacks its origin's files or order of problems."""
+    """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
+    and has the same order of problems.
+    """
     # with staleness, the first steps also sample from policies before `fork.step`
     for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")

@@ -44,7 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function to run in another thread if an event loop runs, as in a notebook."""
+    """Wrap a function to run in another thread if an event loop is already running, as in a
+    notebook.
+    """
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -132,7 +134,10 @@ def train(
 
 @contextmanager
 def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Reserve the site's GPUs, if any, during the block. Logs a warning while it waits."""
+    """Reserve the site's GPUs, if any, during the block.
+
+    While other processes hold them, this logs a warning and waits.
+    """
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
     with held(wanted, holder, logger.warning):
         yield

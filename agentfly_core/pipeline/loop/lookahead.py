@@ -1,4 +1,6 @@
-"""Play rollouts in threads: several shards at once, and later steps ahead."""
+"""Play rollouts in threads: several shards at once, and later steps ahead within the allowed
+staleness.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait

@@ -74,7 +74,9 @@ class Training:
     def improved(
         self, services: TrainingServices, policy: Artifact, data: Artifact
     ) -> tuple[Artifact, Run]:
-        """Train the remaining steps. Return the last policy and the run, which may end early."""
+        """Train the remaining steps. Return the last policy and the run, whose number of steps is
+        lower if it ended early.
+        """
         run, stages = self.run, self.stages
         self.report(run)
         remembers = run.settings.agent.remembers

@@ -1,4 +1,6 @@
-"""Play episodes outside of training: choose problems, play them in shards and score them."""
+"""Play episodes outside of training: choose problems of a split, play them in shards and score
+them.
+"""
 
 import logging
 import time
@@ -63,7 +65,10 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class Played:
-    """Played episodes, stored as `name`; `seconds` lasts from first prompt to last score."""
+    """Played episodes with scores, stored as `name`.
+
+    `seconds` is the time from the first prompt to the last score.
+    """
 
     name: str
     episodes: Sequence[Trajectory]
@@ -91,7 +96,9 @@ def problems(folder: Path, name: str, most: int, named: str = "") -> list[Proble
 
 
 def in_turn(tasks: Sequence[str]) -> list[int]:
-    """Return indices in which tasks alternate: `["sums", "sums", "shop"]` gives 0, 2, 1."""
+    """Return the indices of `tasks` in an order in which tasks alternate: `["sums", "sums",
+    "shop"]` gives 0, 2, 1.
+    """
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for row, task in enumerate(tasks):
         by_task[task].append(row)

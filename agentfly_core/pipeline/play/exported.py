@@ -56,7 +56,10 @@ class RecordedConversation(NamedTuple):
 
 
 def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
-    """Return conversations by their last turns. A branch repeats the turns before it."""
+    """Return the conversations of a trajectory, ordered by their last turns.
+
+    A conversation that branches off another repeats the turns before the branch.
+    """
     histories, conversations = histories_of(trajectory), list[RecordedConversation]()
     continued, exported = {path[-1] for path in histories if path}, set[int]()
     for last in (number for number in range(len(histories)) if number not in continued):
@@ -78,7 +81,9 @@ def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
 
 
 def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:
-    """Convert to OpenAI's messages. Replies that are not trained have `train: false`."""
+    """Convert a conversation to OpenAI's messages. Replies that are not trained are marked in the
+    key `train`.
+    """
     turns, shared = conversation
     items = [item for turn in turns for item in (*turn.read, turn.reply)]
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()

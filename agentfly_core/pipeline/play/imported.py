@@ -1,4 +1,7 @@
-"""Import the traces of a file as a play of an experiment."""
+"""Import the traces of a file as episodes of an experiment.
+
+They are stored, shown and scored like a play.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

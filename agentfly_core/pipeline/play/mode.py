@@ -40,7 +40,10 @@ class Mode:
     name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return the sampler to play with. `decode` also shows special tokens."""
+        """Return the sampler to play with.
+
+        `decode` converts tokens to text, including special tokens.
+        """
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:

@@ -18,7 +18,10 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 
 @dataclass(frozen=True)
 class ModelPlayer:
-    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...), memory)`."""
+    """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`.
+
+    If `memory` is None, the memory is empty.
+    """
 
     reference: str
     policy: Pointer
@@ -53,7 +56,10 @@ def described(player: Player, model: str) -> str:
 def oracle(
     experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
 ) -> Script:
-    """Return the warm start's policy with `spoilt` at 0; raises ValueError if none exists."""
+    """Return the policy of an experiment's warm start, with the setting `spoilt` at 0.
+
+    Raises ValueError if none exists.
+    """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(
             f"{experiment} has no oracle: its warm_start names no function. Pass your own policy "

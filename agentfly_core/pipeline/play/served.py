@@ -50,7 +50,10 @@ class PolicyToServe:
         return cls(experiment, ModelPlayer(str(wanted), named.policy), port)
 
     def serve(self, logs: Path, ready: Ready) -> None:
-        """Serve until interrupted; raises ValueError for a taken port, or SamplerLost."""
+        """Serve the policy on this machine until the process is interrupted.
+
+        Raises ValueError for a taken port, and SamplerLost if the sampler dies.
+        """
         with PlayerServices(self.experiment, self.player).started(logs) as services:
             run(self._serve(services, ready))
 

@@ -180,7 +180,10 @@ def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
 
 
 def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: int) -> str:
-    """Return a line on the unsolvable problems; raises ValueError for more than `most`."""
+    """Return the report's line on problems that cannot be solved.
+
+    Raises ValueError for more than `most` such problems.
+    """
     first = "; ".join(
         f"the problem {name!r} ({clip(prompts[name], 80)}): {unsolvable[name]}"
         for name in [*unsolvable][:SHOWN]

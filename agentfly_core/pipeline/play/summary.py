@@ -44,7 +44,9 @@ class Figures:
     episodes_per_second: float
 
     def lines(self) -> list[str]:
-        """Return lines to print: `["8 episodes of 8 problems: 8 terminal", ...]`."""
+        """Return lines to print: `["8 episodes of 8 problems: 8 terminal", "solved 100.0%",
+        ...]`.
+        """
         endings = ", ".join(f"{count} {name}" for name, count in self.endings.items())
         unscored = f", {self.unscored} unscored" if self.unscored else ""
         played = f"{counted(self.episodes, 'episode')} of {counted(self.problems, 'problem')}"

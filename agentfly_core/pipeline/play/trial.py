@@ -48,7 +48,9 @@ async def idle(conversation: Conversation) -> str:
 
 
 def asks_a_service(reward: Reward) -> bool:
-    """Whether a reward probably uses a service: it sets retries or concurrency."""
+    """Whether a reward sets retries or concurrency. It then probably uses a service, such as a
+    judge.
+    """
     return reward.retries > 0 or reward.concurrency is not None
 
 
@@ -107,7 +109,9 @@ def _by_playing(
     specs: Sequence[EpisodeSpec],
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
-    """Play with each policy. Return `_solved` by policy: `{"idle": {"add-41-58": False}}`."""
+    """Play the episodes with each policy, and return the results of `_solved` by policy: `{"idle":
+    {"add-41-58": False}}`.
+    """
     solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():
         sampler = scripted(policy, tokenizer, spec.template)

@@ -63,6 +63,9 @@ def _questions(row: ChatRow) -> set[str]:
 
 
 def _prompt(messages: Messages) -> str:
-    """Return the digest of a prompt without system messages, which may differ in problems."""
+    """Return the digest of a prompt.
+
+    System messages are ignored, because they may differ between chats and problems.
+    """
     texts = [[role, spaced_alike(text)] for role, text in map(plain, messages) if role != "system"]
     return digest(texts)

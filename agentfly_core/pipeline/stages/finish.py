@@ -15,7 +15,10 @@ from agentfly_core.system.formats.json_value import as_json
 
 
 def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
-    """Write a run's ledger and summary.json with its evaluations before and after training."""
+    """Write the ledger and summary.json of a finished run, and return the summary.
+
+    `evaluations` has the evaluations before and after training, and is empty without rewards.
+    """
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)
 

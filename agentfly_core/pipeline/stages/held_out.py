@@ -15,7 +15,10 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class HeldOutEpisodes:
-    """Episodes that are drawn once: `HeldOutEpisodes(experiment, data, "test").specs`."""
+    """The episodes of an evaluation: `HeldOutEpisodes(experiment, data, "test").specs`.
+
+    The episodes are drawn once, when the first shard needs them.
+    """
 
     experiment: Experiment
     data: Pointer

@@ -40,7 +40,9 @@ def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: 
 
 
 def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory], list[Scored]]:
-    """Read a step's training trajectories by problem and chain, and their scores."""
+    """Read the training trajectories of a step, sorted by problem and episode number, and their
+    scores.
+    """
     played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
     by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
     training = [t for t in played if t.role == "train"]

@@ -1,4 +1,6 @@
-"""Rejection sampling from a run's stored episodes (RFT, arXiv 2308.01825)."""
+"""Rejection sampling from a run's stored episodes: the best ones become demonstrations (RFT, arXiv
+2308.01825).
+"""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +23,10 @@ from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
-    """Return scores and episodes of steps 1 to `last`; raises ValueError if one is missing."""
+    """Return the scores and episodes of a run's steps 1 to `last`.
+
+    Raises ValueError if a step is not scored.
+    """
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
         here = step_layout(store, run, step)
@@ -53,7 +58,10 @@ def stored(
 def choose(
     settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
-    """Write the best episodes to `folder`; raises ValueError if none was successful."""
+    """Write successful stored episodes to `folder`, at most as many as the warm start needs.
+
+    Returns metrics with the number of episodes. Raises ValueError if no episode was successful.
+    """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):
         raise ValueError(

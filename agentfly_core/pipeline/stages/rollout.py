@@ -16,7 +16,11 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """A round's episodes, drawn once: `RoundEpisodes(run, data, sampling_round).specs`."""
+    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
+    False)).specs`.
+
+    The episodes are drawn once, when the first shard needs them.
+    """
 
     run: Run
     data: Pointer

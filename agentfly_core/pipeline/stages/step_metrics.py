@@ -68,7 +68,9 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _rate_advice(run: Run, step: int) -> str | None:
-    """Return advice to lower the learning rate; None if no update changed too much."""
+    """Return advice to lower the learning rate and restart before the updates that changed the
+    policy too much; None if no update did.
+    """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):
         metrics = _metrics(run, number)

@@ -1,1 +1,4 @@
-"""Workers: processes that play the jobs of a session, as this process also can."""
+"""Workers: processes that play the jobs of a session.
+
+The same jobs can be played in this process.
+"""

@@ -42,7 +42,10 @@ class Death:
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """Return the call that caused the death, or None if several episodes may have."""
+        """Return the call that caused the death, or None if several episodes may have caused it.
+
+        `alone` has the ids of episodes that were played alone.
+        """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls
         episodes = {call.episode for call in candidates}

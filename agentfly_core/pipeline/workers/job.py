@@ -56,7 +56,10 @@ class Shard:
         size: int,
         memory: Pointer | None = None,
     ) -> RolloutJob:
-        """Make the job that plays this shard of `size` episodes; `version` labels tokens."""
+        """Make the job that plays this shard with a policy.
+
+        `version` labels the tokens, and `size` is the number of episodes per shard.
+        """
         start = self.number * size
         before = self.episodes[:start]
         done, total = (sum(one.leaves for one in some) for some in (before, self.episodes))

@@ -39,7 +39,10 @@ class LocalServices:
     frozen: Mapping[str, Frozen]
 
     def load(self, store: Store, policy: Pointer, version: int) -> None:
-        """Load a policy, and label its tokens with `version`; raises SamplerLost."""
+        """Load a policy into the sampler. Tokens sampled from then on have the label `version`.
+
+        Raises SamplerLost.
+        """
         folder, base = adapter_artifact.folders(store, policy)
         self.sampler.load(folder, version, base)
 
@@ -86,7 +89,10 @@ class LocalPlayer:
         return metrics
 
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
-        """Play a job with the loaded policy, and publish the result with these `metrics`."""
+        """Play a job with the loaded policy, and publish the result.
+
+        Its metrics include the given `metrics`.
+        """
 
         def make(folder: Path) -> Mapping[str, float]:
             if isinstance(job, DemonstrationJob):

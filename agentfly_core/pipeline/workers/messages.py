@@ -57,7 +57,9 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A job with the `blame` of earlier attempts and `metrics`: `{"time/swap": 0.4}`."""
+    """A job for the worker, with the `blame` of earlier attempts and the `metrics` measured so far:
+    `{"time/swap": 0.4}`.
+    """
 
     job: RolloutJob | DemonstrationJob
     blame: Blame
@@ -108,7 +110,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """A job's artifact. A `worn` worker still runs calls, and must be replaced."""
+    """The result of a job: the published artifact.
+
+    A `worn` worker must be replaced, because it still runs calls that nobody waits for.
+    """
 
     artifact: Pointer
     worn: bool

@@ -32,7 +32,9 @@ class WorkerLost(RuntimeError):
 
 
 class OwnSamplers:
-    """Each worker has a sampler in its process, and loads policies itself."""
+    """The case that each worker has a sampler in its process, and loads policies and frees memory
+    itself.
+    """
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
@@ -83,7 +85,9 @@ class ServedSampler(OwnSamplers):
 
 
 class WorkerPool:
-    """Plays jobs in parallel: `WorkerPool(store, OwnSamplers(), [WorkerProcess(...)])`."""
+    """Plays jobs in parallel, one per worker: `WorkerPool(store, ServedSampler(...),
+    [WorkerProcess(...)]).do(job)`.
+    """
 
     def __init__(
         self, store: Store, sampler: OwnSamplers, processes: Sequence[WorkerProcess]
@@ -146,7 +150,9 @@ def worker_pool(
     """Start the workers of a site.
 
     `owner` is the uid of their run, and `server` the address of vLLM, or empty. `tokenizer` is the
-    path of the tokenizer's class. Raises RuntimeError for an environment in use at the end.
+    import path of the class of the model's tokenizer.
+
+    Raises RuntimeError for an environment still in use at the end of the block.
     """
     experiment = samplers.experiment
     experiment.require_speakers_unchanged()

@@ -81,7 +81,10 @@ class WorkerProcess:
                 raise
 
     def end(self) -> None:
-        """End the worker and cancel its job; raises RuntimeError for environments in use."""
+        """Close the worker's environments and end the worker. A job of another thread is cancelled.
+
+        Raises RuntimeError for environments in use.
+        """
         self._ended = True
         if self._turn.locked():
             if here := self._connection:
@@ -115,7 +118,10 @@ class WorkerProcess:
                 raise answer.error
 
     def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
-        """Return the answer to a message; kills a worker without one after END_SECONDS."""
+        """Send a message and return the answer.
+
+        A worker that does not answer within END_SECONDS is killed.
+        """
         try:
             here.send(message)
             if answer := self._answer(here, END_SECONDS):
@@ -136,7 +142,10 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """Return a job's result, or None after `seconds`; raises Disconnected."""
+        """Handle messages until a job ends, and return its result; None after `seconds`.
+
+        Raises Disconnected.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             match message := here.received():
@@ -165,7 +174,10 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start worker `number` of the run `owner`; RuntimeError for environments in use."""
+    """Start worker `number` for the duration of the block. `owner` is the uid of its run.
+
+    Raises RuntimeError for an environment still in use at the end.
+    """
     service, log = Service("worker", str(new_address("worker"))), logs / f"worker-{number}.log"
     process = WorkerProcess(service.claim(log, owner), log, setup, budgets)
     try:

@@ -79,7 +79,10 @@ def main(descriptor: int, calls: int) -> None:
 
 
 class _Session(logging.Handler):
-    """The connection to the session, also for log records. A thread reads its messages."""
+    """The connection to the session, also for log records.
+
+    A thread reads the session's messages, and interrupts the job after Cancel.
+    """
 
     def __init__(self, line: socket.socket) -> None:
         super().__init__()
@@ -96,7 +99,10 @@ class _Session(logging.Handler):
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
-        """Ask the session to allow a request to a chat service, and wait for its answer."""
+        """Ask the session to allow a request to a chat service.
+
+        This blocks until the session answers, which is quick.
+        """
         self.send(Asked(service))
         return self._allowed.get()
 
@@ -121,7 +127,10 @@ class _Session(logging.Handler):
 
 
 def _served(session: _Session) -> None:
-    """Do jobs until the session ends. The session raises errors of setup and closing."""
+    """Do jobs until the session ends.
+
+    Errors of the setup and of closing environments are raised in the session.
+    """
     setup = session.messages.get()
     assert isinstance(setup, Setup)
     try:

@@ -57,7 +57,10 @@ class Samplers:
 
     @contextmanager
     def server(self, model: Pointer, owner: str, logs: Path) -> Iterator[str]:
-        """Start the site's server for `model`, and yield its address, or "" without one."""
+        """Start the site's server for `model` and for policies trained from it.
+
+        Yields the server's address, or "" if the policy needs no server.
+        """
         settings, site = self.experiment.settings, self.experiment.divided_site
         if self.endpoint or site.sampler == "transformers":
             yield ""
@@ -93,7 +96,10 @@ class Samplers:
         return EndpointSampler(chat, encode, own.stop_tokens[0], writer(own))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return the frozen speakers by role; raises ValueError for unsuitable policies."""
+        """Return the frozen speakers by role. Each of their policies has its own sampler.
+
+        Raises ValueError for a missing or changed policy, and for a policy with another tokenizer.
+        """
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent
         speakers, loaded = agent.speakers, dict[SpeakerReference, Frozen]()
@@ -155,12 +161,17 @@ def tokenizer_of(store: Store, policy: Pointer) -> PreTrainedTokenizerBase:
 
 
 def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the import path of a tokenizer's class: "transformers.models...:Qwen2Tokenizer"."""
+    """Return the import path of a tokenizer's class:
+    "transformers.models.qwen2...:Qwen2Tokenizer".
+    """
     return f"{type(tokenizer).__module__}:{type(tokenizer).__qualname__}"
 
 
 def tokenizer_like(path: str, folder: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer of the class at `path`. AutoTokenizer would also load torch."""
+    """Load a tokenizer from a folder with the class at the import path `path`.
+
+    AutoTokenizer is not used, because it would also load torch.
+    """
     kind: type[PreTrainedTokenizerBase] = load(path)
     tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(folder, trust_remote_code=False)
     return tokenizer

@@ -1,1 +1,3 @@
-"""Compare runs: different settings, and their effect on success with confidence intervals."""
+"""Compare runs: the settings in which they differ, and the effect on success with confidence
+intervals.
+"""

@@ -45,7 +45,11 @@ Curves = Mapping[str, Sequence[Curve]]
 def compared_runs(
     store: Store, references: Sequence[str], split: str, against: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split, with their training curves. Raises ValueError."""
+    """Compare runs and sweeps on a split, with `against` as the base. Also return their training
+    curves.
+
+    Raises ValueError for runs that cannot be compared.
+    """
     names = [run_named(store, name) for name in runs_named(store, references)]
     if against:
         base = run_named(store, against)
@@ -62,7 +66,9 @@ def compared_runs(
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
-    """Show a row for each group of equal settings, the training curves, and the best group."""
+    """Show a table with a row for each group of runs with equal settings, the training curves, and
+    a sentence about the best group.
+    """
     keys = [*comparison.groups[0].differs]
     more = []
     if further := len(keys[SETTINGS_SHOWN:]):

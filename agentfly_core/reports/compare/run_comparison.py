@@ -59,8 +59,10 @@ class TriedPolicy:
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """Read a policy's evaluation on a split or dataset. `reference` is NAME@STEP, or NAME for the
-    last policy of a finished run. Raises ValueError if anything is missing.
+    """Read the evaluation of a policy on a split or on one of evaluate.datasets.
+
+    `reference` is NAME@STEP, or NAME for the last policy of a finished run. Raises ValueError for a
+    missing or unfinished run, and for a policy without this evaluation.
     """
     policy = run_policy(reference)
     run = policy.run
@@ -164,8 +166,10 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups of policies on the same held-out `problems`; the first group is the base. `left_out`
-    counts skipped problems, on which not every policy has a scored episode.
+    """Groups of policies, compared on the same held-out problems. The first group is the base.
+
+    `problems` is the number of these problems. `left_out` counts problems that were skipped,
+    because not every policy has a scored episode on them.
     """
 
     groups: tuple[SeedGroup, ...]
@@ -213,8 +217,10 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
-    """Compare each group of equal settings with the first policy's. Raises ValueError for different
-    problems or goals, equal policies, and fewer than two common problems.
+    """Group policies by settings, and compare each group with the first policy's group.
+
+    Raises ValueError for different problems or goals, equal policies, and fewer than two common
+    problems.
     """
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}
@@ -243,7 +249,10 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 
 
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
-    """Return policies' settings, with an entry for each changed function instead of modules."""
+    """Return the settings of policies.
+
+    Instead of the digests of modules, they have an entry for each function that differs.
+    """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
         key: list(dict.fromkeys(policy.code.get(key) for policy in policies))
@@ -272,7 +281,10 @@ def _change(versions: Sequence[str | None], version: str | None) -> str:
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
-    """Return the problems that each policy has scored; raises ValueError for fewer than two."""
+    """Return the ids of problems on which every policy has a scored episode.
+
+    Raises ValueError for fewer than two problems.
+    """
     first, *others = (policy.solved for policy in policies)
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:

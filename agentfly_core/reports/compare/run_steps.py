@@ -1,4 +1,6 @@
-"""Show a run step by step: rewards, update metrics, held-out success, and learning curves."""
+"""Show a run step by step: rewards, update metrics, held-out success, and learning curves as
+text.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,10 @@ class Curve:
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
-        """Return the mean success of the steps that ended in each of `count` parts of an axis from
-        0 to `end`. A part without a step gets the next value.
+        """Divide an axis from 0 to `end` into `count` parts, and return the success in each part.
+
+        This is the mean over the steps that ended in the part. A part without such a step gets the
+        value of the next part.
         """
         # a step that took 0 belongs to the first part
         numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
@@ -71,10 +75,11 @@ class Curve:
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
-    """Return the curve of the steps 1 to `last` of a run, also of those before a fork.
+    """Return the curve of the steps 1 to `last` of a run, including those before a fork.
 
-    A step without a score adds only tokens and seconds. It takes its rollout, score and update
-    times, or if steps overlap, the time between the ends of two updates.
+    A step without a scored episode adds only tokens and seconds. The duration of a step is the sum
+    of its rollout, score and update times. If steps overlap, it is the time between the ends of two
+    updates.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):
@@ -99,7 +104,10 @@ def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """Return `width` bars for each group on one scale: means over the runs of the group."""
+    """Return lines of text with `width` bars for each group, all on the same scale.
+
+    The bars show means over the runs of a group.
+    """
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
         return []
@@ -153,7 +161,10 @@ class Step:
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """Read the finished steps of a run, also from before a fork; raises ValueError without any."""
+    """Read step 0 and the finished steps of a run, including the steps before a fork.
+
+    Raises ValueError for a run without a finished step.
+    """
     record = known_run(store, run)
     settings = recorded_settings(record)
     last = max([settings.start_step, *RunLayout(run).steps(store)])

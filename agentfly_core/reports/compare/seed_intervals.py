@@ -37,9 +37,9 @@ class Estimate:
 def success(seeds: Sequence[Solved]) -> Estimate:
     """Estimate the share solved by runs that differ only in the seed.
 
-    For one run, this is the Wilson interval over problems. For k runs it is mean +- t s / sqrt(k),
-    with their standard deviation s and Student's t for k - 1, and at least the mean's Wilson
-    interval.
+    For one run, the interval is the Wilson interval over problems. For k runs it is mean +- t s /
+    sqrt(k), where s is the standard deviation of their shares and t is Student's t for k - 1. This
+    interval is at least as wide as the Wilson interval of the mean.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))

@@ -1,4 +1,7 @@
-"""A sweep: a run for each combination of values and seeds, tagged with the sweep's name."""
+"""A sweep: a run for each combination of settings' values and seeds.
+
+All runs of a sweep have its name as a tag.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -14,8 +17,10 @@ PREFIX = "sweep:"
 
 
 def alternatives(override: str) -> list[str]:
-    """Split an override with several values into one per value: `update.betas=[0.9, 0.95],[0.8,
-    0.9]` becomes two. Raises ValueError for invalid YAML.
+    """Split an override with several values, as in a YAML list, into one override per value:
+    `update.betas=[0.9, 0.95],[0.8, 0.9]` becomes two.
+
+    Raises ValueError for invalid YAML.
     """
     key, _, value = override.partition("=")
     try:
@@ -32,8 +37,9 @@ def alternatives(override: str) -> list[str]:
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
     """Return the overrides of each run of a sweep.
 
-    `seeds` counts up from the experiment's seed; all use the first seed's problems, unless
-    data.seed is set. Raises ValueError for a repeated key, and for both seed= and `seeds`.
+    `seeds` is the number of seeds, counted up from the experiment's seed. All seeds use the
+    problems of the first seed, unless data.seed is set. Raises ValueError for a repeated key, and
+    if both seed= and `seeds` are given.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:
@@ -64,7 +70,10 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Return the references; `sweep:NAME` becomes its tagged runs. Raises ValueError, Damaged."""
+    """Return the references without duplicates, with the tagged runs instead of `sweep:NAME`.
+
+    Raises ValueError for a tag without runs, and Damaged for a damaged run.json.
+    """
     names: list[str] = []
     for reference in references:
         tag = reference.removeprefix(PREFIX)

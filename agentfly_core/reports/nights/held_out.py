@@ -50,7 +50,10 @@ def unscored_share(outcome: HeldOutMeans) -> float:
 
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read a policy's outcomes on the test problems; raises FileNotFoundError."""
+    """Read a policy's outcomes on the test problems.
+
+    Raises FileNotFoundError if the evaluation is missing.
+    """
     played, scores = evaluations.episodes(policy, "test", data)
     return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
 

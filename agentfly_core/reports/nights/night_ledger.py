@@ -1,5 +1,7 @@
-"""The night ledger: the only authoritative record of an experiment's nights, in order. MLflow's
-aliases and Prefect's events are derived from it.
+"""The night ledger: the events of an experiment's nights (nightly training runs), in order.
+
+The ledger is the only authoritative record of nights. MLflow's aliases and Prefect's events are
+derived from it.
 """
 
 import logging
@@ -59,9 +61,12 @@ class Champion:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The start of a night: `Beginning(Night(number=12), "f491...84", {"single": 4096}, 0,
-    ["night={...}", "model=run:nightly-2026-11-20@15"])`, with the dataset's digest, the sizes of
-    its training split by task, the seed of the order, and the overrides of settings.
+    """The start of a night: `Beginning(Night(number=12), "f491...84",
+    {"single": 4096}, 0, ["night={...}", "model=run:nightly-2026-11-20@15"])`.
+
+    `dataset` is the digest of the dataset, and `problems` the size of its training split by task.
+    `seed` determines the order of problems. `changes` has the overrides of the experiment's
+    settings.
     """
 
     night: Night
@@ -176,21 +181,29 @@ class NightHistory:
 class NightLedger:
     """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
 
-    Each `nights/NAME/000031.json` has the digest of the previous entry, and `head.json` the last
-    number. A missing entry is restored from the copy `runs/NIGHT/night.json`, or reported.
+    Each entry, such as `nights/NAME/000031.json`, contains the digest of the previous entry.
+    `head.json` has the number of the last entry. A missing entry is restored from its night's copy,
+    `runs/NIGHT/night.json`, or reported.
     """
 
     store: Store
     experiment: str
 
     def read(self) -> NightHistory:
-        """Read all entries. Raises Damaged for a damaged or missing entry, or a wrong digest."""
+        """Read all entries.
+
+        Raises Damaged for a damaged or missing entry, and if an entry's digest of the previous one
+        is wrong.
+        """
         return NightHistory([*map(self._parsed, self._chain())])
 
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
     ) -> NightEntry:
-        """Append an entry, also to the night's copy. Two processes may append at once."""
+        """Append an entry, and copy the night's entries to its run.
+
+        Two processes may append at the same time.
+        """
         entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
         value = ENTRY.dump_python(entry, mode="json")
         while True:
@@ -234,8 +247,10 @@ class NightLedger:
         return chain
 
     def _length(self) -> int:
-        """Restore missing entries and return their number. Without `head.json`, the whole folder
-        may be missing, so copies count too. Raises Damaged without a copy.
+        """Restore missing entries, and return the number of entries.
+
+        If `head.json` is missing, entries in the copies count too, because the whole folder may be
+        missing. Raises Damaged for a missing entry without a copy.
         """
         # read first, because other processes may append
         head = self._recreated(f"{self._folder}/head.json")

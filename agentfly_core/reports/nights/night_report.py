@@ -40,8 +40,10 @@ CHANGED = 3
 
 
 def night_page(store: Store, night: str) -> str:
-    """Return the Markdown page of a night, with the outcome in its first line. Raises ValueError
-    unless it is judged, and FileNotFoundError without its dataset.
+    """Return the Markdown page of a night. The first line has the outcome.
+
+    Raises ValueError unless the night is finished and judged. Raises FileNotFoundError if the
+    night's dataset is missing.
     """
     stored = _StoredNight.of(store, night)
     verdict, champion = stored.judgement.verdict, stored.judgement.champion
@@ -140,7 +142,9 @@ class _StoredNight:
         return table(("when", "event", "why"), rows)
 
     def effort(self) -> str:
-        """Return a table of steps, time, sampled tokens, and cost if the site has a price."""
+        """Return a table of steps, time, tokens sampled for training, and cost if the site has a
+        price.
+        """
         steps, hours = self.experiment.settings.steps, sum(self.summary["seconds"].values()) / 3600
         planned, price = (
             self.record.get("planned_steps", steps),
@@ -161,8 +165,10 @@ class _StoredNight:
 
 
 def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
-    """Choose the largest gains, then the largest losses, by the trajectories with answers. Episodes
-    without one of the rewards are skipped.
+    """Choose the episodes with the largest gains, then the largest losses.
+
+    Of each episode, the trajectory with the answer counts. An episode is skipped if one of its two
+    rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]

@@ -1,5 +1,7 @@
-"""Nights: finish earlier ones or give them up, then plan, train and judge tonight's. A simulation
-of `NightWork` without services plays months in seconds.
+"""The sequence of nights: finish earlier nights or give them up, then plan, train and judge
+tonight's.
+
+A simulation can implement `NightWork` without services, so that months take seconds.
 """
 
 import datetime
@@ -69,7 +71,10 @@ class NightWork(Protocol):
 
 @dataclass(frozen=True)
 class Nights:
-    """Nights with at most `attempts` attempts; with `approval`, a person decides on promotion."""
+    """The nights of an experiment. Each night is attempted at most `attempts` times.
+
+    With `approval`, a person decides whether a better policy is promoted.
+    """
 
     experiment: Experiment
     ledger: NightLedger
@@ -78,7 +83,10 @@ class Nights:
     approval: bool
 
     def run(self, tonight: str) -> Summary:
-        """Finish earlier nights, train and judge tonight's; raises ValueError without rewards."""
+        """Finish earlier nights or give them up, then train and judge tonight's.
+
+        Raises ValueError for an experiment without rewards.
+        """
         require_rewards(self.experiment.settings.goal)
         # done first, because tonight's plan begins where they ended
         history = self.ledger.read()
@@ -91,8 +99,9 @@ class Nights:
     def finish(self, night: str) -> None:
         """Complete an earlier night, or give it up after `attempts` attempts in total.
 
-        A trained night that cannot be judged now is judged in the next night. Raises Locked while
-        another process writes it, and NoSpace, because another attempt would not help.
+        If a night is trained but cannot be judged now, the next night tries to judge it. Raises
+        Locked while another process writes the night. Raises NoSpace for a full disk, because
+        another attempt would not help.
         """
         why = f"The night was begun {self.attempts} times and never finished."
         for _ in range(self.ledger.read().attempts(night), self.attempts):
@@ -125,8 +134,10 @@ class Nights:
         return summary
 
     def decide(self, night: str) -> None:
-        """Compare a night's policy with the champion (else with its first policy), and record the
-        decision. If another policy becomes the champion meanwhile, compare again.
+        """Compare a night's policy with the champion, and record the decision.
+
+        Without a champion, the policy is compared with the night's first policy. If another policy
+        becomes the champion meanwhile, the comparison is repeated.
         """
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
@@ -174,7 +185,9 @@ def last_policy(store: Store, run: str) -> Champion:
 
 
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
-    """Return `nightly-<date>`, plus `-<experiment>` if the run is another experiment's."""
+    """Return `nightly-<date>`, with the experiment's name added if another experiment has a run of
+    that name.
+    """
     record = record_of(store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == experiment
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{experiment}"
@@ -192,10 +205,12 @@ def beginning(
 ) -> Beginning:
     """Plan a new night: its position in the order of problems, and its first policy.
 
-    Problems continue where the last night ended; unscored problems are played again. Changed data
-    or another seed start a new epoch. The night starts from the champion, or for the `start`
-    (promotion.start) "last" from the last finished night. The first night starts like the
-    experiment, but without a parent's optimizer state.
+    The problems continue where the last night ended. Unscored problems are played again. Changed
+    data or another seed start a new epoch.
+
+    The night starts from the champion. If `start` (promotion.start) is "last", it starts from the
+    policy of the night that finished last. The first night starts like the experiment, but without
+    a parent's optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)
@@ -226,8 +241,10 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return a night's recorded settings that differ from `today`'s, as overrides; None for a night
-    that has not begun. Raises ValueError for another experiment's run.
+    """Return the recorded settings of a night that differ from `today`'s, as overrides; None for a
+    night that has not begun.
+
+    Raises ValueError if the run belongs to another experiment.
     """
     record = record_of(store, night)
     if record is None:
@@ -253,7 +270,10 @@ def finished(store: Store, night: str) -> Summary | None:
 
 
 def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
-    """Count a night's scored problems by task; empty, with a warning, for damaged files."""
+    """Count a night's scored problems by task.
+
+    If files are damaged, a warning is logged and the result is empty.
+    """
     counts = Counter[str]()
     try:
         counts = problems_played(store, night)

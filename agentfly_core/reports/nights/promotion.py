@@ -85,9 +85,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The comparisons of a night: the goal, the guards (outcomes that must not get worse), and the
-    confirmation, if any: `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`. The goal
-    is `worse` with 95 % confidence.
+    """The comparisons of a night: the goal, the guards (outcomes that must not get worse), and last
+    the confirmation, if there was one.
+
+    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` is True if the
+    challenger's goal is worse with 95 % confidence.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -100,7 +102,9 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The reason: "Promoted: goal 0.913 instead of 0.871 on 998 problems, ..."."""
+        """The reason: "Promoted: goal 0.913 instead of 0.871 on 998 problems, difference +0.042
+        ...".
+        """
         if failed := [one for one in self.comparisons if not one.held]:
             return f"Not promoted: {'; '.join(map(str, failed))}."
         gains = [one for one in self.comparisons if one.name in (GOAL, CONFIRMATION)]
@@ -161,8 +165,10 @@ def compare_goal(
 
 
 def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
-    """Count unscored episodes as failed: without the goal, and with the lowest rewards that either
-    policy has on any problem. Their tokens and calls are not counted.
+    """Count the unscored episodes of `held` as failed.
+
+    A failed episode does not reach the goal. Each of its rewards is the lowest that either policy
+    has on any problem. Its tokens and calls are not counted.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -274,8 +280,10 @@ def confirmed_verdict(
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """Split the outcomes into problems to judge on and problems to confirm on. For a "split", this
-    `share` is set aside, chosen by problem ids, so it is the same in every night.
+    """Split the outcomes into the problems to judge on and the problems to confirm on.
+
+    If `how` is "split", this `share` of the problems is set aside to confirm. They are chosen by
+    their ids, so they are the same in every night.
     """
     aside = {
         problem

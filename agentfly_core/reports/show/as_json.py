@@ -30,8 +30,11 @@ def both_json(
 
 
 def episode_json(pair: Pair) -> dict[str, JSON]:
-    """Return `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...]}`. `turns` has
-    the tokens that the model read and sampled, and `policy` a frozen speaker's policy.
+    """Return a conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages":
+    [...]}`.
+
+    `turns` has for each reply the tokens that the model read and sampled, with log-probabilities at
+    the sampling temperature. `policy` is empty unless the speaker is frozen.
     """
     trajectory, scored = pair
     problem = trajectory.problem
@@ -55,7 +58,10 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 
 
 def messages(trajectory: Trajectory) -> list[JSON]:
-    """Return `[{"role": "user", "text": "41+58?"}, ...]`, with `calls`, `tool` or `error`."""
+    """Return messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
+
+    A reply also has `calls`. A tool's answer has the role "tool", the tool's name and `error`.
+    """
     items: list[JSON] = []
     for turn in trajectory.turns:
         items += [_message(item) for item in turn.read]
@@ -64,7 +70,9 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Return tokens: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`."""
+    """Return tokens by turn: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs":
+    [-0.1]}]}]`.
+    """
     return [
         {
             "given": list(turn.given.tokens),

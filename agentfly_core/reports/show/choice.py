@@ -76,7 +76,10 @@ class Conditions:
 
 
 def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
-    """Return the matching episodes; raises ValueError for an unknown problem or tool."""
+    """Return the episodes with a conversation that meets the conditions.
+
+    Raises ValueError for a problem or a tool that does not occur in any episode.
+    """
     trajectories = [trajectory for trajectory, _ in stored.pairs]
     existing = {
         "problem": {trajectory.problem.id for trajectory in trajectories},
@@ -92,7 +95,9 @@ def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
 
 
 def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
-    """Return the `count` best episodes, or the worst, with unscored episodes first."""
+    """Return the `count` episodes with the highest reward ("best"), or with the lowest reward, with
+    unscored episodes first.
+    """
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:
         reward = episode.reward or 0.0

@@ -20,8 +20,10 @@ LONGEST = 400
 @dataclass(frozen=True, slots=True)
 class Preview:
     """Figures of a dataset: `Preview(Pointer("artifacts/prepare/9f2c", "77b0..."), {"train": 4096,
-    "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)]})`, with 3 unusable rows, 0
-    repeated problems, and a sentence in `leaks` for two splits that share problems.
+    "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)]})`.
+
+    `quarantined` is the number of unusable rows, and `repeated` the number of repeated problems.
+    `leaks` has a sentence for each pair of splits that share problems.
     """
 
     data: Pointer

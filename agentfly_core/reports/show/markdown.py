@@ -23,7 +23,10 @@ def plain(text: str, longest: int = 600) -> str:
 
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
-    """Format pieces as marked lines of COLUMNS, cut in the middle at `longest` bytes."""
+    """Format pieces of a conversation as lines of at most COLUMNS, each with the mark of its kind.
+
+    In a text of more than `longest` bytes, the middle is cut.
+    """
     # done before wrapping, which could split a secret
     safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]
     return clip("\n".join(episodes.marked(safe, COLUMNS)), longest)

@@ -1,4 +1,6 @@
-"""Print episodes of one policy, or of two side by side: rewards, endings, and text."""
+"""Print episodes of one policy, or of two policies side by side: rewards, endings, and the text
+that the model read and sampled.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +33,9 @@ NARROW = 120
 
 
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
-    """Show the chosen episodes below a summary; `matching` counts the matching episodes."""
+    """Show the chosen episodes below a summary; `matching` is the number of episodes that meet the
+    conditions.
+    """
     conversations: list[Pair] = []
     for episode in chosen:  # skip empty conversations, unless all are empty
         with_text = [pair for pair in episode.conversations if pair[0].turns or pair[0].error]
@@ -57,7 +61,10 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 
 
 def heading(stored: Episodes, matching: int) -> Text:
-    """Return the title, the number of episodes, their mean reward, and how many match."""
+    """Return a line with the title, the number of episodes and their mean reward.
+
+    It also has the number of `matching` episodes, unless all match.
+    """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
     overall = f"{len(rewards) or 'none'} scored"
@@ -75,7 +82,10 @@ def legend() -> Text:
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """Make a table of each environment class's leases in the worst shard, if any."""
+    """Make a table with the lease counts of each environment class, from the worst shard.
+
+    Return an empty list without environments.
+    """
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     rows = [
         [kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES)]
@@ -119,7 +129,10 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
-    """Return the first lines that several conversations share, if a system prompt is there."""
+    """Return the first lines that all chosen conversations share, if they contain a system prompt.
+
+    For a single conversation, return an empty text.
+    """
     begun = [trajectory for trajectory, _ in chosen if trajectory.turns]
     opening = [item for trajectory in begun for item in trajectory.turns[0].read[:1]]
     system = {m.content for m in opening if isinstance(m, Message) and m.role == "system"}
@@ -179,7 +192,11 @@ def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> 
 
 
 def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
-    """Return the `count` episodes with the largest fall or rise ("best"), unscored ones last."""
+    """Return the `count` episodes with the largest fall of the reward, or with the largest rise
+    ("best").
+
+    Unscored episodes come last.
+    """
     sign = 1.0 if order == "worst" else -1.0
     ranked = sorted(played, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))
     return ranked[:count]

@@ -28,8 +28,10 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """A run's episodes with scores by its own rewards (old) and by others (new), in a table of
-    COLUMNS. `artifacts` has new scores by step or None, `unscored` causes by step.
+    """The episodes of a run with old scores (by the run's rewards) and new scores (by others).
+
+    `episodes` is a table with COLUMNS. `artifacts` maps steps to the artifact with the new scores,
+    or to None if some are missing. `unscored` maps steps to the causes of missing scores.
     """
 
     episodes: pd.DataFrame
@@ -38,8 +40,11 @@ class TwiceScored:
 
     @classmethod
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
-        """Pair each episode's old and new reward, by the speaker with the answer. Skipped:
-        baselines, and episodes without an old reward, unless a whole step lacks them (nan).
+        """Pair the old and the new reward of each episode.
+
+        Baseline episodes and episodes without an old reward are skipped. If no episode of a step
+        has an old reward, for example after an import, the old rewards are nan. Of several
+        speakers, the speaker with the answer counts.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:
@@ -66,7 +71,10 @@ class TwiceScored:
 
     @property
     def furthest(self) -> list[dict[str, JSON]]:
-        """The episodes with the largest difference between the ranks of their rewards."""
+        """Return the episodes with the largest difference between the ranks of old and new reward.
+
+        Ranks are compared, because rewards may have different scales.
+        """
         pairs = self.episodes.dropna()
         ranks = pairs[["old", "new"]].rank()
         apart = (ranks["old"] - ranks["new"]).abs().sort_values(ascending=False, kind="stable")
@@ -78,10 +86,11 @@ class TwiceScored:
 
 
 def tau(episodes: pd.DataFrame) -> float | None:
-    """Compute Kendall's tau-b (Biometrika 33, 239-251) of old and new reward; None for a constant.
+    """Compute Kendall's tau-b (Biometrika 33, 239-251) between old and new reward over pairs of
+    episodes; None if one of the rewards is constant.
 
-    Only pairs within a group count, because advantages compare only these; if all groups have one
-    episode, they count as one group.
+    Only pairs within a group (episodes of one problem) count, because advantages compare episodes
+    within a group. If all groups have one episode, they count as a single group.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]
@@ -103,7 +112,9 @@ def tau(episodes: pd.DataFrame) -> float | None:
 def view(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> RenderableType:
-    """Show a row for each step, and the episodes whose old and new rewards differ most."""
+    """Show a table with a row for each step, and the episodes whose old and new rewards differ
+    most.
+    """
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)

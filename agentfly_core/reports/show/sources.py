@@ -48,7 +48,10 @@ EpisodeSource = RunPolicy | LastPolicy | PlayReference
 
 
 def reference(text: str) -> EpisodeSource:
-    """Parse RUN or RUN@STEP, with or without `run:`, or play:NAME; raises ValueError."""
+    """Parse RUN or RUN@STEP, both with or without `run:`, or play:NAME.
+
+    Raises ValueError for other texts.
+    """
     if play := OF_PLAY.fullmatch(text):
         return PlayReference(play[1])
     if run := policy_of_run(text):
@@ -60,14 +63,20 @@ def reference(text: str) -> EpisodeSource:
 
 
 def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
-    """Parse --against: a step of the shown run, RUN@STEP or play:NAME; raises ValueError."""
+    """Parse --against: a step of the run in `shown`, RUN@STEP or play:NAME.
+
+    Raises ValueError for other texts.
+    """
     if text.isdecimal() and not isinstance(shown, PlayReference):
         return RunPolicy(shown.run, int(text))
     return reference(run_named(store, text))
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """Read a step, play, evaluation or warm start; raises ValueError without episodes."""
+    """Read the episodes of a step, play, evaluation or warm start.
+
+    Raises ValueError if none exist.
+    """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
             raise ValueError(f"play:{named.name} has neither evaluations nor demonstrations.")
@@ -86,7 +95,10 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 
 
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
-    """Read all steps of RUN, RUN@STEP or play:NAME; raises ValueError without episodes."""
+    """Read the episodes of all steps of RUN, of RUN@STEP or of play:NAME.
+
+    Raises ValueError if none exist.
+    """
     named = reference(text)
     steps: Sequence[EpisodeSource] = [named]
     if isinstance(named, LastPolicy):
@@ -96,8 +108,11 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """Return settings, dataset and split of `test`, `validation` or one of evaluate.datasets. The
-    pointer is empty until the run has read the dataset. Raises ValueError.
+    """Return settings, dataset and split of held-out problems by name: `test`, `validation` or one
+    of evaluate.datasets.
+
+    The pointer to the dataset is empty until the run has read the dataset. Raises ValueError for
+    any other name.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
@@ -114,8 +129,10 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """Read the evaluation of a step, by default the last one. Step 0 is the policy before step 1.
-    Raises ValueError for other steps, with the evaluated ones.
+    """Read the evaluation of a step on held-out problems. Step 0 is the policy before step 1.
+
+    If `step` is None, read the run's last evaluation. Raises ValueError for a step that was not
+    evaluated; the message lists the evaluated steps.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
@@ -144,7 +161,10 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """Return a function from a step (0: the start) to the uri of its held-out scores or None."""
+    """Return a function from a step to the uri of its held-out scores, or None if not evaluated.
+
+    Step 0 is the policy before step 1.
+    """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
     keys = StageKeys(settings)

@@ -1,1 +1,3 @@
-"""The history of an episode: its replies in order, its forks, and the forked episodes."""
+"""The history of an episode: its replies in chronological order, its forks, and the episodes that
+continue from forks.
+"""

@@ -9,11 +9,12 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """`rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True,
-    vocabulary=49152)`.
+    """The settings of `rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5,
+    draws=True, vocabulary=49152)`.
 
-    An episode forks at random with a computed probability, or without `draws` if that is above
-    `tau`. If `beta` is 0, no entropies are read.
+    With `draws`, an episode forks at random with the computed probability. Without `draws`, it
+    forks if the probability is above `tau`. If `beta` is 0, no entropies are read. `vocabulary` is
+    the number of tokens in the vocabulary.
     """
 
     k: int

@@ -1,4 +1,6 @@
-"""Forked episodes: they repeat their parent's replies and tool calls, and then continue alone."""
+"""Forks: episodes that repeat their parent's replies and tool calls up to `Episode.fork`, and then
+continue on their own.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -34,14 +36,18 @@ class AnsweredCalls:
 
 @dataclass
 class EpisodePath:
-    """Replies and tool calls of an episode by position, and the results of `Episode.fork`."""
+    """The replies and tool calls of an episode by their positions, and the values that
+    `Episode.fork` returned.
+    """
 
     replies: dict[EpisodePlace, Reply] = field(default_factory=dict)
     answers: dict[EpisodePlace, AnsweredCalls] = field(default_factory=dict)
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return a forked episode's path: this path, then `fork`, the value of `Episode.fork`."""
+        """Return the path of a forked episode: this path, followed by `fork`, the value that
+        `Episode.fork` returns there.
+        """
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
         return EpisodePath(replies, {**self.answers}, [*self.forks, fork])
@@ -49,10 +55,11 @@ class EpisodePath:
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """The point from which a forked episode continues.
+    """The point from which a forked episode continues: the path to it, the states of environments,
+    and the problem's facts.
 
-    Without a `snapshot` of environments, the tools on the path are called again. Here the agent
-    calls `fork`, or requests a reply if `before_reply` is set.
+    Without a `snapshot` the environments cannot be restored, so the tools on the path are called
+    again. At this point the agent calls `fork`, or requests a reply if `before_reply` is set.
     """
 
     path: EpisodePath
@@ -62,7 +69,9 @@ class ForkOrigin:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The position of the fork: the number of replies, then the results of `Episode.fork`."""
+        """The position in the parent episode: the number of replies before the fork, followed by
+        the values that `Episode.fork` returned.
+        """
         return (len(self.path.replies), *self.path.forks)
 
 
@@ -97,7 +106,10 @@ class Repetition:
     def answers(
         self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
     ) -> tuple[Observation, ...] | None:
-        """Return recorded results, or None to execute the calls. Raises AsksDifferently."""
+        """Return the recorded tool results to repeat, or None if the calls must be executed.
+
+        Raises AsksDifferently.
+        """
         if not (origin := self.repeats):
             return None
         stored = origin.path.answers.get(place)
@@ -106,7 +118,10 @@ class Repetition:
         return stored.observations if origin.snapshot is not None else None
 
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
-        """Record the results of calls. Raises AsksDifferently if the parent had other results."""
+        """Record the results of tool calls.
+
+        Raises AsksDifferently if the episode repeats its parent and the results differ.
+        """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets other tool results than its parent")
         self.path.answers[place] = answered
@@ -121,7 +136,9 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """Return the origin if the next reply is the first after it. Raises AsksDifferently."""
+        """Return the origin if the next reply is the first new one after a fork `before_reply`,
+        else None. Raises AsksDifferently.
+        """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:
             return None

@@ -1,4 +1,6 @@
-"""Number the episodes that continue from forks, and find the turns that they share."""
+"""Number the episodes that continue from forks, and find the turns that they share with their
+parents.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,9 @@ from agentfly_core.rollout.rules import EpisodeSpec, ForkedSpec
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """Trajectories (`record`) and times of an episode, and its forks (`children`)."""
+    """An episode's trajectories (`record`) and times, and the points from which its forks continue
+    (`children`).
+    """
 
     spec: EpisodeSpec
     record: list[Trajectory]

@@ -33,7 +33,9 @@ class SampledReply(NamedTuple):
 def prompt_after(
     before: Reply | None, read: Sequence[Message | Observation], form: Form, template: ChatTemplate
 ) -> Prompt:
-    """Return the prompt after `read`. It continues the tokens of `before` if it can."""
+    """Return the prompt after the messages `read`. It continues the tokens of the reply `before` if
+    the template can extend them.
+    """
     history = timeline.messages_of(before)
     if before is not None and before.form == form.key:
         added = template.extend(before.tokens, read, history)

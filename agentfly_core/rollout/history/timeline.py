@@ -116,7 +116,9 @@ def path(reply: Reply | None) -> list[Reply]:
 
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
-    """Return the tokens of a reply's context, up to and including the reply."""
+    """Return the tokens of a reply's context: all prompt and sampled tokens up to and including the
+    reply.
+    """
     replies = path(reply)
     start = max((place for place, one in enumerate(replies) if one.opens), default=0)
     pairs = ((one.given, one.tokens) for one in replies[start:])
@@ -237,12 +239,17 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """Make a branch for `Episode.branch`; raises ValueError while a reply is running."""
+        """Make a branch for `Episode.branch`.
+
+        Raises ValueError while a reply of this branch is running.
+        """
         self._refuse(self._busy)
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Count a speaker's reply to a prompt; returns the number of earlier ones."""
+        """Return the number of a speaker's earlier replies to a prompt, then increase the number by
+        one.
+        """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
 
@@ -282,7 +289,10 @@ class EpisodeBranch:
         return [self._copy((*self.number, n), Counter(self.samples)) for n in range(count)]
 
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
-        """Append these branches' replies; of several in a context, the last branch counts."""
+        """Append the replies of these branches to the history.
+
+        If several branches continued the same context, the last of these branches counts.
+        """
         for branch in branches:
             for reply in branch.replies[branch._begin :]:
                 self.add(reply)

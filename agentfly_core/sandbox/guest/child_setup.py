@@ -19,8 +19,10 @@ READY = b"ready"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """An execution's folder and limits: its memory `grouped` by a control group, `locked` except in
-    the backend `unsafe`, `kept` for several pieces of code.
+    """The folder and limits of an execution.
+
+    `grouped` is true if a control group limits the memory. `locked` is false only for the backend
+    `unsafe`. `kept` is true if the process runs several pieces of code.
     """
 
     folder: Path
@@ -31,7 +33,10 @@ class Work:
 
 
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
-    """Report readiness or an error over `line`, run main.py or the code of `line`, and exit."""
+    """Report readiness or an error over the socket `line`, run the code, and exit.
+
+    The code is main.py, or for a kept process the code that arrives over `line`.
+    """
     code = 1
     try:
         why = _prevented(work, streams, line.fileno())

@@ -1,5 +1,7 @@
-"""The init process of an execution's namespaces, which runs the code in a child. The code cannot
-end it by signals, and its end kills all processes of the namespaces.
+"""The init process of an execution's namespaces, which runs the code in a child.
+
+Signals from inside the namespaces cannot end the init process. When it ends, the kernel kills all
+other processes of the namespaces.
 """
 
 import os
@@ -55,14 +57,20 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Report why no code can run, after the request: the kernel discards earlier reports."""
+    """Report why no code can run.
+
+    The request is read first, because otherwise the kernel would discard the report.
+    """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
         connection.sendall(protocol.packed({"unavailable": why}))
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run a connection's requests; a failure before the code is reported as `unavailable`."""
+    """Run the requests of a connection in a folder.
+
+    A failure before the code starts is reported as `unavailable`.
+    """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**header["limits"])
@@ -125,7 +133,9 @@ def enter(cgroups: Sequence[int]) -> None:
 
 
 def furnish(limits: Limits, root: Path = Path("/")) -> None:
-    """Mount writable folders of limited size, and a /proc of this namespace only."""
+    """Mount a writable file system of limited size, and a /proc that shows only processes of this
+    namespace.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     bounds = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
     box = root / view.BOX.name

@@ -40,7 +40,9 @@ def unshare(flags: int) -> None:
 
 
 def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
-    """Map one (user id, group id) of this process's new user namespace to one outside."""
+    """Map one user and one group of this process's new user namespace to a user and a group
+    outside; each argument is (user id, group id).
+    """
     # the kernel requires this before an unprivileged gid_map
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{inside[0]} {outside[0]} 1")

@@ -21,8 +21,10 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code, with its collected stdout, stderr and `line` in `pipes`. Over
-    `line`, a kept process gets code and reports exit codes, which the code can fake.
+    """A process that runs code. `pipes` contains its collected stdout, stderr and line.
+
+    `line` is a control socket: a kept process gets code over it and reports the exit codes. The
+    code can fake the exit codes.
     """
 
     pid: int
@@ -66,7 +68,10 @@ class Monitor:
         os.close(given)
 
     def until_end(self, connection: socket.socket) -> Status | None:
-        """Collect output until the code ends (None), or a limit or the caller ends it (status)."""
+        """Collect output until the code ends, a limit is reached, or the caller disconnects.
+
+        Return None if the code ended, else the status.
+        """
         # the code may close its pipes, fork, stop itself or fake its exit code: wait for process,
         # caller and all pipes; without a control group memory is polled
         limits, reading = self.work.limits, set(self.pipes)
@@ -95,7 +100,9 @@ class Monitor:
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Pause all processes; return the wait status and the peak memory in bytes."""
+        """Stop all processes until the next request; return the wait status and the peak memory in
+        bytes.
+        """
         self._signal(signal.SIGSTOP)
         # reap orphans, which count as processes
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -106,7 +113,9 @@ class Monitor:
         return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill and reap all processes, once; return wait status and peak memory in bytes."""
+        """Kill and reap all processes, once; return the wait status and the peak memory in
+        bytes.
+        """
         # orphans have become our children; zombies would count as processes
         if self.ending is None:
             self._signal(signal.SIGKILL)
@@ -125,8 +134,10 @@ class Monitor:
 
     @property
     def _left(self) -> float:
-        """Return the remaining seconds; for a kept process also of CPU time, which the kernel
-        cannot limit per request.
+        """Return the remaining seconds.
+
+        For a kept process, CPU time is counted here, because the kernel cannot limit it per
+        request.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:
@@ -160,7 +171,10 @@ class Monitor:
 
 
 def in_memory(content: bytes) -> int:
-    """Return a memory file's descriptor, with a seal against growth, which no limit counts."""
+    """Return the descriptor of a memory file with this content.
+
+    A seal prevents the file from growing, because no limit counts the size of memory files.
+    """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -171,7 +185,9 @@ def in_memory(content: bytes) -> int:
 
 
 def memory_used() -> int:
-    """Return the bytes of all other processes of this namespace; shared pages count once."""
+    """Return the memory in bytes of all other processes of this namespace. Shared pages are counted
+    only once.
+    """
     total = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":

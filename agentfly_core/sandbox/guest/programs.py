@@ -35,10 +35,11 @@ def only(main: Path, line: socket.socket) -> int:
 
 
 def each(line: socket.socket) -> int:
-    """Run pieces of code from the socket `line` in one module, and reply with exit codes of one
-    byte.
+    """Run each piece of code from the control socket `line` in one module, and reply with its exit
+    code as one byte.
 
-    Returns when the socket is closed, or in a process that the code has forked.
+    Returns when the other end of the socket is closed. If the code forks, the forked process
+    returns after its piece of code.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:

@@ -107,8 +107,10 @@ class Report(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`. Further
-    requests of a `kept` interpreter use `code` and `collect` only. A fork server imports `modules`.
+    """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
+
+    With `kept`, the interpreter stays alive for further requests; only their `code` and `collect`
+    are used. If the backend is a fork server, `modules` are imported before the code starts.
     """
 
     code: bytes
@@ -165,9 +167,10 @@ class Status(StrEnum):
 class ExecResult:
     """A result: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
 
-    `exit_code` is -9 for signal 9, None if no process was started, and can be faked like any
-    output. `truncated` output was cut, `duration` is in seconds, `peak_rss` the peak memory of the
-    largest process in bytes, and `files` has the collected regular files.
+    `exit_code` is -9 for signal 9, and None if no process was started. The code can fake the exit
+    code, just as it can print anything. `truncated` is True if output was cut. `duration` is in
+    seconds. `peak_rss` is the peak memory of the largest process in bytes. `files` contains the
+    collected regular files.
     """
 
     status: Status
@@ -182,7 +185,10 @@ class ExecResult:
 
 
 def unavailable(why: str, backend: str) -> ExecResult:
-    """Make the result of a failed sandbox. Models never read the reason in `stderr`."""
+    """Make the result for a failure of the sandbox.
+
+    The reason is stored in `stderr`; models never read it.
+    """
     return ExecResult(Status.UNAVAILABLE, stderr=why, backend=backend)
 
 

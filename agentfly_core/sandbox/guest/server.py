@@ -1,7 +1,8 @@
 """The fork server: it isolates itself, imports common modules, and forks for each execution.
 
-`python -m agentfly_core.sandbox.guest.server 3` gets requests on the descriptor 3, and exits when
-its other end is closed. All executions are in its namespaces, so they end with it.
+It is started as `python -m agentfly_core.sandbox.guest.server 3`; 3 is the file descriptor of the
+requests. The server runs in its own mount and process namespaces, so all executions end with the
+server. It exits when the other end of the descriptor is closed.
 """
 
 import gc
@@ -55,7 +56,9 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Give up the machine's files and all privileges, then import common modules."""
+    """Give up access to the machine's files and all privileges, then import modules that code often
+    needs.
+    """
     sys.executable = str(view.interpreter())
     sites = view.sites()
     view.enter()
@@ -76,10 +79,11 @@ def _warm(modules: Iterable[str]) -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message: a kind (ONCE or KEPT), and modules to import.
+    """Start an execution for each message.
 
-    If 32 executions and the spare ones are running, messages wait in the socket. Kept executions
-    are not counted, because they could block all others.
+    A message consists of a kind (ONCE or KEPT) and names of modules, which are imported if they are
+    not imported yet. If 32 executions and the spare ones are running, messages wait in the socket.
+    Kept executions are not counted, because they could block all other executions.
     """
     # readable when a process has ended
     awake, wake = os.pipe()

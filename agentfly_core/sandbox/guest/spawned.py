@@ -1,7 +1,8 @@
 """The program of backends that start one process for each execution.
 
-In `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`, 7 is the connection. With
-"locked", this is the first process of its namespaces, with "open" a plain process.
+It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first
+argument is the connection's file descriptor, the second is the folder. With "locked", this process
+is the first one of its namespaces and may mount file systems. With "open", it is a plain process.
 """
 
 import os

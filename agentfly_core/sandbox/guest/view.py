@@ -1,4 +1,6 @@
-"""The file system that sandboxed code sees: the system, and an interpreter or a program's files."""
+"""The file system that sandboxed code sees: system libraries and programs, and either an
+interpreter with numpy, pandas and scikit-learn, or the files of a program.
+"""
 
 import importlib.util
 import os
@@ -46,13 +48,17 @@ FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/
 
 
 def visible() -> list[Path]:
-    """Return the machine's files and folders that the sandbox shows, read-only."""
+    """Return the files and folders of this machine that are visible in the sandbox, read-only and
+    under the same paths.
+    """
     libraries = Path(sys.base_prefix).glob("lib/libpython*")
     return with_system([Path(sysconfig.get_path("stdlib")), interpreter(), *libraries])
 
 
 def with_system(paths: Iterable[Path]) -> list[Path]:
-    """Return the system's folders and these paths, without paths inside of others."""
+    """Return the system's folders and these paths, without paths inside of other returned
+    folders.
+    """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
     return [path for path in shown if not _covered(path, shown)]
@@ -119,7 +125,9 @@ def enter() -> None:
 
 
 def new_root() -> Path:
-    """Mount an empty root in this process's own mount namespace; return its path."""
+    """Mount an empty root for the sandbox in this process's own mount namespace; return its
+    path.
+    """
     folder = Path("/sys")
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", str(folder), "tmpfs", kernel.MS_NOSUID, "mode=0755,size=1m")

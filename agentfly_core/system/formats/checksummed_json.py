@@ -25,7 +25,10 @@ def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
-    """Return the checked value of the file `where`; raises Damaged."""
+    """Check the content of a checksummed file, and return its value. `where` is the file's path.
+
+    Raises Damaged.
+    """
     fields = json_of(content, where)
     unsealed = {key: value for key, value in fields.items() if key != "checksum"}
     try:

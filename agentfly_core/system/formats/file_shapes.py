@@ -119,7 +119,9 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
 
 
 def check(where: str, value: Mapping[str, JSON]) -> None:
-    """Raise ValueError for a wrong structure, and for a name that leads out of the store."""
+    """Raise ValueError if a file has a wrong structure, or contains a name that leads out of the
+    store.
+    """
     if (shape := SHAPES.get(where.rpartition("/")[2])) is None:
         return
     try:

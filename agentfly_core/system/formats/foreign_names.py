@@ -1,4 +1,7 @@
-"""Escape names for MLflow, Prefect and DVC. Different names stay different."""
+"""Escape names and texts for MLflow, Prefect and DVC.
+
+Different names stay different. Common names are not changed.
+"""
 
 import re
 
@@ -38,7 +41,9 @@ def mlflow_model(name: str) -> str:
 
 
 def mlflow_text(value: str, longest: int) -> str:
-    """Return a parameter or tag; longer than `longest`, it is cut and ends in a digest."""
+    """Return the value of a parameter or a tag. A text of more than `longest` characters is cut and
+    ends in a digest.
+    """
     return _cut(storable(value), longest, " ... long-")
 
 

@@ -16,7 +16,9 @@ def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
 
 
 def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
-    """Flatten to dotted keys: `{"update": {"epochs": 2}}` gives `{"update.epochs": 2}`."""
+    """Flatten a nested mapping to dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs":
+    2}`.
+    """
     flattened: dict[str, JSON] = {}
     for key, item in value.items():
         if isinstance(item, Mapping) and item:
@@ -38,7 +40,9 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 
 
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
-    """Raise ValueError for a value that is deeper than `most` levels or contains itself."""
+    """Raise ValueError for a value that is nested more than `most` levels deep or contains
+    itself.
+    """
     if isinstance(value, dict | list):
         if around == most:
             raise ValueError(f"it is more than {most} levels deep")

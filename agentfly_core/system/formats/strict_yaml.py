@@ -37,7 +37,9 @@ def settings(path: Path) -> dict[str, JSON]:
 
 
 def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
-    """Write a value as YAML; with `flow` on one line: `{a: [1, 2]}`."""
+    """Write a value as YAML that `parse` can read. With `flow`, write a single line: `{a: [1,
+    2]}`.
+    """
     yaml: Any = _yaml()
     stream = StringIO()
     yaml.default_flow_style, yaml.width = flow, 100_000

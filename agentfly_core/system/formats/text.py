@@ -78,7 +78,9 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `counted(8, "reply")` is "8 replies"."""
+    """Return a number with its noun: `counted(1, "episode")` is "1 episode", `counted(8, "reply")`
+    is "8 replies".
+    """
     plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
@@ -96,7 +98,9 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """Copy the environment variables, even while threads change them."""
+    """Copy the environment variables. Unlike `dict(os.environ)`, this never fails while threads
+    change them.
+    """
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
 
@@ -139,7 +143,9 @@ def is_first(warning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """Removes secrets and control characters from the records of the factory `made`."""
+    """A log record factory that removes secrets and control characters from the records of the
+    factory `made`.
+    """
 
     made: Callable[..., logging.LogRecord]
 
@@ -182,7 +188,9 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 def nearest(word: str, choices: Sequence[str]) -> str:
-    """Return the most similar name: " Did you mean 'mine'?", or "" for other names."""
+    """Return a hint with the most similar name: `nearest("mien", ["mine"])` is " Did you mean
+    'mine'?". Empty if no name is similar.
+    """
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -16,7 +16,9 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 
 def own_line(error: BaseException) -> str | None:
-    """Return the innermost line in a user's code, "/home/ada/shop.py:12 in react", or None."""
+    """Return the innermost line of a traceback that is in the user's own code,
+    "/home/ada/shop.py:12 in react", or None.
+    """
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
