@@ -101,7 +101,8 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     except TimeoutError:
         this = UUID(flow_run.id)
         with get_client(sync_client=True) as client:
-            # resumed: a paused flow run can only end as Failed, and would take later answers
+            # resumed, because a paused flow run could only end as Failed; now Prefect refuses later
+            # answers
             client.set_flow_run_state(this, Running(), force=True)
         if answer := read_flow_run_input(ANSWER, this):  # the answer was given since the last look
             return Decision.model_validate(answer)

@@ -130,7 +130,8 @@ class _Shard(SamplerSession):
     def _decode_when_all_wait(self) -> None:
         # drop cancelled requests, for example after an episode's deadline
         self._waiting = [item for item in self._waiting if not item[1].done()]
-        # a timer would make the batch, and the bits of the result, depend on the machine's load
+        # a timer would make the batch, and with it the bits of the result, depend on the machine's
+        # load
         if self._waiting and len(self._waiting) >= self._branches:
             # the batch's order changes the last bits of a product, so it must not depend on arrival
             self._waiting.sort(
@@ -211,7 +212,8 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         if len(stay) < len(going):
             going, mask = [going[i] for i in stay], mask[stay]
             chosen = torch.tensor(stay, device=model.device)
-            # finished rows leave the batch: not every row takes the length of the longest reply
+            # finished rows leave the batch, so that the longest reply does not cost all rows its
+            # length
             cache.reorder_cache(chosen)  # type: ignore[arg-type] # any integer tensor works
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 

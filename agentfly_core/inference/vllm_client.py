@@ -75,7 +75,8 @@ class VLLM:
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )
-            # labelled after the probe: vLLM has silently kept old output projections in a reload
+            # labelled only after the probe: vLLM has silently kept old output projections after a
+            # reload
             self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
 

@@ -122,7 +122,8 @@ def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
         trains = trajectory.trains(turn)
         spans: list[Given | Sampled] = [
             turn.given,
-            # an untrained reply is like a prompt: later tokens depend on it, and it has no loss
+            # an untrained reply is used like a prompt: later tokens depend on it, and it has no
+            # loss
             *(span if trains and span.trained else Given(span.tokens) for span in turn.sampled),
         ]
         contexts[turn.context] += [(number, turn.temperature, span) for span in spans]
@@ -152,7 +153,8 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
             tokens[row, start:end] = span.tokens
             turn[row, start:end] = number
             if isinstance(span, Sampled):
-                # given tokens have log-probability 0 and no mask, so no loss can touch them
+                # given tokens have log-probability 0 and are outside of the mask, so that no loss
+                # can touch them
                 sampled[row, start:end] = True
                 logprobs[row, start:end] = span.logprobs
                 temperatures[row, start:end] = own or temperature
@@ -199,7 +201,8 @@ def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[T
     for rank, share in enumerate(shares):
         left = order[rank::ranks]
         while len(left):
-            # the first row is the longest and sets the width; a row beyond the budget is alone
+            # the first row is the longest, so it determines the padded width; a row beyond the
+            # budget goes alone
             take = max(1, token_budget // int(lengths[left[0]]))
             share.append(left[:take])
             left = left[take:]

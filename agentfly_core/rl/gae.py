@@ -101,7 +101,8 @@ def _backwards(
         if apart is not None:
             value = value.masked_fill(apart[:, t], 0.0)
             advantage = advantage.masked_fill(apart[:, t], 0.0)
-        # the next position of `here` may be columns later; both are kept until then
+        # the next position of `here` may be many columns later; value and advantage are kept until
+        # then
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)

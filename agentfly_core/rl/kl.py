@@ -87,7 +87,8 @@ class LossKL(NoKL):
         return replace(needs, reference=self.reference, trains_all_rows=True)
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # the gradient flows through this estimate; in `RewardKL` it is a constant
+        # here the gradient flows through the estimate; in `RewardKL` the estimate is a constant of
+        # the old policy
         estimate = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
         metrics = {**losses.metrics, "train/kl_reference": estimate.detach()}
         return TokenLosses(losses.tokens + self.weight * estimate, metrics)

@@ -77,7 +77,8 @@ class Clip(_PolicyLoss):
         loss = torch.maximum(free, -estimate * rho.clamp(1.0 - self.low, 1.0 + self.high))
         clipped = loss > free
         if self.dual is not None:
-            # for A < 0 the clipped objective is unbounded in rho; dual clipping caps it
+            # for A < 0 the maximum of the clipped objective is unbounded in rho; dual clipping caps
+            # it
             bound = -estimate * self.dual
             over = (estimate < 0) & (loss > bound)
             loss, clipped = torch.where(over, bound, loss), clipped | over
@@ -97,7 +98,8 @@ class DPPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # probabilities: a tiny change for a rare token would move the ratio out of any bound
+        # probabilities instead of their ratio: a tiny change of a rare token's probability moves
+        # the ratio out of any bound
         moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
         good = batch.advantages > 0
         dropped = (good & (moved > self.high)) | (~good & (moved < -self.low))
@@ -117,7 +119,8 @@ class GSPO(_PolicyLoss):
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
-        # the value is exp(mean): the log-probabilities cancel, but give the token's own gradient
+        # the value is exp(mean): the two log-probabilities cancel in it, but they give the token's
+        # own gradient
         s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
         free = -batch.advantages * s
         loss = torch.maximum(free, -batch.advantages * s.clamp(1.0 - self.low, 1.0 + self.high))

@@ -104,7 +104,8 @@ class Pool:
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
         """Lease an environment, reset for `problem`; see ResourceManager.leases."""
         place = await self._take(seconds)
-        # a separate task: after a cancellation, a half-started environment must be closed
+        # a separate task: if the episode is cancelled, a half-started environment must still be
+        # closed
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
@@ -116,7 +117,8 @@ class Pool:
             yield instance.environment
             well = True
         finally:
-            # shielded, because a deadline often comes while environments are being returned
+            # shielded: the deadline of an episode often comes while its environments are being
+            # returned
             await asyncio.shield(self._back(instance, well))
 
     def expire(self, environment: Environment) -> None:
@@ -207,7 +209,8 @@ class Pool:
             instance = None
         if instance is None:
             instance = await self._started(seconds)
-            # a used instance that fails its reset is replaced; a fresh one is the service's fault
+            # a used instance that fails its reset is replaced once; a fresh one that fails is the
+            # service's fault
             if wrong := await self._wrong_reset(instance, problem, seconds):
                 await self._end(instance)
                 raise ServiceFailure(
@@ -264,7 +267,8 @@ class Pool:
     async def _take_back(self, instance: Instance, well: bool) -> None:
         if not well:
             await self._end(instance)
-        # the slot is freed after the close: otherwise instances could exceed the limit
+        # the slot is freed after the close: otherwise the number of instances could exceed the
+        # limit
         self._put(instance if well and await self._kept(instance) else None)
 
     async def _kept(self, instance: Instance) -> bool:

@@ -78,7 +78,8 @@ async def play(
             if episode.stage.repetition.repeats:
                 raise AsksDifferently("ends before the point where its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
-            # a demonstration's cache key lacks the reward, so its score must not be stored
+            # a demonstration's cache key does not contain the reward, so its score must not be
+            # stored
             rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
                 available = {**episode.lent, Team: team([seen, *others])}

@@ -41,7 +41,8 @@ async def sample_spans(
     elif first.finish != "length" and first.tokens[-1:] != (template.thought_close,):
         return tuple(spans)
     own = tuple(token for span in spans for token in span.tokens)
-    # another seed: the text would repeat the random draws of the reasoning
+    # another seed: with the same seed, the visible text would repeat the random draws of the
+    # reasoning
     seed = hashing.seed(request.conversation.seed, "rest")
     rest = Request(
         (*request.prompt, *own),

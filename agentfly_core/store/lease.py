@@ -143,7 +143,8 @@ class Lease:
                 raise locked(self._run, in_words(lock.owner))
             seen = (self.address, lock.tag)
             if seen not in _since:
-                # age by the observer's monotonic clock: clocks of machines may differ
+                # age is measured by the observer's monotonic clock: clocks of machines and storage
+                # may differ
                 _since[seen] = self.clock.now()
                 logger.warning(
                     "The run %r is held by %s, which may be dead. Watching the lock for up to %g "
@@ -200,7 +201,8 @@ class Lease:
     def _write(self, released: bool) -> None:
         try:
             text, tag = self.remote.tagged(self.uri) or (None, "")
-            # conditional on the tag, so this fails if another process has taken the lock meanwhile
+            # the write below is conditional on the tag, so it fails if another process has taken
+            # over the lock meanwhile
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
         except Exception as error:  # after any error the next heartbeat tries again

@@ -139,7 +139,8 @@ class Remote:
         """Remove a folder. The file `first` is removed first."""
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))
-        # the manifest goes first: an interrupted removal must not look complete
+        # the manifest goes first, so that an interrupted removal leaves no complete-looking
+        # artifact
         for path in sorted(paths, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
             with self.asking("remove", path.removeprefix(self.path(""))):

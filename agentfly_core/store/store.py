@@ -107,12 +107,14 @@ class Store:
                 (folder / MANIFEST).write_text(sealed, encoding="utf-8")
                 # all at once, because each wait for the disk takes 4 ms
                 list(threads.map(files.sync, [*folder.rglob("*"), folder]))
-            # a rename is atomic, and all was synced: a power cut leaves everything or nothing
+            # a rename is atomic, and everything below was synced: a power cut leaves all of it or
+            # nothing
             _move(folder, path, target.key)
             if written := manifest_in(path):
                 _opened[path] = digest_of(written)
         if self.remote:
-            # the manifest comes last: without it, no reader takes the files for an artifact
+            # the manifest comes last, so that an interrupted upload leaves files that no reader
+            # takes for an artifact
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:

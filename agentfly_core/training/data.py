@@ -104,7 +104,8 @@ def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
     batches: list[Tensor] = []
     for epoch in range(job.update.epochs):
         generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
-        # a generator for each epoch: a resumed update draws the same order on every rank
+        # a generator for each epoch: a resumed update draws the same order on every rank without
+        # any stored state
         shuffled = trajectories[torch.randperm(len(trajectories), generator=generator)]
         batches += shuffled.tensor_split(steps)
     return batches

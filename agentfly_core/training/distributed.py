@@ -45,7 +45,8 @@ class Ranks:
 
     def add_up(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Sum the numbers of each name over all ranks."""
-        # sorted, because tensors are added by position and ranks may have other orders
+        # sorted by name: the tensors are added by position, but the names may be in another order
+        # on other ranks
         names = sorted(numbers)
         total = self.sum(torch.tensor([numbers[name] for name in names], dtype=torch.float64))
         return dict(zip(names, total.tolist(), strict=True))

@@ -178,7 +178,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
-            # the policy may be bfloat16, the state is float32: compared in the policy's type
+            # the policy on disk may be bfloat16 and the state is float32, so both are compared in
+            # the policy's type
             if name.startswith(POLICY) and not torch.equal(
                 as_policy, weight.to(parameter.dtype).float()
             ):

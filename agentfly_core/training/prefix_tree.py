@@ -66,7 +66,8 @@ class PrefixTrees:
         """Return the attention mask, bool [trees, N, N], of a sliding window of `window` tokens in
         each row.
         """
-        # by depth, not by index: tokens of other branches may be between ancestors
+        # compared by depth, not by index: tokens of other branches are between a token and its
+        # ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
@@ -118,7 +119,8 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         shorter = min(len(before), len(row))
         common = next((place for place, (one, other) in pairs if one != other), shorter)
         before, added = row, len(row) - common
-        # attention over a tree costs (size + added)^2, over separate rows the sum of squares
+        # masked attention over a tree costs (size + added)^2, separate rows cost the sum of their
+        # squares
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
         # a row that shares less than it adds saves little work, and needs a mask of the whole tree
         if common >= added and size + added <= limit and cheap:

@@ -59,7 +59,8 @@ class Updater:
         """Take the optimizer steps and return the metrics. `progress` is called after each step."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)
-        # a single temperature stays a number: dividing by a tensor changes the logits' bits
+        # a single temperature is kept as a number, because dividing by a tensor changes the logits'
+        # bits
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)

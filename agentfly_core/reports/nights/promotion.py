@@ -241,7 +241,8 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
     # for these outcomes less is better
     sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS, UNSCORED) else 1.0
     differences = [sign * (new - old) / unit for old, new in values]
-    # `lower_bound` adds differences of this range, because equal ones would lack a spread
+    # `lower_bound` adds differences of this range, because many equal differences would have no
+    # spread
     reach = (max(map(max, values)) - min(map(min, values))) / unit
     return Comparison(
         outcome,

@@ -270,7 +270,8 @@ class EpisodeBranch:
         """Append a reply to the history. Earlier tool results then count as read by its speaker."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
-        # the first of equal replies is kept, in whatever order branches join
+        # the first of several equal replies is kept; the order in which branches join does not
+        # matter
         self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
