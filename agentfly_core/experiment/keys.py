@@ -126,8 +126,7 @@ class StageKeys:
 
         For `frozen` and `memory` see `Experiment`.
         """
-        inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
-        inputs |= _remembered(memory)
+        inputs = {"model": model.digest, "data": data.digest, **_players(frozen, memory)}
         inputs |= self._chats()
         reads = (*PLAY, "warm_start", "code.demonstrate")
         return self._shared("demonstrate", reads, inputs)
@@ -163,8 +162,7 @@ class StageKeys:
         `drawn` identifies their problems, see `SamplingRound.drawn`. For `frozen` and `memory` see
         `Experiment`.
         """
-        inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-        inputs |= _remembered(memory)
+        inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
         key = self._key("rollout", reads, inputs, step, shard, *drawn)
         return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
@@ -182,8 +180,7 @@ class StageKeys:
 
         For `frozen` and `memory` see `Experiment`.
         """
-        inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-        inputs |= _remembered(memory)
+        inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
         # the shard size is an input, because other episodes in a batch change the last bits of
         # replies
@@ -278,9 +275,9 @@ def ledger(run: str, policy: Pointer) -> ArtifactKey:
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 
 
-def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
-    """Return frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
-    return {f"speaker/{role}": policy for role, policy in frozen.items()}
+def _players(frozen: Mapping[str, str], memory: Pointer | None) -> dict[str, str]:
+    """Return frozen speakers and the memory as inputs: `{"speaker/critic": "9f2c..."}`."""
+    return {**{f"speaker/{role}": who for role, who in frozen.items()}, **_remembered(memory)}
 
 
 def _remembered(memory: Pointer | None) -> dict[str, str]:

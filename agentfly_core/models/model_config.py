@@ -71,7 +71,7 @@ def tokenizer(reference: str) -> PreTrainedTokenizerBase:
         return nano.shipped(model.recipe)
     from transformers import AutoTokenizer  # loads torch
 
-    refuse_adapter(Path(str(model)))
+    refuse_adapter(Path(reference))
     origin = source(model)
     try:
         loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -106,7 +106,7 @@ def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
         if isinstance(model, HubModel):
             return None
         raise ValueError(
-            f"The config.json in {model} cannot be read: {sentence(fault(error))}"
+            f"The config.json in {model.folder} cannot be read: {sentence(fault(error))}"
         ) from None
     return config
 
