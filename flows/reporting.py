@@ -96,7 +96,8 @@ def report_stage(
     policy: str = "",
     version: str = "",
 ) -> None:
-    """Send a stage outside any run: settings, the dataset with its DVC version, and results.
+    """Send a stage outside any run: settings, the dataset with its DVC version, and results, which
+    `send_results` sends.
 
     Each stage of an experiment, or of a policy, has one MLflow run. Missing data is reported.
     """

@@ -32,7 +32,8 @@ class Sweep:
     """The runs of a sweep, which have the tag `name`, and the settings of each run.
 
     `Sweep("rates", "quickstart", store, ["--site", "gpu"], {"quickstart-1f2e3d4c": ["seed=1"]})`
-    has the options for the site and the store.
+
+    `options` choose the site and the store in the commands that train these runs.
     """
 
     name: str

@@ -23,13 +23,12 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """Decodes the requests of a shard's episodes as one batch, once every open branch has one.
+    """A sampler that decodes the requests of a shard's episodes as one batch.
 
-    It starts a batch once all running branches of these episodes have requested a reply.
-
-    Replies depend on batch and seed, not on the order of arrival. The generation settings in the
-    policy directory are ignored. Greedy replies have the log-probabilities of temperature 1.
-    Decoding runs in its own thread.
+    A batch starts when all running branches of these episodes have requested a reply. Replies
+    depend on batch and seed, not on the order of arrival. The generation settings in the policy
+    directory are ignored. Greedy replies have the log-probabilities of temperature 1. Decoding runs
+    in its own thread.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:

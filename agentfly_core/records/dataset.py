@@ -129,7 +129,10 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Report pairs of splits with shared problems: equal facts and prompts, ignoring spacing."""
+    """Return a sentence for each pair of splits that share problems.
+
+    Problems are equal if their facts and, up to white space, their prompts are equal.
+    """
     reports = []
     for other, split in combinations(SPLITS, 2):
         ids = {content(problem): problem.id for problem in splits[other]}

@@ -10,7 +10,9 @@ from agentfly_core.system.formats.json_value import JSON
 
 Z95 = 1.959963984540054
 FEWEST = 8
-"""`mean` computes no interval for fewer problems: for 5, it would hold in 85 % of the cases."""
+"""`mean` computes no interval for fewer problems. For 5 problems, the interval would contain the
+true mean in only 85 % of the cases.
+"""
 Interval = tuple[float, float]
 
 

@@ -29,8 +29,7 @@ def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, li
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """Problems of a step that are played together: `SamplingRound(step=7, tasks={"single":
-    range(64)}, greedy=False, shards=range(4))`.
+    """Problems of a step that are played together.
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 

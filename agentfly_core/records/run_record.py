@@ -78,7 +78,10 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json; `seconds` has the duration of each stage, 0 for a stage of another run."""
+    """summary.json: the result of a run.
+
+    `seconds` has the duration of each stage, 0 for a stage that another run has computed.
+    """
 
     run: str
     experiment: str

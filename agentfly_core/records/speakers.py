@@ -8,7 +8,9 @@ from statistics import fmean
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, instance
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-10
-"""Rounding errors of float32 near 1 (ABSOLUTE) and of float64 (RELATIVE)."""
+"""Smaller differences between rewards are rounding errors of float32 near 1 (ABSOLUTE) or of
+float64 (RELATIVE).
+"""
 Earned = Mapping[str, float]
 """Rewards of an episode by speaker: `{"planner": 0.5, "searcher": 1.0}`."""
 

@@ -334,7 +334,10 @@ class Trajectory:
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply is trained: it has tokens to train and, in training, is not greedy."""
+        """Whether a reply is trained.
+
+        Greedy replies of training episodes and replies without a trained token are excluded.
+        """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
 

@@ -76,7 +76,9 @@ class Needs:
     """Each problem has one more episode, played greedily, for `Outcomes.baselines`."""
 
     compares_group: bool = False
-    """A group baseline: advantages are 0 with one episode or with equal rewards."""
+    """Advantages have a group baseline: they are 0 in a group with one episode or with equal
+    rewards.
+    """
 
     drops_equal_groups: bool = False
     """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""

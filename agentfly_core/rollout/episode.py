@@ -334,7 +334,10 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """Return the spec of the problem's task, with the problem's tools. Raises ValueError."""
+        """Return the spec of a problem's task, with only the tools that the problem selects.
+
+        Raises ValueError for a tool that the experiment does not have.
+        """
         own, names = self.tasks.get(problem.task, self), problem.tools
         if names is None:
             return own

@@ -45,7 +45,9 @@ class EpisodeState:
     children: list[ForkOrigin] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     fault: Exception | None = None
-    """The last error of a request, as opposed to an error in the agent's own code."""
+    """The last error of a request (reply, tool call or snapshot), as opposed to an error in the
+    agent's own code.
+    """
     over: bool = False
     """Whether the agent has ended; later requests of its tasks are refused."""
     _opened: int = 0

@@ -209,7 +209,10 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes into two rows: without environments, and with (at most their limits)."""
+    """Split episodes into two rows: without environments, and with environments.
+
+    The number of environments limits only the second row.
+    """
     rows = []
     for needs in (False, True):
         some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]

@@ -131,7 +131,7 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """Return this run with the code digests of a step; `accept_code` can change them later."""
+        """Return this run with the code that played this step, see `accept_code`."""
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
                 settings = self.settings.model_copy(update={"code": accepted["before"]})

@@ -46,7 +46,10 @@ def refuse_if_held(folder: Path) -> None:
 
 @contextmanager
 def local_lock(folder: Path) -> Iterator[None]:
-    """Hold a run folder by flock(2) on lock.json; users read its content. Raises Locked."""
+    """Hold a run folder by flock(2) on lock.json during the block. Raises Locked.
+
+    The content of lock.json is only information for users.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
     # not "w+", which would erase the name of the holder before the lock is free

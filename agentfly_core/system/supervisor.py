@@ -126,7 +126,9 @@ def become_subreaper() -> None:
 
 
 def end_politely(child: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM, and wait up to GRACE seconds; the caller kills the rest."""
+    """Send SIGTERM, and give the child up to GRACE seconds to free shared memory. The caller kills
+    processes that remain.
+    """
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(GRACE)

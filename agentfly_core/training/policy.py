@@ -21,7 +21,9 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""Tokens whose logits are computed at once; more on a GPU, to add fewer large gradients."""
+"""Tokens whose logits are computed at once. Pieces are larger on a GPU, because each piece adds a
+gradient with the size of the output layer.
+"""
 
 
 class Policy(nn.Module):

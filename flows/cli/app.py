@@ -87,7 +87,9 @@ Project and machine
   requirements  machine:requirements   Print the packages that were tested together.
     agentfly requirements cpu
 """
-"""Groups of commands: name, function in `flows.cli`, first line of its docstring; an example."""
+"""Groups of commands. A command has two lines: its name, its function in `flows.cli` and the first
+line of the docstring; then an example.
+"""
 
 
 def agentfly(words: Sequence[str]) -> App:

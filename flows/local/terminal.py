@@ -1,4 +1,8 @@
-"""The command as typed, and the terminal, where control characters of models are escaped."""
+"""The command as typed, and the terminal, where control characters are escaped.
+
+Printed texts may come from models or files. Their control characters could set the window's title,
+fill the clipboard, hide lines or reverse letters.
+"""
 
 import json
 import sys

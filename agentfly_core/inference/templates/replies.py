@@ -28,9 +28,9 @@ OTHER = "\U0010fffe"
 
 @dataclass(frozen=True, slots=True)
 class ReplyReader:
-    """Parses replies after a prompt that ends with `header`, which has `opened` the reasoning.
+    """Parses replies after a prompt that ends with `header`.
 
-    If `opened`, the header opens the reasoning.
+    With `opened`, the header already contains the opening mark of the reasoning.
 
     If the tokenizer has a `response_template` and the template writes tools, replies are parsed by
     `response_template`. Otherwise, and for replies that do not fit, the format of `markup` is used.

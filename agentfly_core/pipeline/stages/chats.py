@@ -36,7 +36,7 @@ def read_chats(
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer = tokenizer_of(store, model)
-        # no mixture, because chats name no task
+        # an experiment with `tasks` cannot imitate a file, so there is no mixture
         chats, bad = recorded(settings, ChatPlayer(rollout_spec(whole, {}, tokenizer), tokenizer))
         folder_of_data = store.open(data)
         problems = [p for name in ("validation", "test") for p in split(folder_of_data, name)]

@@ -154,7 +154,10 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record the attempt; return the night's overrides. Raises Locked and NoSpace first."""
+        """Record the attempt, and return the night's overrides of settings.
+
+        Raises Locked or NoSpace before anything is recorded.
+        """
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
         history, why = self.ledger.read(), "It is continued."

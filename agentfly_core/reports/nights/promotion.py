@@ -45,7 +45,9 @@ OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
 """Pairs of outcomes, of the champion and of the challenger, for each problem."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Levels of the one-sided confirmation test. A split has too few problems for a level of 5 %."""
+"""Significance levels of the one-sided confirmation test. A split has few problems, so a level of
+5 % would refuse most true gains.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,9 @@ def confirmed_verdict(
     fresh: Callable[[], BothHeldOut],
     settings: Promotion,
 ) -> Verdict:
-    """Judge on the test problems. Confirm a win on problems set aside, or on `fresh()` ones."""
+    """Judge on the test problems. Confirm a win on problems that were set aside, or on the problems
+    that `fresh` returns.
+    """
     share = settings.confirmation.share
     (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)
     verdict = judge(old, new, settings, guards)

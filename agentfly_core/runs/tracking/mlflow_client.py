@@ -134,9 +134,9 @@ def page(place: MlflowStore, run_id: str, server: str) -> str:
 class MlflowRun:
     """A run in MLflow, found by its uid or created. Only one thread at a time may use it.
 
-    If MLflow refuses an entry, a warning is logged and all other entries are stored. Other errors
-    of MLflow's client are raised. A new run begins at `began_ms` (milliseconds since 1970), by
-    default now.
+    If MLflow refuses a metric, a parameter or a tag, a warning is logged and all others are stored.
+    Other errors of MLflow's client are raised. A new run begins at `began_ms` (milliseconds since
+    1970), by default now.
     """
 
     def __init__(
@@ -236,7 +236,9 @@ class MlflowRun:
     def finish(
         self, status: str, time_ms: int | None = None, summary: Mapping[str, JSON] | None = None
     ) -> None:
-        """End the run as FINISHED, FAILED or KILLED, by default now; log summary.json."""
+        """End the run as FINISHED, FAILED or KILLED, by default now. Then log its summary as
+        summary.json.
+        """
         self.client.set_terminated(self.run_id, status, time_ms)
         if summary:
             self.client.log_dict(self.run_id, dict(summary), "summary.json")

@@ -1,8 +1,9 @@
 """Send a run to MLflow.
 
 The run's files are authoritative; a sync sends the entries that are missing in MLflow. A tag of the
-MLflow run names the last step that MLflow has completely. Each metric is sent with the time at
-which its stage ended, so MLflow stores a metric that is sent twice only once.
+MLflow run names the last step of which MLflow has all metrics, and another tag the last step whose
+table it has. Each metric is sent with the time at which its stage ended, so MLflow stores a metric
+that is sent twice only once.
 """
 
 from contextlib import nullcontext, suppress

@@ -29,7 +29,9 @@ LIMITS = Limits(memory=4096 * MIB, processes=256, disk=256 * MIB, inodes=8192)
 NAMESPACES = kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 NOT_STARTED = 126
 GLANCE = 0.5
-"""Seconds between measurements of the memory, each of about a millisecond a process."""
+"""Seconds between measurements of the memory. A measurement takes about a millisecond for each
+process.
+"""
 _SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 
 

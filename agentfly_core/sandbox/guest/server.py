@@ -22,7 +22,9 @@ from agentfly_core.sandbox.guest.protocol import ONCE
 AT_ONCE = 34  # two of them may be waiting for a request
 DESCRIPTORS = 8
 LONGEST = 2**18
-"""Larger than the socket's limit, because the rest of a longer message would be lost."""
+"""Size of the buffer for a message. It is larger than the socket's limit, because the rest of a
+longer message would be lost.
+"""
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 )
