@@ -1,6 +1,6 @@
 """Number of executed tool calls until vaults open, with forks by entropy, at random, or none.
 
-    python -m benchmarks.arpo [--seeds 1 2 3] [--steps 12] [--development 100]
+    python -m benchmarks.arpo [--seeds 1 2 3 4 5] [--steps 12] [--development 100]
         [--arms entropy random never paper]
 
 All arms play 16 episodes per problem, and share one warm start per seed. `random` forks at the mean
@@ -95,7 +95,7 @@ class Training:
 def main() -> None:
     """Train the missing runs and print the table and the control."""
     every = ["entropy", "random", "never", "paper"]
-    parser = harness.parser(__doc__, seeds=[1, 2, 3], steps=12, development=100, arms=every)
+    parser = harness.parser(__doc__, seeds=[1, 2, 3, 4, 5], steps=12, development=100, arms=every)
     options = parser.parse_args()
     tuned = trained("entropy", (), options.development, options.steps)
     rate = tuned.forks / tuned.decisions
