@@ -242,7 +242,7 @@ FAULTS = (
     Fault(
         "the best policy is chosen over other data",
         "runs/tracking/mlflow_client.py",
-        "[v for v in versions if v.tags.get(DATASET) == last.tags.get(DATASET)]",
+        "[v for v in versions if v.tags[DATASET] == last.tags[DATASET]]",
         "versions",
         "integration/services/test_mlflow.py",
     ),

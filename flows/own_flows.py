@@ -40,6 +40,6 @@ def own_flow(
     rows: list[dict[str, Any]] = frame.to_dict("records")
     page = flow_run_page(settle().api, str(flow_run.id))
     settings = loaded.settings.model_dump(mode="json")
-    report_rows(loaded.name, settings, loaded.site, flow, page, frame)
+    report_rows(loaded.name, settings, loaded.site, flow, page, rows)
     show_rows(flow, experiment, rows)
     return rows

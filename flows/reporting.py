@@ -5,20 +5,23 @@ is set.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from time import time
+from typing import Any
 
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.models.type_names import DataFrame
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.run import Run, opened
+from agentfly_core.runs.run import NONE_BEFORE, Run, StagesBefore, links_of, opened
 from agentfly_core.runs.run_request import RunRequest
+from agentfly_core.runs.run_tags import tags_of
+from agentfly_core.runs.summary import Evaluation
+from agentfly_core.runs.tracking import sync as syncs
 from agentfly_core.runs.tracking.background import Background
 from agentfly_core.runs.tracking.mlflow_client import FLOW_RUN, MlflowRun
-from agentfly_core.runs.tracking.sync import is_complete, sync
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -29,6 +32,8 @@ from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
+COMPLETE = "mlflow_complete"
+"""The kind of links that hold digests of run states that MLflow has received completely."""
 
 
 @contextmanager
@@ -38,7 +43,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     If data is missing in MLflow at the end, the reason is printed. Raises Damaged if files of a
     finished run are lost.
     """
-    place, current, status = mlflow_place(run.experiment.site), run, ""
+    place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")
     tags = {FLOW_RUN: flow_run_page(settle().api, flow_runs[-1]) if flow_runs else ""}
 
@@ -47,11 +52,10 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
         return MlflowRun(place, run.experiment.name, run.name, run.uid, run.created_ms)
 
     def send() -> None:
-        mlflow = connected()
-        mlflow.tags(tags)
+        connected().tags(tags)
         if status:
-            mlflow.finish(status)
-        sync(current, mlflow)
+            connected().finish(status, _now())
+        syncs.sync(current, connected())
 
     def report(changed: Run) -> None:
         nonlocal current
@@ -61,6 +65,8 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     background = Background(place, send, f"`{continuing(run.store, run.name, run.record)}`")
     try:
         yield report
+        # done before the last sync, so that a tag that is added meanwhile is sent by the next sync
+        state = state_of(current) if current.finished else ""
     except BaseException as error:  # every end of the run is reported
         status = "FAILED" if isinstance(error, Exception) else "KILLED"
         tags["agentfly.last_failure"] = fault(error)
@@ -69,6 +75,8 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
         background.finish()
     if isinstance(background.error, Damaged):
         raise background.error
+    if state and background.error is None:
+        run.link(COMPLETE, state)
 
 
 def reported(request: RunRequest) -> Summary | None:
@@ -76,10 +84,10 @@ def reported(request: RunRequest) -> Summary | None:
 
     Raises Locked while another process writes the run.
     """
-    experiment, summary = request.experiment, request.finished()
-    if summary and not is_complete(request, mlflow_place(experiment.site)):
+    summary, store = request.finished(), request.experiment.store
+    if summary and state_of(request) not in links_of(store, request.name).get(COMPLETE, []):
         try:
-            with opened(experiment, request.name) as run, reporting(run):
+            with opened(request.experiment, request.name) as run, reporting(run):
                 pass
         except Damaged as damage:
             logger.warning("%s The run repeats the damaged stages.", damage)
@@ -87,37 +95,53 @@ def reported(request: RunRequest) -> Summary | None:
     return summary
 
 
+def state_of(run: Run | RunRequest) -> str:
+    """Return a digest of the MLflow store and of all data that may change in a finished run."""
+    experiment = run.experiment
+    evaluate = experiment.settings.evaluate.model_dump(mode="json")
+    tags, place = tags_of(experiment.store, run.name), mlflow_place(experiment.site)
+    return hashing.digest([place.uri, experiment.settings.steps, evaluate, *tags])
+
+
 def report_stage(
     experiment: Experiment,
     stage: str,
     data: Pointer,
-    send_results: Callable[[MlflowRun], None],
     *,
     policy: str = "",
     version: str = "",
+    stages: StagesBefore = NONE_BEFORE,
+    evaluation: Evaluation | None = None,
 ) -> None:
-    """Send a stage outside any run: settings, the dataset with its DVC version, and results, which
-    `send_results` sends.
+    """Send a stage outside any run: settings, the dataset with its DVC version, and results.
 
     Each stage of an experiment, or of a policy, has one MLflow run. Missing data is reported.
     """
     place = mlflow_place(experiment.site)
 
     def send() -> None:
-        settings, site, name = experiment.settings, experiment.site, f"{stage} {policy[:8]}"
-        uid = hashing.digest([stage, settings.digest, policy])
-        mlflow = MlflowRun(place, experiment.name, name.strip(), uid)
+        name, uid = f"{stage} {policy[:8]}".strip(), [stage, experiment.settings.digest, policy]
+        mlflow = MlflowRun(place, experiment.name, name, hashing.digest(uid), _now())
         mlflow.tags({"agentfly.stage": stage, "agentfly.policy": policy})
+        settings, site = experiment.settings, experiment.site
         mlflow.settings(settings.model_dump(mode="json"), site.model_dump(mode="json"))
-        mlflow.dataset(experiment.name, f"{experiment.store.uri}/{data.uri}", data.digest, version)
-        send_results(mlflow)
-        mlflow.finish("FINISHED")
+        uri = f"{experiment.store.uri}/{data.uri}"
+        mlflow.dataset(experiment.name, uri, data.digest, version)
+        syncs.send_stages(stages, experiment.store, mlflow)
+        if evaluation:
+            syncs.send_evaluation(evaluation, 0, mlflow)
+        mlflow.finish("FINISHED", _now())
 
     Background(place, send, "the same command").finish()
 
 
 def report_rows(
-    experiment: str, settings: Mapping[str, JSON], site: Site, flow: str, page: str, rows: DataFrame
+    experiment: str,
+    settings: Mapping[str, JSON],
+    site: Site,
+    flow: str,
+    page: str,
+    rows: Sequence[Mapping[str, Any]],
 ) -> None:
     """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
     number of its row, from 1.
@@ -125,18 +149,28 @@ def report_rows(
     The flow run with this `page` has one MLflow run, even if it is retried. Missing data is
     reported.
     """
-    place = mlflow_place(site)
+    import pandas as pd  # takes half a second
+
+    place, now = mlflow_place(site), _now()
 
     def send() -> None:
-        mlflow = MlflowRun(place, experiment, flow, hashing.digest([flow, page]))
+        mlflow = MlflowRun(place, experiment, flow, hashing.digest([flow, page]), now)
         mlflow.settings(settings, site.model_dump(mode="json"))
         mlflow.tags({"agentfly.stage": flow, FLOW_RUN: page})
-        for number, row in enumerate(rows.to_dict("records"), 1):
+        mlflow.table(flow, 0, pd.DataFrame(rows))
+        for number, row in enumerate(rows, 1):
             # what a row lacks is NaN
-            numbers = {n: v for n, v in row.items() if isinstance(v, float | int) and v == v}
-            metrics = {f"{flow}/{n}": float(v) for n, v in numbers.items()}
-            mlflow.points(metrics, number, mlflow.started_ms)
-        mlflow.finish("FINISHED")
-        mlflow.table(flow, 0, rows)
+            numbers = {
+                f"{flow}/{name}": float(value)
+                for name, value in row.items()
+                if isinstance(value, float | int) and value == value
+            }
+            # a retry sends the same points, which MLflow stores once
+            mlflow.points(numbers, number, mlflow.started_ms)
+        mlflow.finish("FINISHED", _now())
 
     Background(place, send, "another run of the flow").finish()
+
+
+def _now() -> int:
+    return int(time() * 1000)

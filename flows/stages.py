@@ -1,6 +1,5 @@
 """Flows that run a single stage: dataset, warm start, or held-out evaluation."""
 
-from functools import partial
 from pathlib import Path
 
 from prefect import flow
@@ -10,7 +9,6 @@ from agentfly_core.pipeline.loop.evaluation import Evaluator
 from agentfly_core.pipeline.loop.training import warm_started
 from agentfly_core.pipeline.services import training_services
 from agentfly_core.runs.summary import before_steps
-from agentfly_core.runs.tracking.sync import send_evaluation, send_stages
 from agentfly_core.store.artifact import Artifact
 from agentfly_core.system.formats.json_value import JSON
 from flows import dvc_outputs
@@ -36,8 +34,7 @@ def prepare(
         dvc_outputs.write_dataset(loaded.name, loaded.store, data)
         return data
 
-    send = partial(send_stages, {"prepare": [data]}, loaded.store)
-    report_stage(loaded, "prepare", data, send, version=version)
+    report_stage(loaded, "prepare", data, version=version, stages={"prepare": [data]})
     return data
 
 
@@ -59,8 +56,7 @@ def warm_start_only(
         with training_services(loaded, model, owner, logs, scripted=True) as services:
             made = warm_started(TASKS, loaded, services, model, data)
 
-    stages = before_steps(data, model, made, parent)
-    report_stage(loaded, "warm-start", data, partial(send_stages, stages, loaded.store))
+    report_stage(loaded, "warm-start", data, stages=before_steps(data, model, made, parent))
     policy = made[-1] if made else model
     dvc_outputs.write(loaded.name, "warm_start", policy)
     return policy
@@ -84,7 +80,6 @@ def evaluate(
     with devices(loaded.site, loaded.site.sampler_gpus, holder):
         evaluation = Evaluator(TASKS, loaded, data).once(chosen, logs)
 
-    send = partial(send_evaluation, evaluation, 0)
-    report_stage(loaded, "evaluate", data, send, policy=chosen.digest)
+    report_stage(loaded, "evaluate", data, policy=chosen.digest, evaluation=evaluation)
     dvc_outputs.write(loaded.name, "evaluation", evaluation)
     return evaluation.to_json()

@@ -9,9 +9,8 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.models.type_names import DataFrame
 from agentfly_core.system.formats import foreign_names, hashing
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 logger = logging.getLogger(__name__)
-Kind = Literal["metrics", "params", "tags"]
 RUN_UID = "agentfly.run_uid"
 FLOW_RUN = "agentfly.prefect_flow_run"
 DIGEST, SUCCESS, DATASET = "agentfly.policy_digest", "agentfly.success", "agentfly.dataset"
@@ -134,42 +132,34 @@ def page(place: MlflowStore, run_id: str, server: str) -> str:
 class MlflowRun:
     """A run in MLflow, found by its uid or created. Only one thread at a time may use it.
 
-    If MLflow refuses a metric, a parameter or a tag, a warning is logged and all others are stored.
-    Other errors of MLflow's client are raised. A new run begins at `began_ms` (milliseconds since
-    1970), by default now.
+    If MLflow refuses an entry, a warning is logged and all other entries are stored. Other errors
+    of MLflow's client are raised.
     """
 
     def __init__(
-        self, place: MlflowStore, experiment: str, name: str, uid: str, began_ms: int | None = None
+        self, place: MlflowStore, experiment: str, name: str, uid: str, started_ms: int
     ) -> None:
         experiment, name = (mlflow_text(n, foreign_names.LONGEST_KEY) for n in (experiment, name))
-        self.place, self.client = place, place.connect()
-        client = self.client
+        self.client = place.connect()
         artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
         # created before searching, because two processes that both search first would both create
         # it
         with _unless_existing():
-            client.create_experiment(experiment, artifacts)
-        existing = client.get_experiment_by_name(experiment)
+            self.client.create_experiment(experiment, artifacts)
+        existing = self.client.get_experiment_by_name(experiment)
         assert existing is not None, "it was created"
-        number, query = existing.experiment_id, f"tags.`{RUN_UID}` = '{uid}'"
-        runs = client.search_runs([number], query, max_results=1)
-        run = runs[0] if runs else client.create_run(number, began_ms, {RUN_UID: uid}, name)
+        number = existing.experiment_id
+        query = f"tags.`{RUN_UID}` = '{uid}'"
+        run = next(iter(self.client.search_runs([number], query, max_results=1)), None)
+        run = run or self.client.create_run(number, started_ms, {RUN_UID: uid}, name)
         self.run_id: str = run.info.run_id
         self.started_ms: int = run.info.start_time
-        self.artifacts: str = run.info.artifact_uri
+        self.client.update_run(self.run_id, status="RUNNING")
         self._params, self._tags = dict(run.data.params), dict(run.data.tags)
-        client.update_run(self.run_id, status="RUNNING")
 
     def tag(self, name: str) -> str:
         """Return the value of a tag, empty if it is missing."""
-        return str(self._tags.get(name, ""))
-
-    def tags(self, values: Mapping[str, str]) -> None:
-        """Set the tags that are missing in MLflow or have another value there."""
-        tags = _tags(values)
-        self._log("tags", [(n, v) for n, v in tags.items() if self.tag(n) != v])
-        self._tags |= tags
+        return str(self._tags.get(mlflow_key(name), ""))
 
     def settings(self, values: Mapping[str, JSON], site: Mapping[str, JSON]) -> None:
         """Log the settings and the site as parameters, and the digests of settings and code as
@@ -178,36 +168,52 @@ class MlflowRun:
         MLflow does not allow changes of parameters, so a setting that a continued run has changed
         becomes the tag `agentfly.continued.NAME`.
         """
+        from mlflow.entities import Param
+
         longest, named = foreign_names.LONGEST_PARAMETER, {**flat(values), **flat(site, "site.")}
         params = {mlflow_key(n): mlflow_text(redact(str(v)), longest) for n, v in named.items()}
-        self._log("params", [(n, v) for n, v in params.items() if n not in self._params])
+        self._log("params", [Param(n, v) for n, v in params.items() if n not in self._params])
         self._params = params | self._params
-        changed = {n: v for n, v in params.items() if self._params[n] != v}
-        tags = {f"agentfly.continued.{n}": v for n, v in changed.items()}
+        changed = {name: v for name, v in params.items() if self._params[name] != v}
+        tags = {f"agentfly.continued.{name}": v for name, v in changed.items()}
         tags["agentfly.code_digest"] = hashing.digest(code) if (code := values.get("code")) else ""
         self.tags({"agentfly.settings_digest": hashing.digest({**values}), **tags})
 
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set the tags that are missing in MLflow or have another value there."""
+        from mlflow.entities import RunTag
+
+        tags = _tags(values)
+        self._log("tags", [RunTag(n, v) for n, v in tags.items() if self._tags.get(n, "") != v])
+        self._tags |= tags
+
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
         """Log metrics measured at `time_ms` (milliseconds since 1970)."""
-        self._log("metrics", [(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
+        from mlflow.entities import Metric
+
+        self._log("metrics", [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
 
     def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
-        """Log the dataset as an input of the run, and its whole digest and DVC version as tags."""
+        """Log the dataset as an input of the run, and its DVC version as a tag.
+
+        MLflow stores only 36 digits of the digest, so a tag of the input has all digits.
+        """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         name = mlflow_text(name, foreign_names.LONGEST_KEY)
-        # MLflow allows 36 digits
         dataset = Dataset(name, digest[:36], "agentfly", json.dumps({"uri": uri}))
-        use = InputTag("mlflow.data.context", "training")
-        self.client.log_inputs(self.run_id, [DatasetInput(dataset, [use])])
-        self.tags({DATASET: digest, "agentfly.dvc_dataset": version})
+        tags = [InputTag("mlflow.data.context", "training"), InputTag("agentfly.digest", digest)]
+        with self._attempt(f"the dataset {name}"):
+            self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+        self.tags({"agentfly.dvc_dataset": version})
 
     def table(self, name: str, step: int, frame: DataFrame) -> None:
         """Log a step's table in the form that MLflow's pages show. They list the newest 80
         tables.
         """
         path = f"{name}/step-{step:06d}.json"
-        self.client.log_text(self.run_id, frame.to_json(orient="split", index=False), path)
+        with self._attempt(f"the table {path}"):
+            self.client.log_text(self.run_id, frame.to_json(orient="split", index=False), path)
         listed, entry = json.loads(self.tag(TABLES) or "[]"), {"path": path, "type": "table"}
         if entry not in listed:
             self.tags({TABLES: json.dumps([*listed, entry][-TABLES_LISTED:])})
@@ -220,49 +226,62 @@ class MlflowRun:
         """
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
-        versions = list(client.search_model_versions(f"name = '{model}'", order_by=newest_first))
-        if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags.get(DIGEST)) for v in versions]:
+        all_versions = client.search_model_versions(f"name = '{model}'", order_by=newest_first)
+        versions = [version for version in all_versions if DATASET in version.tags]
+        if (self.run_id, tags[DIGEST]) not in [(v.run_id, v.tags[DIGEST]) for v in versions]:
             with _unless_existing():
                 client.create_registered_model(model)
-            make = partial(client.create_model_version, await_creation_for=0)
-            versions.insert(0, make(model, self.artifacts, self.run_id, tags))
+            pointer = f"policy/{tags[DIGEST][:16]}"
+            client.log_dict(self.run_id, tags, f"{pointer}/policy.json")
+            source = f"{client.get_run(self.run_id).info.artifact_uri}/{pointer}"
+            new = client.create_model_version(
+                model, source, self.run_id, tags, await_creation_for=0
+            )
+            versions.insert(0, new)
         last = versions[0]
-        alike = [v for v in versions if v.tags.get(DATASET) == last.tags.get(DATASET)]
+        alike = [v for v in versions if v.tags[DATASET] == last.tags[DATASET]]
         # runs without rewards have no success
         best = max(alike, key=lambda version: float(version.tags.get(SUCCESS, -1.0)))
         client.set_registered_model_alias(model, "last", last.version)
         client.set_registered_model_alias(model, "best", best.version)
 
-    def finish(
-        self, status: str, time_ms: int | None = None, summary: Mapping[str, JSON] | None = None
-    ) -> None:
-        """End the run as FINISHED, FAILED or KILLED, by default now. Then log its summary as
-        summary.json.
-        """
-        self.client.set_terminated(self.run_id, status, time_ms)
+    def finish(self, status: str, time_ms: int, summary: Mapping[str, JSON] | None = None) -> None:
+        """End the run as FINISHED, FAILED or KILLED; log its summary as summary.json."""
         if summary:
             self.client.log_dict(self.run_id, dict(summary), "summary.json")
+        self.client.set_terminated(self.run_id, status, time_ms)
 
-    def _log(self, kind: Kind, entries: Sequence[tuple[Any, ...]]) -> None:
+    @contextlib.contextmanager
+    def _attempt(self, name: str) -> Iterator[None]:
+        """Log an error of the block if MLflow still answers, so that later entries are sent.
+
+        Used for files and datasets: metrics must be sent even if the artifact store is full or
+        forbidden.
+        """
+        try:
+            yield
+        except Exception as error:  # clients of artifact stores raise errors of many types
+            self.client.get_run(self.run_id)  # raises an error during an outage
+            _refused(name, error)
+
+    def _log(self, kind: str, entries: Sequence[Any]) -> None:
         """Log metrics, parameters or tags.
 
         A refused batch is halved until each refused entry is alone. This also handles MLflow's
         limits of 100 parameters or tags and 1,000 metrics.
         """
-        from mlflow import entities
+        from mlflow.exceptions import MlflowException
 
-        made = {"metrics": entities.Metric, "params": entities.Param, "tags": entities.RunTag}[kind]
-        batches = [[made(*entry) for entry in entries]] if entries else []
+        batches = [entries] if entries else []
         for batch in batches:
             named: dict[str, Any] = {kind: batch}
             try:
                 self.client.log_batch(self.run_id, **named)
-            except Exception as error:
-                if getattr(error, "error_code", "") not in REFUSALS:
+            except MlflowException as error:
+                if error.error_code not in REFUSALS:
                     raise
                 if len(batch) == 1:
-                    refused = f"{batch[0].key!r} of the {kind} ({fault(error, 200)})"
-                    warn_once(logger, f"MLflow refused {refused}.")
+                    _refused(f"{batch[0].key!r} of the {kind}", error)
                 else:
                     middle = len(batch) // 2
                     batches += [batch[:middle], batch[middle:]]
@@ -271,11 +290,17 @@ class MlflowRun:
 @contextlib.contextmanager
 def _unless_existing() -> Iterator[None]:
     """Ignore MLflow's error that an object already exists; raise all other errors."""
+    from mlflow.exceptions import MlflowException
+
     try:
         yield
-    except Exception as error:
-        if getattr(error, "error_code", "") != "RESOURCE_ALREADY_EXISTS":
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+
+
+def _refused(name: str, error: Exception) -> None:
+    warn_once(logger, f"MLflow refused {name} ({fault(error, 200)}).")
 
 
 def _tags(values: Mapping[str, str]) -> dict[str, str]:

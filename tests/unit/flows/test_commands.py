@@ -12,15 +12,15 @@ from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.models.pretrained import WrongFiles
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.runs.run import opened
-from agentfly_core.runs.tracking.sync import COMPLETE, state_of
+from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.service import ServiceLost
 from flows.__main__ import main
 from flows.local.display import show_places, show_summary
-from flows.local.mlflow_ui import mlflow_place
 from flows.local.state_dirs import Places
 from flows.orchestration import message, next_step
+from flows.reporting import COMPLETE, state_of
 from tests.support.experiments import SUMMARY
 from tests.support.judged_night import played_night
 
@@ -117,7 +117,7 @@ def finished(project: Path) -> Store:
     """The run `base`, finished and complete in MLflow."""
     read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Experiment.of("tiny", read.settings, read.origin, Site(), store), "base") as run:
-        run.link(COMPLETE, state_of(run, mlflow_place(Site())))
+        run.link(COMPLETE, state_of(RunRequest(run.experiment, "base")))
         with store.publish(StageKeys(run.settings).prepare()) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})

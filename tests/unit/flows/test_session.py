@@ -1,12 +1,15 @@
 """States of a run in MLflow from beginning to end."""
 
-import pandas as pd
+from typing import Any
+
 import pytest
 from mlflow import MlflowClient
 
 from agentfly_core.config.site import Site
-from agentfly_core.runs.run import opened
-from flows.reporting import report_rows, reporting
+from agentfly_core.runs.run import Run, links_of, opened
+from agentfly_core.runs.run_request import RunRequest
+from agentfly_core.runs.run_tags import change_tags
+from flows.reporting import COMPLETE, report_rows, reporting, state_of
 from tests.support.experiments import experiment
 from tests.support.mlflow_store import new_store
 
@@ -35,11 +38,28 @@ def test_a_stopped_run_is_failed_until_it_continues(tmp_path, monkeypatch, error
 
 
 @pytest.mark.slow
+def test_a_tag_added_during_the_last_sync_is_sent_later(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", new_store(tmp_path))
+    tiny = experiment(tmp_path)
+
+    def add_tag(run, _):
+        change_tags(run.store, run.name, ["late"], [])
+
+    monkeypatch.setattr(Run, "finished", property(lambda run: True))
+    monkeypatch.setattr("agentfly_core.runs.tracking.sync.sync", add_tag)
+    with opened(tiny, "demo") as run, reporting(run):
+        pass
+    (complete,) = links_of(tiny.store, "demo")[COMPLETE]
+    assert complete != state_of(RunRequest(tiny, "demo"))
+
+
+@pytest.mark.slow
 def test_rows_of_a_flow_that_is_retried_are_stored_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = new_store(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    rows = pd.DataFrame([{"episode": "one", "reward": 0.5}, {"episode": "two"}, {"reward": 1}])
+    rows: list[dict[str, Any]] = [{"episode": "a", "reward": 0.5}, {"episode": "b"}, {"reward": 1}]
     for _ in range(2):
         report_rows("tiny", {}, Site(), "rewards", "http://127.0.0.1:4200/runs/flow-run/5f0e", rows)
     client = MlflowClient(store)

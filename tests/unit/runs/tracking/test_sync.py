@@ -3,18 +3,18 @@
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.runs.run import links_of, opened
-from agentfly_core.runs.run_request import RunRequest
+from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_tags import change_tags
 from agentfly_core.runs.summary import steps_frame
 from agentfly_core.runs.tracking import sync as sync_module
-from agentfly_core.runs.tracking.mlflow_client import MlflowStore
-from agentfly_core.runs.tracking.sync import SYNCED, is_complete, sync
+from agentfly_core.runs.tracking.mlflow_client import MlflowRun
+from agentfly_core.runs.tracking.sync import SYNCED, sync
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -34,7 +34,6 @@ class Sent:
     """An MLflow run that counts the points and tables it receives, by metric and step."""
 
     run_id = "5f0e"
-    place = MlflowStore("sqlite:///mlflow.db", Path("."), "for a test")
 
     def __init__(self) -> None:
         self.lineage: dict[str, str] = {}
@@ -104,7 +103,7 @@ def test_a_fork_is_sent_from_its_first_own_step(store: Store) -> None:
     assert mlflow.steps_of("trajectories") == [2]
     assert mlflow.tagged["agentfly.parent"] == "mine"
     assert mlflow.status == "FINISHED"
-    assert links_of(store, "new")["mlflow_run_ids"] == ["5f0e"]
+    assert store.read_json("runs/new/links.json") == {"mlflow_run_ids": ["5f0e"]}
 
 
 def test_the_next_sync_continues_after_the_last_complete_step(store: Store) -> None:
@@ -179,32 +178,18 @@ def test_a_data_file_that_changes_during_the_run_stops_no_sync(
     assert mlflow.steps_of("evaluate/test/success") == [1, 3]
 
 
-def test_a_refusing_artifact_store_holds_back_no_metric(store: Store) -> None:
+def test_a_refusing_artifact_store_holds_back_no_metric(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError("403")
 
-    settings, mlflow = forked(store, "log_trajectories_every=1"), Sent()
-    table, mlflow.table = mlflow.table, refuse  # type: ignore[method-assign]
-    with pytest.raises(PermissionError):
-        synced(store, settings, mlflow)
-    assert mlflow.steps_of("rollout/success") == [2, 3]
-    assert mlflow.status == "FINISHED"
-    mlflow.table = table  # type: ignore[method-assign]
-    synced(store, settings, mlflow)
-    assert mlflow.steps_of("trajectories") == [2, 3]
-    assert mlflow.sent["rollout/success", 2] == 1
+    def gone(*_: object) -> None:
+        raise ConnectionRefusedError
 
-
-def test_a_tag_added_during_a_sync_is_sent_later(store: Store) -> None:
-    settings = forked(store)
-    request, mlflow = RunRequest(experiment_with(store, *settings), "new"), Sent()
-
-    def add_tag(*_: object) -> None:
-        change_tags(store, "new", ["late"], [])
-
-    mlflow.finish = add_tag  # type: ignore[method-assign]
-    synced(store, settings, mlflow)
-    assert not is_complete(request, mlflow.place)
-    synced(store, settings, mlflow)
-    assert is_complete(request, mlflow.place)
-    assert mlflow.tagged["agentfly.tags"] == "late"
+    mlflow: Any = MlflowRun.__new__(MlflowRun)
+    mlflow.run_id, mlflow.tags = "5f0e", lambda _: None
+    mlflow.client = SimpleNamespace(log_inputs=refuse, get_run=lambda _: None)
+    mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "none: not wanted")
+    assert caplog.messages == ["MLflow refused the dataset shop (PermissionError: 403)."]
+    mlflow.client.get_run = gone
+    with pytest.raises(ConnectionRefusedError):
+        mlflow.dataset("shop", "artifacts/prepare/9f2c", "9f2c", "none: not wanted")
