@@ -109,7 +109,7 @@ FAULTS = (
     Fault(
         "a prompt that leaves no room is played",
         "rollout/speaker.py",
-        "raise self.rules.too_long(prompt, tokens, self.name == self.stage.main)",
+        "raise self.rules.too_long(prompt, tokens, self.name == self.state.main)",
         "raise EpisodeOver(Ending.MAX_TURNS)",
         "unit/rollout",
     ),

@@ -73,12 +73,12 @@ class Episode(Speaker):
         problem = replace(problem, facts=deepcopy(problem.facts))
         self.opening: tuple[Message | Observation, ...] = rules.opening(problem)
         self.lent: dict[type[Lent], Lent] = {Problem: problem}
-        stage = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        state = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
         if isinstance(episode_spec, ForkedSpec):
-            stage.repetition.origin = episode_spec.origin
-        super().__init__(stage, name, rules)
+            state.repetition.origin = episode_spec.origin
+        super().__init__(state, name, rules)
         self.speakers, self._makes = list[Speaker]([self]), makes
-        self.timed, self.counts = stage.timed, stage.counts
+        self.timed, self.counts = state.timed, state.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
         """Lend an environment to tools and rewards, and append the text of its `reset` to the
@@ -93,7 +93,7 @@ class Episode(Speaker):
     @property
     def problem(self) -> Problem:
         """The problem, with this episode's own copy of the facts."""
-        return self.stage.problem
+        return self.state.problem
 
     @property
     def memory(self) -> Path:
@@ -108,7 +108,7 @@ class Episode(Speaker):
         """The name of the speaker that answered last, and its answer. Without an answer: the main
         speaker's name and None.
         """
-        return self.stage.trunk.answers[-1] if self.stage.trunk.answers else (self.name, None)
+        return self.state.trunk.answers[-1] if self.state.trunk.answers else (self.name, None)
 
     def speaker(
         self,
@@ -148,7 +148,7 @@ class Episode(Speaker):
             max_sampled_tokens=max_sampled_tokens,
         )
         begin = (Message("system", system),) if system else ()
-        made = self._makes.get(role, Speaker)(self.stage, name, rules, *begin)
+        made = self._makes.get(role, Speaker)(self.state, name, rules, *begin)
         self.speakers.append(made)
         return made
 
@@ -164,12 +164,12 @@ class Episode(Speaker):
         branches = branch.fork(len(work))
         results = list[R | BaseException]()
         with branch.alone():
-            await self.stage.do(self._open(branch, len(work)))
+            await self.state.do(self._open(branch, len(work)))
             pairs = zip(branches, work, strict=True)
             tasks = {one: asyncio.create_task(self._part(branch, one, do)) for one, do in pairs}
-            with self.stage.parts.running(branch, tasks):
+            with self.state.parts.running(branch, tasks):
                 results += await asyncio.gather(*tasks.values(), return_exceptions=True)
-        if standstill := self.stage.parts.failure:
+        if standstill := self.state.parts.failure:
             raise standstill
         errors = [result for result in results if isinstance(result, BaseException)]
         # the sort is stable: the first other error comes before all EpisodeOver
@@ -198,7 +198,7 @@ class Episode(Speaker):
         """
         trunk = self.history
         branch = trunk.part()
-        await self.stage.do(self._open(trunk, 1))
+        await self.state.do(self._open(trunk, 1))
         before = current_branch.set(branch)
         try:
             yield
@@ -206,11 +206,11 @@ class Episode(Speaker):
             current_branch.reset(before)
             trunk.join([branch])
             with suppress(EpisodeOver):
-                await self.stage.do(self._close(trunk))
+                await self.state.do(self._close(trunk))
 
     def mailbox(self) -> EpisodeMailbox[Any]:
         """Create a mailbox for messages between coroutines of `gather`; see EpisodeMailbox."""
-        return EpisodeMailbox(self.stage)
+        return EpisodeMailbox(self.state)
 
     async def snapshot(self) -> Snapshot:
         """Save the states of all environments of the episode.
@@ -223,11 +223,11 @@ class Episode(Speaker):
         conversation. Raises NotImplementedError if an environment cannot save its state, and
         ServiceFailure if saving fails.
         """
-        return await self.stage.do(self.stage.snapshot())
+        return await self.state.do(self.state.snapshot())
 
     async def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this episode; raises the same errors as `snapshot`."""
-        await self.stage.do(self.stage.restore(snapshot))
+        await self.state.do(self.state.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
         """Play `count` more episodes from here. Returns 0 here and 1, 2, ... in the new episodes.
@@ -249,25 +249,25 @@ class Episode(Speaker):
             raise ValueError(
                 "Remove rollout.branching or episode.fork: both together are not allowed."
             )
-        if branch.number or branch.parts or branch is not self.stage.trunk:
+        if branch.number or branch.parts or branch is not self.state.trunk:
             raise ValueError("Call episode.fork outside of episode.gather and episode.branch.")
         with branch.alone():
-            return await self.stage.do(self._fork(count))
+            return await self.state.do(self._fork(count))
 
     async def _fork(self, count: int) -> int:
-        repetition = self.stage.repetition
+        repetition = self.state.repetition
         if origin := repetition.repeats:
             result = repetition.fork()
             if not repetition.repeats:
-                await self.stage.begin_at(origin)
+                await self.state.begin_at(origin)
             return result
-        await self.stage.fork(count)
+        await self.state.fork(count)
         repetition.path.forks.append(0)
         return 0
 
     async def leave(self) -> None:
         """Cancel the agent's pending work and refuse further requests."""
-        await self.stage.end()
+        await self.state.end()
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
         return messages == self.opening
@@ -279,21 +279,21 @@ class Episode(Speaker):
         try:
             return await work
         finally:
-            self.stage.parts.ended(branch)
+            self.state.parts.ended(branch)
             with suppress(EpisodeOver):
-                await self.stage.do(self._close(trunk))
+                await self.state.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Open branches of `trunk`. The sampler already counts the first branch."""
         for _ in range(count):
             if trunk.parts:
-                self.stage.open()
+                self.state.open()
             trunk.parts += 1
 
     async def _close(self, trunk: EpisodeBranch) -> None:
         trunk.parts -= 1
         if trunk.parts:
-            self.stage.close()
+            self.state.close()
 
     def _name(self, role: str, instance: int) -> str:
         if not role or "/" in role or instance < 1:

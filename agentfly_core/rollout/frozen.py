@@ -128,9 +128,9 @@ class EndpointSpeaker(Speaker):
     """
 
     def __init__(
-        self, chat: ChatClient, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
+        self, chat: ChatClient, state: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
     ) -> None:
-        super().__init__(stage, name, rules, *begin)
+        super().__init__(state, name, rules, *begin)
         self._chat = chat
 
     async def _reply(

@@ -27,21 +27,21 @@ class EpisodeMailbox(Generic[M]):
     timing, so create one mailbox for each sender.
     """
 
-    def __init__(self, stage: EpisodeState) -> None:
-        self._stage = stage
+    def __init__(self, state: EpisodeState) -> None:
+        self._state = state
         self._messages = deque[tuple[M, int]]()
         self._reader: tuple[EpisodeBranch, asyncio.Future[None]] | None = None
 
     def put(self, message: M) -> None:
         """Add a message, and wake the coroutine that waits for it."""
-        self._messages.append((message, self._stage.branch.call))
+        self._messages.append((message, self._state.branch.call))
         if self._reader is not None:
             branch, arrived = self._reader
             self._reader = None
             # the sender opens the reader's branch: otherwise the sender's next reply could start
             # before the reader has made its request
-            self._stage.open()
-            self._stage.parts.woken(branch)
+            self._state.open()
+            self._state.parts.woken(branch)
             arrived.set_result(None)
 
     async def get(self) -> M:
@@ -50,7 +50,7 @@ class EpisodeMailbox(Generic[M]):
         Raises ServiceFailure if all coroutines of the episode wait for messages, and ValueError if
         another coroutine already waits at this mailbox.
         """
-        branch = self._stage.branch
+        branch = self._state.branch
         if self._reader is not None:
             raise ValueError(
                 "Two coroutines wait at the same mailbox. Create one mailbox for each."
@@ -66,12 +66,12 @@ class EpisodeMailbox(Generic[M]):
     async def _arrival(self, branch: EpisodeBranch) -> None:
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reader = branch, arrived
-        self._stage.close()
+        self._state.close()
         try:
-            with self._stage.parts.waiting(branch, arrived):
+            with self._state.parts.waiting(branch, arrived):
                 await arrived
         except BaseException:  # also after a cancellation, the sampler must count this branch again
             if arrived.cancelled() or arrived.exception():
                 self._reader = None
-                self._stage.open()
+                self._state.open()
             raise

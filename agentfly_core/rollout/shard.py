@@ -75,7 +75,7 @@ async def play(
             for kind, environment in lent.items():
                 episode.lend(kind, environment)
             ending = await _ending(spec, episode)
-            if episode.stage.repetition.repeats:
+            if episode.state.repetition.repeats:
                 raise AsksDifferently("ends before the point where its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
             # a demonstration's cache key does not contain the reward, so its score must not be
@@ -93,8 +93,8 @@ async def play(
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
             warn_once(_log, f"An episode failed at {where}", first)
         trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
-    timing = Timing(trajectories[0].id, tuple(episode.stage.spans), episode.counts)
-    return PlayedEpisode(episode_spec, trajectories, timing, episode.stage.children)
+    timing = Timing(trajectories[0].id, tuple(episode.state.spans), episode.counts)
+    return PlayedEpisode(episode_spec, trajectories, timing, episode.state.children)
 
 
 async def collect(
@@ -231,7 +231,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await on_loop(partial(spec.agent, episode), math.inf, agent)
-        if standstill := episode.stage.parts.failure:
+        if standstill := episode.state.parts.failure:
             raise standstill
         require_answer(agent, ending, episode)
         if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
@@ -250,10 +250,10 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
     except ServiceFailure:
         raise
     except Exception as error:  # an error in an author's agent ends only this episode
-        if standstill := episode.stage.parts.failure:
+        if standstill := episode.state.parts.failure:
             raise standstill from None
-        if episode.stage.fault and _stems_from(error, episode.stage.fault):
-            raise episode.stage.fault from None
+        if episode.state.fault and _stems_from(error, episode.state.fault):
+            raise episode.state.fault from None
         return _broken(episode), _agent_error(agent, error, spec)
     finally:
         await episode.leave()

@@ -86,11 +86,11 @@ class Speaker:
     """
 
     def __init__(
-        self, stage: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
+        self, state: EpisodeState, name: str, rules: EpisodeRules, *begin: Message
     ) -> None:
         self.name, self.rules = name, rules
-        self.stage, self._begin = stage, begin
-        self._tools = ToolUse(stage, name, rules)
+        self.state, self._begin = state, begin
+        self._tools = ToolUse(state, name, rules)
         self._replies: list[Reply] = []
         self._first = self.context()
 
@@ -143,7 +143,7 @@ class Speaker:
         An invalid call gets an observation with an error. Raises EpisodeOver after a tool that ends
         the episode, and ServiceFailure.
         """
-        return await self.stage.do(self._tools.call(self.history, *calls))
+        return await self.state.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
         """Set the episode's answer. The episode continues, and the last answer counts."""
@@ -154,7 +154,7 @@ class Speaker:
     def settings(self, sampling: Sampling) -> ReplySettings:
         """Return the settings of a reply. Raises ValueError for invalid settings."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
-        own = self.stage.spec.temperature if temperature is None else temperature
+        own = self.state.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
         entropies = sampling.get("entropies", False) or self._needs_entropies
         params = replace(params, entropies=entropies)
@@ -166,7 +166,7 @@ class Speaker:
     @property
     def _needs_entropies(self) -> bool:
         rule = self.rules.branching
-        return rule is not None and bool(rule.beta and self.stage.spec.spares)
+        return rule is not None and bool(rule.beta and self.state.spec.spares)
 
     async def turn_behind(
         self,
@@ -181,7 +181,7 @@ class Speaker:
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
-            reply = await self.stage.do(work, self.stage.session.waits_for_all(self.name))
+            reply = await self.state.do(work, self.state.session.waits_for_all(self.name))
         if context is not None:
             branch.last[context] = reply
         return reply
@@ -196,14 +196,14 @@ class Speaker:
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
-        work = self.stage.session.hidden(prompt, layers, self.name)
-        with self.stage.timed("generating"):
-            return await self.stage.do(work)
+        work = self.state.session.hidden(prompt, layers, self.name)
+        with self.state.timed("generating"):
+            return await self.state.do(work)
 
     @property
     def history(self) -> EpisodeBranch:
         """The branch to which the calling agent code belongs."""
-        return self.stage.branch
+        return self.state.branch
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -253,12 +253,12 @@ class Speaker:
         """Return the reply that `sample` draws; before a fork is reached, the parent's reply."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
-        if branch is self.stage.trunk and (origin := self.stage.repetition.begins_at()):
-            await self.stage.begin_at(origin)
+        if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
+            await self.state.begin_at(origin)
         if repeated := self._repeated(branch, before, place, prompt, form):
             return repeated
-        state, seed = await self.stage.state_key(), hashing.seed(self.stage.spec.seed, *place)
-        with self.stage.timed("generating"):
+        state, seed = await self.state.state_key(), hashing.seed(self.state.spec.seed, *place)
+        with self.state.timed("generating"):
             drawn = await sample(seed)
         reply = Reply(
             before=before,
@@ -285,11 +285,11 @@ class Speaker:
 
     def _may_fork(self, branch: EpisodeBranch) -> bool:
         """Whether `rollout.branching` decides on a fork before a new reply."""
-        stage = self.stage
+        state = self.state
         return (
             self.rules.branching is not None
-            and len(stage.children) < len(stage.spec.spares)
-            and branch is stage.trunk
+            and len(state.children) < len(state.spec.spares)
+            and branch is state.trunk
             and self.role not in self.rules.frozen
             # an agent may call tools itself before the first reply
             and bool(self._replies and branch.unread_by(self.name))
@@ -299,9 +299,9 @@ class Speaker:
         rule, seed = self.rules.branching, hashing.seed(reply.seed, "fork")
         assert rule is not None
         forks = rule.forks(self._replies[0].entropies, reply.entropies, seed)
-        self.stage.counts.update({"branching/decisions": 1, "branching/forks": int(forks)})
+        self.state.counts.update({"branching/decisions": 1, "branching/forks": int(forks)})
         if forks:
-            await self.stage.fork(1, before_reply=True)
+            await self.state.fork(1, before_reply=True)
 
     def _require_turn(self, branch: EpisodeBranch) -> None:
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
@@ -316,7 +316,7 @@ class Speaker:
         form: Form,
     ) -> Reply | None:
         """Return the parent episode's reply at this place, or None after the fork."""
-        stored = self.stage.repetition.reply(place, prompt, form.key)
+        stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
         # rewards of tools are added again with the repeated answers
@@ -325,7 +325,7 @@ class Speaker:
         return reply
 
     def _add(self, branch: EpisodeBranch, reply: Reply) -> None:
-        self.stage.repetition.path.replies[reply.place] = reply
+        self.state.repetition.path.replies[reply.place] = reply
         self._replies.append(reply)
         branch.add(reply)
 
@@ -336,18 +336,18 @@ class Speaker:
         self._require_room(request.conversation, tokens)
         length = min(request.params.max_tokens, most - tokens, left)
         params = replace(request.params, max_tokens=length)
-        return await sample_spans(self.stage.session, replace(request, params=params), template)
+        return await sample_spans(self.state.session, replace(request, params=params), template)
 
     def _require_room(self, prompt: Conversation, tokens: int) -> None:
         if tokens >= self.rules.max_model_len:
-            raise self.rules.too_long(prompt, tokens, self.name == self.stage.main)
+            raise self.rules.too_long(prompt, tokens, self.name == self.state.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
         """Return how many tokens this speaker and the episode may still sample."""
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
-        own, whole = self.rules.max_sampled_tokens, self.stage.max_sampled_tokens
+        own, whole = self.rules.max_sampled_tokens, self.state.max_sampled_tokens
         return max(0, min(own - mine, whole - everybodys))
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
@@ -382,8 +382,8 @@ class Speaker:
         seed: int,
     ) -> Conversation:
         return Conversation(
-            problem=self.stage.spec.problem,
-            chain=self.stage.spec.chain,
+            problem=self.state.spec.problem,
+            chain=self.state.spec.chain,
             turn=branch.call,
             messages=messages,
             tools=form.tools,

@@ -17,7 +17,7 @@ from agentfly_core.system.formats.text import clip, did_you_mean
 class ToolUse:
     """Executes the tool calls of a speaker in an episode."""
 
-    stage: EpisodeState
+    state: EpisodeState
     name: str
     rules: EpisodeRules
 
@@ -29,7 +29,7 @@ class ToolUse:
         self, branch: EpisodeBranch, *calls: ToolCall | BadCall
     ) -> tuple[Observation, ...]:
         observations: list[Observation] = []
-        with self.stage.timed("tools"):
+        with self.state.timed("tools"):
             for parallel, run in groupby(calls, self._is_parallel):
                 if parallel:
                     observations += await self._answers(branch, *run)
@@ -42,7 +42,7 @@ class ToolUse:
         return tuple(observations)
 
     def _end(self, branch: EpisodeBranch, last: Observation) -> None:
-        if self.name != self.stage.main:
+        if self.name != self.state.main:
             branch.answers.append((self.name, last.content))
         raise EpisodeOver(Ending.TERMINAL)
 
@@ -56,7 +56,7 @@ class ToolUse:
     async def _answers(
         self, branch: EpisodeBranch, *calls: ToolCall | BadCall
     ) -> tuple[Observation, ...]:
-        repetition = self.stage.repetition
+        repetition = self.state.repetition
         own = [reply for reply in branch.replies if reply.speaker == self.name]
         after = (self.name, *branch.number, "after", *(own[-1].place if own else ()))
         place = (*after, repetition.calls_behind(after))
@@ -70,7 +70,7 @@ class ToolUse:
     async def _executed(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
         if self.rules.branching:
             called = sum(isinstance(one, ToolCall) and one.name in self._tools for one in calls)
-            self.stage.counts["branching/executed_calls"] += called
+            self.state.counts["branching/executed_calls"] += called
         # all calls end before an error is raised, because they share environments
         answers = await asyncio.gather(
             *(self._answer(call) for call in calls), return_exceptions=True
@@ -85,7 +85,7 @@ class ToolUse:
             text = f"This tool call could not be read: {clip(call.fault, 500)}"
             answer = Observation("unreadable", text, error=True)
         elif call.name in self._tools:
-            answer = await self._tools[call.name].answer(call, self.stage.lent)
+            answer = await self._tools[call.name].answer(call, self.state.lent)
         else:
             name = clip(call.name, 80)
             text = f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}"

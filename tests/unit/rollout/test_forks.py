@@ -355,7 +355,7 @@ def waiting(waits: Callable[[int], int]) -> Agent:
     """Forks twice; its steps take a time that depends on the chain."""
 
     async def agent(episode: Episode) -> Ending:
-        chain = episode.stage.spec.chain
+        chain = episode.state.spec.chain
         await episode.reply(*episode.opening)
         for _ in range(waits(chain)):
             await asyncio.sleep(0)
