@@ -86,10 +86,7 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
 
 
 def readings(
-    experiment: Experiment,
-    policy: str,
-    split: Literal["validation", "test"],
-    answer: str = ANSWER,
+    experiment: Experiment, policy: str, split: Literal["validation", "test"], answer: str = ANSWER
 ) -> Readings:
     """Play all problems of a split twice: with `Reading`, and without tools after `answer`.
 
@@ -97,9 +94,8 @@ def readings(
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)
-    answerer = experiment.with_agent(
-        use=f"{AGENTS}:AtRandom", answer=answer, answers=1.0, calls=0.0
-    )
+    forced = {"answer": answer, "answers": 1.0, "calls": 0.0}
+    answerer = experiment.with_agent(use=f"{AGENTS}:AtRandom", **forced)
     read, direct = (play(one, policy, count, split) for one in (reader, answerer))
     goal, scores = experiment.whole.goal, {one.trajectory_id: one for one in direct.scores}
     answered = {one.problem.id: one for one in direct.episodes if one.turns}
