@@ -332,7 +332,9 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The path of the reward that decides success; GOAL in a mixture, "" without rewards."""
+        """The path of the reward that decides success. GOAL for an experiment with `tasks`, and
+        empty without rewards.
+        """
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -359,7 +361,7 @@ class Settings(Section):
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
     def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
-        """Return these settings with `code` as digests of the author's modules."""
+        """Return a copy with this `code`: the digests of the author's modules, by stage."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
     def on(self, dataset: HeldOutDataset) -> Self:

@@ -33,7 +33,7 @@ MAX_BYTES = 2**31
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A reply in a file, as the last of `messages`, after all messages before it.
+    """A reply in a file: the last of `messages`, which contain the conversation up to the reply.
 
     `call` has the tokens that a model read and sampled, and is None for a file without token ids.
     """

@@ -99,9 +99,10 @@ def local_player(
 
 @contextmanager
 def environments_here(task: Task) -> Iterator[ResourceManager]:
-    """Manage the environments of an experiment in this process, as many as a shard needs.
+    """Manage an experiment's environments in this process, as many as one shard (batch of
+    episodes) needs.
 
-    Raises RuntimeError for an environment still in use at the end of the block.
+    Raises RuntimeError if an environment is still in use when the block ends.
     """
     rollout = task.settings.rollout
     size = min(rollout.shard, rollout.problems * rollout.group_size)

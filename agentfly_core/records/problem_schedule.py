@@ -134,8 +134,10 @@ class ProblemSchedule:
         return [orders[i // size][i % size] for i in played]
 
     def block_of(self, task: str) -> int:
-        """Return how many problems of a task a step may need, with refills and the candidates of a
-        curriculum.
+        """Return the largest number of a task's problems that one step may need.
+
+        It includes refills (replacements of problems) and a curriculum's candidates, from which a
+        step draws its problems.
         """
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)

@@ -129,7 +129,7 @@ class Algorithm(Protocol):
         """Return each token's weight in the loss. `batch` has all rows of an optimizer step."""
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """Compute the loss of a micro-batch: its rows' part of the optimizer step's sum."""
+        """Compute the loss of a micro-batch. An optimizer step uses the sum of these losses."""
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:

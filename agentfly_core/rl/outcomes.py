@@ -53,7 +53,7 @@ class Outcomes:
     tasks: Mapping[str, tuple[int, ...]]
 
     def reaching(self, bound: float) -> set[int]:
-        """Return the numbers of trajectories with a reward of at least `bound`, up to rounding."""
+        """Return the indices of trajectories with a reward of at least `bound`, within rounding."""
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
@@ -61,11 +61,11 @@ class Outcomes:
 
         `own` has the group's entries of `values[0]`. For each tensor in `values`, `means` has one
         value per episode: the mean over the episode's trajectories. A group gets 0 if its
-        `values[0]` are nan or equal in all episodes.
+        `values[0]` are nan, or if all its episodes have the same mean.
 
         Examples with `centred`: Rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0,
-        0. Rewards 1, 1, 0 of two episodes, the first with two instances, give 0.5, 0.5, -0.5,
-        because an episode counts once.
+        0. If the first of two episodes has two trajectories, the rewards (1, 1) and (0) give 0.5,
+        0.5, -0.5, because each episode counts once in the mean.
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):

@@ -91,7 +91,10 @@ class EpisodeState:
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
     async def fork(self, count: int, before_reply: bool = False) -> None:
-        """Record `count` forked episodes that continue from here; raises ServiceFailure."""
+        """Record `count` forked episodes that continue from here.
+
+        Raises ServiceFailure if an environment's `snapshot` fails.
+        """
         try:
             snapshot = await self.snapshot()
         except NotImplementedError:
@@ -110,8 +113,9 @@ class EpisodeState:
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request as a task that `end` can cancel.
 
-        The sampler starts a `held` reply only when all running branches have requested a reply.
-        Raises EpisodeOver if the episode is over or the agent was cancelled.
+        With `held`, the request is a reply that the sampler starts only when all running branches
+        of the episode have requested a reply. Raises EpisodeOver if the episode is over or the
+        agent was cancelled.
         """
         if self.over or is_cancelled():
             work.close()

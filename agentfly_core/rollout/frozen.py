@@ -67,12 +67,12 @@ class Cast(SamplerSession):
         return await self.sessions[self.places.get(role, 0)].hidden(prompt, layers, speaker)
 
     def open(self) -> None:
-        """Count one more branch of an episode in all sessions."""
+        """Increase the number of open branches in all sessions by 1."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Count one branch, or a whole episode, less in all sessions."""
+        """Decrease the number of open branches in all sessions by 1."""
         for session in self.sessions:
             session.close()
 

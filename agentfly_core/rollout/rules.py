@@ -77,7 +77,7 @@ class EpisodeSpec:
 
     @property
     def leaves(self) -> int:
-        """The number of episodes that this spec produces together with its forks and spares."""
+        """The number of episodes of this spec: one, and per spare a fork or the spare itself."""
         return 1 + len(self.spares)
 
     @property

@@ -33,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """An error of a template or a sampler, which ends the stage. The message names the line."""
+    """An error of a template or a sampler, which ends the stage.
+
+    The message names the line of the author's code.
+    """
 
     @classmethod
     def by(

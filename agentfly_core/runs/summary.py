@@ -192,9 +192,8 @@ class Evaluations:
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """Group problems by `value_of`, and return the success of each group, sorted by the value:
-
-    `{"hard": Rate(...)}`.
+    """Group problems by `value_of(problem)`, and return the success rate of each group, sorted by
+    that value: `{"hard": Rate(...)}`.
     """
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:

@@ -38,9 +38,9 @@ print(json.dumps([program, *links, packages, library, *editable]))
 
 
 def isolates() -> bool:
-    """Whether this machine's sandbox isolates programs. The backend `unsafe` does not isolate them.
+    """Whether this machine's sandbox isolates programs. False for the backend `unsafe`.
 
-    Raises Unavailable, with a remedy, if the sandbox cannot run programs.
+    Raises Unavailable if the sandbox cannot run programs. The message contains a remedy.
     """
     sandbox = chosen()
     if isinstance(sandbox.backend, Bubblewrap):

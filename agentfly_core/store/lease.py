@@ -71,7 +71,7 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[None]:
-    """Lock a run of any store during the block. Raises Locked."""
+    """Lock a run of a local or remote store during the block. Raises Locked."""
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)):
         yield

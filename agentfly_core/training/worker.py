@@ -188,8 +188,8 @@ def _failure(error: Exception) -> jobs.Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks: on a single machine through a file, on several machines through the
-    launcher's address.
+    """Join the other ranks. On a single machine, the ranks meet through a file; on several
+    machines, through the launcher's address.
     """
     # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

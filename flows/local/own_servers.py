@@ -48,11 +48,11 @@ def mark(*serves: str | Path) -> dict[str, str]:
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
-    """Return the environment variables of running servers with this mark, by port: `own("prefect",
-    state)`.
+    """Return by port the environment variables of the running servers that `mark(*serves)` marks:
+    `own("prefect", state)`.
 
-    The mark can be trusted, because only processes of this user can have it. Any program could fake
-    the answers of a server.
+    The mark can be trusted, because only processes of this user can have it. The answers of a
+    server cannot be trusted, because any program could fake them.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):

@@ -45,7 +45,10 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if an update does not fit on the disk. Skipped before a model exists."""
+        """Raise NoSpace if an update does not fit on the disk.
+
+        The check is skipped while the experiment's model is missing.
+        """
         experiment = self._experiment(changes)
         if model := experiment.start_policy:
             require_space(experiment.store, experiment.sizes(model), saving=False)

@@ -116,9 +116,9 @@ class Hermes:
         return self._text.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse the text before a stop string, and calls outside of thoughts.
+        """Parse a reply, up to its first stop string.
 
-        Wrong calls become BadCall.
+        Calls inside of thoughts are ignored, and malformed calls become BadCall.
         """
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = before_stop(self._text.decode(tokens), stop)

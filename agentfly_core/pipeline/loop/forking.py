@@ -58,8 +58,8 @@ def forked_run(
 def check_start(run: Run | RunRequest) -> None:
     """Raise ValueError if a fork that has not begun lacks files of its origin.
 
-    After the beginning, the origin's retention keeps these files, because it reads the fork's
-    run.json.
+    Once the fork has begun, the origin keeps these files: its retention (deletion of old files)
+    reads the fork's run.json.
     """
     store, settings = run.experiment.store, run.experiment.settings
     if settings.fork and store.read_json(RunLayout(run.name).start) is None:

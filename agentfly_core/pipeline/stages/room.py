@@ -16,8 +16,8 @@ def require_room(
 ) -> None:
     """Raise ValueError if a model or a dataset does not fit the limits of an experiment.
 
-    The model needs enough positions. Each prompt in the splits `names` must leave room for a reply,
-    and each problem must have the fact of evaluate.by.
+    The model needs enough positions. Each prompt in the splits `names` must leave room for a reply.
+    Each held-out problem must have the fact that the setting evaluate.by names.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

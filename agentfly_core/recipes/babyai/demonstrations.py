@@ -66,7 +66,7 @@ class Room:
     carried: str = ""
 
     def see(self, view: str, pose: Pose) -> None:
-        """Update the room with a view from a pose; the text is from `environment.view_text`."""
+        """Update the room with `view`, a text of `environment.view_text`, as seen from `pose`."""
         listed, *others = view.split("; ")
         far = {"ahead": 7, "left": 4, "right": 4}
         self.carried = ""

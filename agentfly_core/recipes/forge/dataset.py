@@ -56,9 +56,9 @@ def questions(
         Problem("product-3f2a90c1d4e5b678", "What is 1234 times 5678?",
             {"answer": "7006652", "kind": "product", "role": "train"})
 
-    The first problem of the split `train` is for the optimizer and has the role `optimize`. Of the
-    other training problems, half have the role `train` and half `validation`. All problems of the
-    other splits have the role `test`.
+    The first problem of the split `train` has the role `optimize`: the speaker `optimizer` changes
+    the functions. Of the other training problems, half have the role `train` and half `validation`.
+    All problems of the other splits have the role `test`.
     """
     draw, used = random.Random(seed), set[str]()
 

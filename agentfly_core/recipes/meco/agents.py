@@ -127,8 +127,8 @@ class Reading:
 
     The episode's answer is a JSON object:
 
-    - `states`: the hidden states [layers, width] of all layers at the end of the problem with the
-      message `answer`, as text of `packed`.
+    - `states`: the hidden states [layers, width] of all layers at the last token of the prompt
+      (the problem and the message `answer`), encoded as text by `packed`.
     - `contrast`: the states with the message HIGH minus the states with LOW, in the same form.
     - `p_yes`: the probability that the model replies yes to ASK.
     - `calls`: whether the model's first reply to the problem alone calls a tool.
@@ -174,7 +174,7 @@ def packed(values: Array) -> str:
 
 
 def unpacked(text: str) -> Array:
-    """Decode a text of `packed` to numbers [layers, width] in float64."""
+    """Decode a text that `packed` returned to a float64 array [layers, width]."""
     numbers, _, layers = text.partition(" ")
     flat = np.frombuffer(base64.b64decode(numbers), "<f2").astype(np.float64)
     return flat.reshape(int(layers), -1)

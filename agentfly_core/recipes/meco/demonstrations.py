@@ -8,9 +8,10 @@ from agentfly_core.recipes.meco.agents import ANSWER
 
 
 def both_ways(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Demonstrate: answer at once after the message ANSWER, else count the boxes with the tool.
+    """Demonstrate: if the last message is ANSWER, answer at once; otherwise count with the tool.
 
-    The answers about changing shelves cannot be learned, because they differ between problems.
+    The model cannot learn the number of boxes on a shelf of the kind `changing`, because problems
+    about the same shelf have different numbers.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -59,7 +59,7 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def understood(prompt: str) -> WantedProduct:
-    """Parse the wish in a prompt. Raises ValueError for any other prompt."""
+    """Parse the wish in a prompt. Raises ValueError for a prompt without a wish."""
     match = _WISH.fullmatch(prompt)
     if match is None:
         raise ValueError(f"Got the prompt {prompt!r}, expected a wish of recipes.text_shop.")

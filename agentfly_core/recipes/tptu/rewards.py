@@ -126,7 +126,7 @@ def played_by(team: Team) -> PlannedEpisode:
 
 
 def gold_of(problem: Problem) -> list[SubTask]:
-    """Return the gold plan of a problem, without its code."""
+    """Return the gold plan of a problem, without the code of its sub-tasks."""
     fields = SubTask.model_fields
     return [SubTask(**{name: step[name] for name in fields}) for step in problem.facts["plan"]]
 

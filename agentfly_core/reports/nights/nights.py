@@ -58,7 +58,7 @@ class NightWork(Protocol):
         """Raise NoSpace if an update does not fit on the disk."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        """Start or continue the run `night` with these settings, and train to its end."""
+        """Start or continue the run `night` with the overrides `changes`, and train to its end."""
 
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int

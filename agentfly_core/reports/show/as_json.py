@@ -34,7 +34,8 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
     [...]}`.
 
     `turns` has for each reply the tokens that the model read and sampled, with log-probabilities at
-    the sampling temperature. `policy` is empty unless the speaker is frozen.
+    the sampling temperature. `policy` names the policy of a speaker that is not trained, and is
+    empty for trained speakers.
     """
     trajectory, scored = pair
     problem = trajectory.problem

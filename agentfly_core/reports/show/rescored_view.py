@@ -28,7 +28,7 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """The episodes of a run with old scores (by the run's rewards) and new scores (by others).
+    """A run's episodes with old scores (of the run's rewards) and new scores (of other rewards).
 
     `episodes` is a table with COLUMNS. `artifacts` maps steps to the artifact with the new scores,
     or to None if some are missing. `unscored` maps steps to the causes of missing scores.

@@ -95,7 +95,7 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 
 
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
-    """Read the episodes of all steps of RUN, of RUN@STEP or of play:NAME.
+    """Read the episodes of all steps of a run (RUN), of one step (RUN@STEP) or of play:NAME.
 
     Raises ValueError if none exist.
     """

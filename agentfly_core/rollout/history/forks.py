@@ -45,8 +45,9 @@ class EpisodePath:
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return the path of a forked episode: this path, followed by `fork`, the value that
-        `Episode.fork` returns there.
+        """Return the path of a forked episode: a copy of this path with `fork` appended.
+
+        `fork` is the value that `Episode.fork` returns in the forked episode.
         """
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}

@@ -70,7 +70,7 @@ class Monitor:
     def until_end(self, connection: socket.socket) -> Status | None:
         """Collect output until the code ends, a limit is reached, or the caller disconnects.
 
-        Return None if the code ended, else the status.
+        Return None if the code ended, otherwise the status of the limit or the disconnection.
         """
         # the code may close its pipes, fork, stop itself or fake its exit code: wait for process,
         # caller and all pipes; without a control group memory is polled
