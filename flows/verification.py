@@ -70,7 +70,7 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
     if modules := changed(record, code_of(settings, import_tasks(settings))):
         commit = record["code"]["repository"]["commit"]
         names = ", ".join(edited(record) or modules)
-        raise ValueError(f"The code of {names} differs from {name}'s. Restore commit {commit}.")
+        raise ValueError(f"{names} changed after the run {name}. Restore commit {commit}.")
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Tags of runs. They are stored in a file beside run.json, so that a running run can be tagged."""
+"""Tags of runs. They have a file of their own, beside run.json: a running run can be tagged."""
 
 import logging
 import re

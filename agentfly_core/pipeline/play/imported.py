@@ -39,7 +39,7 @@ class Imported:
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     """Store the chats and traces of a file as a play, scored by the experiment's rewards.
 
-    An episode whose prompt equals that of a problem in the dataset gets the facts of this problem.
+    If an episode has the prompt of a problem in the dataset, it gets the problem's facts.
     Raises ValueError for unusable rows.
     """
     store, data = experiment.store, inputs.dataset(experiment)

@@ -147,7 +147,7 @@ def test_imported_episodes_are_shown_and_scored(
 
 
 def test_imported_episodes_without_own_rewards_are_scored(tmp_path: Path) -> None:
-    """The problem of the trace is not in the dataset, so that it has no right answer."""
+    """The dataset lacks the trace's problem, so there is no right answer."""
     of = adding(tmp_path)
     play = import_traces(of, FIXTURES / "openenv-0.10.0.jsonl", "agentfly import")
     rewards = [new_reward("agentfly_core.rewards.format:tool_format")]
