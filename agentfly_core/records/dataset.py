@@ -46,13 +46,15 @@ class Repeated(BadRow):
 
 
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
-    """Build, check and write the splits as parquet files.
+    """Build and check the splits of a dataset, and write them to `folder` as parquet files.
 
-    Returns the counts QUARANTINED (bad rows) and REPEATED (repeated problems).
+    Returns the number of bad rows under the key QUARANTINED and the number of repeated problems
+    under the key REPEATED. Counts of 0 are left out.
 
-    Skipped rows are listed in the `quarantine` file. Problems that are in two splits are logged.
-    Raises ValueError for too many bad rows, for a repeated id, and for a wrong number of problems;
-    bad rows count as problems here.
+    Both kinds of rows are skipped and listed in the file `quarantine`. Problems that are in two
+    splits are logged. Raises ValueError if there are more bad rows than `data.tolerate_bad_rows`,
+    if two problems have the same id, or if a split has a wrong number of problems. A bad row counts
+    as a problem here.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -79,7 +81,8 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     """Call the dataset function `data.use` and check its result.
 
-    Raises ValueError for a wrong setting or problem.
+    Raises ValueError if a setting of the function is wrong, if the result is not a dict of the
+    three splits, or if a problem is invalid.
     """
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
     built: object = construct(load(data.use), data.settings, given)
@@ -103,7 +106,11 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
 def problems_of(
     data: Data, built: Mapping[str, Sequence[Problem | BadRow]]
 ) -> dict[str, list[Problem]]:
-    """Return the problems of built splits. Raises ValueError for wrong counts and repeated ids."""
+    """Return the problems of each split in `built`, without bad and repeated rows.
+
+    Raises ValueError if two problems have the same id, or if a split has a wrong number of
+    problems.
+    """
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     seen: dict[str, str] = {}
     for name, problems in splits.items():
@@ -129,9 +136,9 @@ def problems_of(
 
 
 def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Return a sentence for each pair of splits that share problems.
+    """Return a sentence for each pair of splits that have problems in common.
 
-    Problems are equal if their facts and, up to white space, their prompts are equal.
+    Two problems are the same if `content` returns the same digest for both.
     """
     reports = []
     for other, split in combinations(SPLITS, 2):
@@ -151,28 +158,36 @@ def spaced_alike(prompt: str) -> str:
 
 
 def content(problem: Problem) -> str:
-    """Return a digest of a problem's messages and facts; problems in two splits must differ in it.
+    """Return a digest of a problem's prompt, facts and messages.
 
-    White space is reduced to single spaces.
+    If problems of two splits have the same digest, the splits are not independent. Before hashing,
+    each stretch of white space in the prompt becomes one space.
     """
     messages = [*map(plain, problem.messages)]
     return digest([spaced_alike(problem.prompt), problem.facts, messages])
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:
-    """Read the problems of one split of a prepared dataset: all problems, or those in `rows`."""
+    """Read one split of a prepared dataset.
+
+    Returns all problems, or only the problems with the row indices in `rows`.
+    """
     return read_problems(folder / f"{name}.parquet", rows)
 
 
 def sizes_by_task(folder: Path) -> dict[str, int]:
-    """Count training problems by task, in the order of the file: `{"single": 4096}`."""
+    """Return the number of training problems of each task: `{"single": 4096}`.
+
+    Tasks are in the order of the file.
+    """
     return dict(Counter(read_column(folder / "train.parquet", "task")))
 
 
 def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
-    """Return the number of shards of an evaluation on a split.
+    """Return the number of shards (batches of episodes) of an evaluation on the split `name`.
 
-    `episodes` is the number of episodes per problem, and `shard` the number per shard.
+    `episodes` is the number of episodes per problem, and `shard` is the number of episodes per
+    shard.
     """
     return -(-count_rows(data / f"{name}.parquet") * episodes // shard)
 

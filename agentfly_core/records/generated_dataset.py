@@ -7,15 +7,15 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 
 
 def generated(function: B) -> B:
-    """Mark a dataset function that generates problems from its seed, with equal ids for equal
-    problems.
+    """Mark a dataset function that generates problems from its seed.
 
-    Nightly training then generates fresh problems to confirm that a policy is better.
+    The function must give equal problems equal ids. Nightly training then generates new problems to
+    confirm that a policy is better.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function
 
 
 def is_generated(function: Callable[..., Any]) -> bool:
-    """Whether a dataset's function is marked `@generated`."""
+    """Whether a dataset function is decorated with `@generated`."""
     return getattr(function, "generated", False) is True

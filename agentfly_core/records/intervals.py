@@ -10,15 +10,18 @@ from agentfly_core.system.formats.json_value import JSON
 
 Z95 = 1.959963984540054
 FEWEST = 8
-"""`mean` computes no interval for fewer problems. For 5 problems, the interval would contain the
-true mean in only 85 % of the cases.
+"""The smallest number of problems for which `mean` computes an interval. For 5 problems, the
+interval would contain the true mean in only 85 % of the cases.
 """
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A mean over problems with its 95 % interval: `Rate(0.91, (0.89, 0.93), 1000)`."""
+    """A success rate with its 95 % interval: `Rate(0.91, (0.89, 0.93), 1000)`.
+
+    `share` is the mean of the problems' solved shares. `problems` is the number of problems.
+    """
 
     share: float
     interval: Interval
@@ -26,14 +29,16 @@ class Rate:
 
     @classmethod
     def of(cls, by_problem: Mapping[str, float]) -> Self:
-        """Compute the rate from the solved share of each problem's episodes.
+        """Compute the rate. `by_problem` has the solved share of the episodes of each problem.
 
-        Raises ValueError without a problem.
+        Raises ValueError if `by_problem` is empty.
         """
         return cls(*success(by_problem), len(by_problem))
 
     def to_json(self) -> dict[str, JSON]:
-        """`{"problems": 1000, "success": 0.91, "interval_low": 0.89, "interval_high": 0.93}`."""
+        """Return the rate as a JSON object: `{"problems": 1000, "success": 0.91, "interval_low":
+        0.89, "interval_high": 0.93}`.
+        """
         low, high = self.interval
         return {
             "problems": self.problems,
@@ -44,7 +49,7 @@ class Rate:
 
 
 def wilson(successes: float, trials: int) -> Interval:
-    """The 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
+    """Return the 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
 
     (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n, z = 1.96
     (Wilson 1927, JASA 22). `trials` counts problems. With several episodes per problem, `successes`
@@ -67,9 +72,10 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
-    """Return the mean of the problems' solved shares, and its 95 % interval.
+    """Return the mean of the problems' solved shares, and the mean's 95 % interval.
 
-    Raises ValueError without a problem.
+    `solved` has the solved share of the episodes of each problem. Raises ValueError if `solved` is
+    empty.
     """
     total = math.fsum(solved.values())
     interval = wilson(total, len(solved))
@@ -80,7 +86,8 @@ def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
 class Mean:
     """A mean over problems and its 95 % interval: `Mean(0.875, (0.498, 1.0), 8)`.
 
-    The interval is None for fewer than FEWEST problems and for equal values; see `mean`.
+    The interval is None if there are fewer than FEWEST problems, or if all values are equal. See
+    `mean` for the method.
     """
 
     value: float
@@ -89,13 +96,16 @@ class Mean:
 
 
 def mean(values: Mapping[str, float]) -> Mean | None:
-    """Compute the mean of one number per problem, with its interval; None without a problem.
+    """Compute the mean of `values` (one number per problem) with its 95 % interval.
 
-    The smallest and the largest value are added once more to the n values. m and s are the mean and
-    the standard deviation of these n + 2 values. The interval is m +- t s / sqrt(n + 2), with
-    Student's t for n + 1 degrees of freedom, clipped to the range of the values. For 8 to 128
-    values of 0 and 1, the interval contains the true mean in at least 93.5 % of the cases. Without
-    the two added values, it would contain the mean in 86 %.
+    Returns None if `values` is empty.
+
+    For the interval, the smallest and the largest of the n values are added to the values once
+    more. m and s are the mean and the standard deviation of these n + 2 values. The interval is
+    m +- t s / sqrt(n + 2), with Student's t for n + 1 degrees of freedom. It is clipped to the
+    range of the values. For 8 to 128 values of 0 and 1, the interval contains the true mean in at
+    least 93.5 % of the cases. Without the two added values, it would contain the true mean in 86 %
+    of the cases.
     """
     if not values:
         return None
@@ -111,7 +121,9 @@ def mean(values: Mapping[str, float]) -> Mean | None:
 
 
 def student(freedom: float, above: float = 0.025) -> float:
-    """Return the value that Student's t exceeds with probability `above`: `student(2)` is 4.303."""
+    """Return the value that Student's t with `freedom` degrees of freedom exceeds with probability
+    `above`: `student(2)` is 4.303.
+    """
     from scipy.special import stdtrit  # imported here, because it takes a tenth of a second
 
     return float(stdtrit(freedom, 1 - above))
@@ -123,13 +135,14 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     The bound is mean(d) - t s(d) / sqrt(n), where d contains the differences and three added
     values: +reach, -reach and -reach. `reach` is the largest possible difference.
 
-    The added values keep the error near the level. Error rates at a level of 5 %, for 50 to 1,000
-    problems, for equal policies and for a policy that is worse by the margin:
+    The added values keep the error rate near `level`. The largest error rates at a level of 5 %,
+    for 50 to 1,000 problems, are:
 
-    - no added values: up to 6.5 %, 19 %
-    - +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral Statistics 37,
-      479-488): 4.9 %, 8.9 %
-    - the three values used here: 3.8 %, 5.2 %
+    - without added values: 6.5 % if both policies are equal, 19 % if one policy is worse by the
+      margin
+    - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral
+      Statistics 37, 479-488): 4.9 % and 8.9 %
+    - with the three values used here: 3.8 % and 5.2 %
     """
     padded = [*differences, reach, -reach, -reach]
     middle, freedom = statistics.fmean(padded), len(padded) - 1
@@ -139,10 +152,10 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
 
 
 def pass_at(k: int, solved: int, episodes: int) -> float:
-    """Return the unbiased estimate of pass@k for a problem: `pass_at(2, 1, 4)` is 0.5.
+    """Return the unbiased estimate of pass@k for one problem: `pass_at(2, 1, 4)` is 0.5.
 
-    With n episodes, c of them solved, it is 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, section
-    2.1). Raises ValueError for fewer than k episodes.
+    For n episodes, of which c are solved, the estimate is 1 - C(n - c, k) / C(n, k) (arXiv
+    2107.03374, section 2.1). Raises ValueError unless 1 <= k <= n and 0 <= c <= n.
     """
     if not 1 <= k <= episodes or not 0 <= solved <= episodes:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The ledger: the problems of each step and their outcomes."""
+"""The ledger: a table of the problems of each step, with their outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 FILE = "ledger.parquet"
 PassRates = Mapping[str, tuple[int, int]]
-"""Numbers of solved and of scored episodes by kind of problem: `{"amount": (12, 16)}`."""
+"""For each kind of problem, how many episodes were solved and how many were scored:
+`{"amount": (12, 16)}`.
+"""
 ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 
@@ -27,10 +29,12 @@ class LedgerRow:
     """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
     "used")`.
 
-    `reward` is the mean over scored episodes. The outcome `zero_spread` means that all episodes of
-    the problem have equal rewards, for each speaker. `kind` and `solved` are for a curriculum: pass
-    rates are computed per kind of problem, and `solved` counts the scored episodes that reached the
-    goal.
+    - `episodes`, `scored`: the number of the problem's episodes, and how many of them have a reward
+    - `reward`: the mean reward of the scored episodes
+    - `outcome`: `used` if the problem has advantages; `unscored` if no episode has a reward;
+      `zero_spread` if each speaker has the same reward in all scored episodes
+    - `kind`: with a curriculum, the kind of problem for which pass rates are computed
+    - `solved`: with a curriculum, the number of scored episodes that reached the goal
     """
 
     step: int
@@ -47,7 +51,7 @@ class LedgerRow:
 def ledger(
     step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]
 ) -> list[LedgerRow]:
-    """Make a row for each problem of a step, sorted by problem id."""
+    """Return one row for each problem of a step, sorted by the problem's id."""
     by_id = {score.trajectory_id: score for score in scores}
     problems: dict[tuple[str, str], list[Earned | None]] = {}
     for episode in by_episode(trajectories):
@@ -68,16 +72,16 @@ def ledger(
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
-    """Write a step's rows into a folder."""
+    """Write the rows of a step to the file FILE in a folder."""
     import pandas as pd  # imported here, because it takes half a second
 
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 
 def pass_rates(folder: Path) -> PassRates:
-    """Count solved and scored episodes of a step by kind.
+    """Count the solved and the scored episodes of a step for each kind of problem.
 
-    Raises ValueError if the step had no curriculum.
+    `folder` contains the step's ledger. Raises ValueError if the step had no curriculum.
     """
     rows = _read(folder)
     if rows["kind"].isna().any():
@@ -90,7 +94,7 @@ def pass_rates(folder: Path) -> PassRates:
 
 
 def together(steps: Iterable[PassRates]) -> PassRates:
-    """Add up the counts of several steps; kinds are in alphabetical order."""
+    """Add up the counts of several steps. The kinds of the result are in alphabetical order."""
     solved: Counter[str] = Counter()
     scored: Counter[str] = Counter()
     for rates in steps:
@@ -101,18 +105,24 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 
 
 def used(folder: Path) -> Counter[str]:
-    """Count by task the problems of a scored step with the outcome `used`: `{"single": 5}`."""
+    """Count, for each task, the problems of a step with the outcome `used`: `{"single": 5}`.
+
+    `folder` contains the step's ledger.
+    """
     rows = _read(folder)
     return Counter(rows["task"][rows["outcome"] == "used"])
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Count by task the problems that a scored step played: `{"single": 64}`."""
+    """Count, for each task, all problems that a step played: `{"single": 64}`.
+
+    `folder` contains the step's ledger.
+    """
     return Counter(read_column(folder / FILE, "task"))
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:
-    """Join the rows of many steps in one table."""
+    """Read the ledgers in `folders`, one per step, and join their rows in one table."""
     import pandas as pd
 
     rows: pd.DataFrame = pd.concat(map(_read, folders), ignore_index=True)

@@ -1,4 +1,7 @@
-"""Write messages of an episode as text; parse tool calls, and write them in the Hermes format."""
+"""Write messages of an episode as text.
+
+This module also parses tool calls and writes them in the Hermes format.
+"""
 
 import json
 import re
@@ -23,19 +26,29 @@ CALL, CALL_END = "<tool_call>", "</tool_call>"
 
 
 def read_text(item: Message | Observation) -> str:
-    """Format a message that the model read: `calculator: 99` for a tool's answer."""
+    """Format a message that the model read.
+
+    A tool's answer begins with the tool's name: `calculator: 99`.
+    """
     return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
 
 
 def plain(item: Message | Observation) -> list[str]:
-    """Return a message's role, or the tool's name, and its text: `["user", "What is 41+58?"]`."""
+    """Return the role and the text of a message: `["user", "What is 41+58?"]`.
+
+    For a tool's answer, the first entry is the tool's name: `["calculator", "99"]`.
+    """
     if isinstance(item, Observation):
         return [item.tool, item.content]
     return [item.role, reply_text(item)]
 
 
 def said_text(turn: Turn) -> str:
-    """Format a reply: reasoning in brackets, then text, then calls as `add({"number": 41})`."""
+    """Format the reply of a turn for people.
+
+    The reasoning comes first, in brackets. The reply's text and the calls follow. A call is written
+    as `add({"number": 41})`.
+    """
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
         if isinstance(call, ToolCall)
@@ -56,10 +69,11 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
 
 
 def call_of(value: JSON) -> ToolCall:
-    """Convert a JSON object to a call. Raises ValueError for an object that is not a call.
+    """Convert a JSON object to a call: `{"name": "add", "arguments": {"number": 41}}`.
 
-    As in vLLM and TRL, arguments may be missing, be a JSON text, or have the key `parameters`. The
-    call is then marked as lenient.
+    As in vLLM and TRL, the arguments may be missing, may be a text that contains JSON, or may have
+    the key `parameters` instead of `arguments`. The call is then marked as lenient. Raises
+    ValueError if the value is not a call.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
@@ -70,9 +84,10 @@ def call_of(value: JSON) -> ToolCall:
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
-    """Return the arguments of a call from an object, from its JSON text, or from None (empty).
+    """Return the arguments of a call of the tool `name`.
 
-    Raises ValueError for other values.
+    `written` is an object, a text that contains an object in JSON, or None for a call without
+    arguments. Raises ValueError for any other value.
     """
     try:
         value = strict_json.parse(written) if isinstance(written, str) else written
@@ -86,12 +101,17 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
 
 
 def call_id(written: object) -> str:
-    """Return the id of a call, or "" if Mistral's templates would refuse the id."""
+    """Return the id of a call if Mistral's chat templates accept it, else an empty text.
+
+    They accept ids of nine letters and digits.
+    """
     return written if isinstance(written, str) and _ID.fullmatch(written) else ""
 
 
 def reply_text(reply: Message) -> str:
-    """Return a reply as a model would write it: the text, then the calls."""
+    """Return a reply as a model would write it: its text, followed by its calls in the Hermes
+    format.
+    """
     calls = (
         call.text
         if isinstance(call, BadCall)
@@ -103,16 +123,20 @@ def reply_text(reply: Message) -> str:
 
 
 def client_text(reply: Message) -> str:
-    """Return the `content` of a reply for a chat client: the text, then the unreadable calls."""
+    """Return the text of a reply for the field `content` that a chat client receives.
+
+    The texts of unreadable calls follow the reply's own text.
+    """
     unreadable = (call.text for call in reply.calls if isinstance(call, BadCall))
     return "\n".join(filter(None, [reply.content, *unreadable]))
 
 
 def echo_key(item: Message | Observation) -> str:
-    """Return a key to recognise a message that a chat client repeats in later requests.
+    """Return a key by which a message is recognized when a chat client repeats it in a later
+    request.
 
-    A repeated reply may differ in outer whitespace, in its reasoning, and in the formatting of call
-    arguments. Other messages are repeated unchanged.
+    Clients may change outer whitespace and the reasoning of a reply, and the formatting of its call
+    arguments. These changes do not change the key. Clients repeat other messages unchanged.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])
@@ -127,7 +151,7 @@ def echo_key(item: Message | Observation) -> str:
 
 
 def _with_whole_numbers(value: JSON) -> JSON:
-    """Replace 1.0 by 1, as JavaScript writes it."""
+    """Replace 1.0 by 1 everywhere in a value, because JavaScript writes 1.0 as 1."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

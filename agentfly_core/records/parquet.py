@@ -1,8 +1,9 @@
 """Parquet files of trajectories, scores and problems, with a public schema.
 
-Each row is a trajectory. Rows are sorted by problem, chain (the episode's number) and agent. Tokens
-are int32 and log-probabilities float32. A trajectory's turns are stored by context, and read back
-in the order of time.
+In a file of trajectories, each row is a trajectory. Rows are sorted by problem, chain (the index of
+the episode among the problem's episodes) and agent. Tokens are int32 and log-probabilities float32.
+The turns of a trajectory are stored in the order of their contexts. The functions that read a file
+return them in the order of time.
 """
 
 import json
@@ -40,7 +41,11 @@ def _texts(*names: str) -> _Fields:
 
 
 def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Schema:
-    """Return the columns of schema 1 with additional fields of spans and problems."""
+    """Return the schema with the number `number`.
+
+    It has the columns of schema 1, and additional fields of token spans (`span`) and of problems
+    (`problem`).
+    """
     turn = [
         ("read", pa.string()),
         ("given", pa.list_(pa.int32())),
@@ -82,7 +87,9 @@ SCORED = pa.schema(
     metadata={NUMBER: b"1"},
 )
 PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER: b"1"})
-"""Schema without chats. It is still written, because another changes the digests of datasets."""
+"""Schema of datasets without chats. It is still written, because the schema PROBLEM would change
+the digests of such datasets.
+"""
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
@@ -91,9 +98,10 @@ PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "a
 
 
 def write_trajectories(path: Path, trajectories: Iterable[record.Trajectory]) -> None:
-    """Write trajectories, sorted by problem, chain (the episode's number) and agent.
+    """Write trajectories, sorted by problem, chain (the episode's index) and agent.
 
-    Turns that a forked trajectory shares with its parent in the same file are stored once.
+    A forked trajectory begins with the first turns of another trajectory, its parent. If both are
+    in the same file, these turns are stored only with the parent.
     """
     in_order = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     ids = {one.id for one in in_order}
@@ -124,12 +132,13 @@ def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
 
 
 def read_trajectories(path: Path) -> list[record.Trajectory]:
-    """Read trajectories; raises ValueError for a file of another schema."""
+    """Read trajectories. Raises ValueError if the schema of the file is not supported."""
     stored = [trajectory_of(row) for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))]
     if not any(one.branch for one in stored):
         return stored
     by_id, whole = {one.id: one for one in stored}, dict[str, record.Trajectory]()
-    # a parent's chain is below its children's chains, so its turns are complete before theirs
+    # The chain of a parent is smaller than the chains of its forks. In the order of chains, the
+    # turns of a parent are therefore complete before the forks need them.
     for one in sorted(stored, key=attrgetter("chain")):
         whole[one.id] = one
         if one.branch and one.branch.parent in by_id:
@@ -176,7 +185,7 @@ def write_scores(path: Path, scores: Iterable[record.Scored]) -> None:
 
 
 def read_scores(path: Path) -> list[record.Scored]:
-    """Read scores; raises ValueError for a file of another schema."""
+    """Read scores. Raises ValueError if the schema of the file is not supported."""
     return [
         record.Scored(
             trajectory_id=row["trajectory_id"],
@@ -189,14 +198,17 @@ def read_scores(path: Path) -> list[record.Scored]:
 
 
 def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
-    """Write problems in the order given."""
+    """Write problems in the order given. Only chats and own tools of problems need schema 2."""
     rows = [{"id": p.id} | _problem_row(p) for p in problems]
     of_chats = any(row["messages"] or row["tools"] is not None for row in rows)
     _write(path, rows, PROBLEM if of_chats else PROBLEM_1)
 
 
 def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[record.Problem]:
-    """Read all problems, or the given rows. Raises ValueError for a file of another schema."""
+    """Read all problems, or only the problems with the row indices in `rows`.
+
+    Raises ValueError if the schema of the file is not supported.
+    """
     return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows, (PROBLEM_1,))]
 
 
@@ -244,7 +256,10 @@ def _number(schema: pa.Schema) -> str:
 
 
 def _fields(stored: object, names: Iterable[str]) -> dict[str, Any]:
-    """Return attributes by name. `asdict` is not used, because it would copy each token."""
+    """Return the attributes `names` of an object as a dict.
+
+    `asdict` is not used, because it would copy each token.
+    """
     return {name: getattr(stored, name) for name in names}
 
 

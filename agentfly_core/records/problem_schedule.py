@@ -1,5 +1,6 @@
-"""Draw the problems and shards of each step from the seed, and of its refills, which replace
-problems without an advantage.
+"""Draw the problems of each step from the seed, and divide them into shards (batches of episodes
+that are played together). A refill is a further round of problems in the same step. It replaces
+problems that cannot train the policy, because all their episodes have equal rewards.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
-"""The smallest sampling weight, for kinds of problems that are always or never solved."""
+"""Added to each sampling weight of a curriculum. Kinds of problems that are always or never solved
+are then seldom drawn, instead of almost never.
+"""
 
 
 def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
@@ -29,14 +32,18 @@ def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, li
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """Problems of a step that are played together.
+    """A round of a step: problems that are played together.
 
     `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
 
-    `tasks` has the numbers of the round's problems by task. If the first round has the problems 0
-    to 63, a refill round starts at 64. With `greedy`, each problem has one more episode at
-    temperature 0. In nightly training, `before` counts by task the problems of earlier steps. With
-    a curriculum, `by_kind` has the numbers of solved and scored episodes.
+    - `tasks`: for each task, the indices of the round's problems within the step. If the first
+      round has the problems 0 to 63, a refill round starts at 64.
+    - `greedy`: whether each problem has one additional episode at temperature 0
+    - `shards`: the indices of the round's shards within the step
+    - `before`: in nightly training, for each task, the number of problems that earlier steps of the
+      night played
+    - `by_kind`: with a curriculum, for each kind of problem, how many episodes were solved and how
+      many were scored
     """
 
     step: int
@@ -47,7 +54,9 @@ class SamplingRound:
     by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def drawn(self, schedule: ProblemSchedule) -> list[int | str]:
-        """Return the part of a rollout's key that identifies its problems."""
+        """Return the values that identify the round's problems, as a part of the key under which
+        the rollout is stored.
+        """
         key: list[int | str] = [self.greedy]
         if schedule.rollout.curriculum:
             key.append(hashing.digest({kind: [*counts] for kind, counts in self.by_kind.items()}))
@@ -61,9 +70,9 @@ class SamplingRound:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSchedule:
-    """The order in which the steps of a run play its training problems.
+    """The order in which the steps of a run play the training problems.
 
-    `problems` is the number of problems per step, by task: `{"sums": 11, "shop": 5}`.
+    `problems` has the number of problems per step for each task: `{"sums": 11, "shop": 5}`.
     """
 
     seed: int
@@ -84,24 +93,35 @@ class ProblemSchedule:
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """Return the round after `last`: new shards with `missing[task]` problems of each task."""
+        """Return the refill round that follows the round `last` in the same step.
+
+        It has `missing[task]` further problems of each task, in new shards.
+        """
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
         tasks = {name: range(stops[name], stops[name] + missing[name]) for name in stops}
         return replace(last, shards=shards, tasks=tasks)
 
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
-        """Return by task how many problems a step still needs; `used` counts its used problems."""
+        """Return how many problems of each task a step still needs.
+
+        `used` counts, by task, the problems that the step can already train on.
+        """
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
-        """Return the rows of the training split that have a round's problems, or all candidates of
-        a curriculum.
+        """Return the row indices of a round's problems in the training split.
 
-        `sizes` counts problems by task in the order of the file. Each pass over a task is a new
-        permutation, and a step uses problems of one pass only. Nightly training uses epochs instead
-        (`epoch_order`), and a step may use problems of two epochs. Raises ValueError if a task has
-        fewer problems than a step may need; nightly training needs twice as many.
+        With a curriculum, return the rows of all candidates, from which `chosen` draws the
+        problems. `sizes` has the number of training problems of each task, in the order of the
+        file.
+
+        Each pass over a task is a new permutation, and a step uses problems of one pass only.
+        Nightly training uses epochs instead (`epoch_order`), and a step may use problems of two
+        epochs.
+
+        Raises ValueError if a task has fewer problems than a step may need. In nightly training,
+        raises ValueError if a task has less than twice this number.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -118,7 +138,7 @@ class ProblemSchedule:
             )
         numbers = drawn.tasks[task]
         if self.night is None:
-            # a pass skips its last problems if they are too few for a step
+            # if a pass ends with too few problems for a step, these problems are skipped
             turn, place = divmod(drawn.step - 1, size // block)
             order, first = _pass_order(self.seed, turn, size, task), place * block
             if self.rollout.curriculum:
@@ -134,18 +154,20 @@ class ProblemSchedule:
         return [orders[i // size][i % size] for i in played]
 
     def block_of(self, task: str) -> int:
-        """Return the largest number of a task's problems that one step may need.
+        """Return the largest number of problems of a task that one step may need.
 
-        It includes refills (replacements of problems) and a curriculum's candidates, from which a
-        step draws its problems.
+        This number includes the problems of refills (rounds that replace problems). With a
+        curriculum, it counts all candidates from which the step draws its problems.
         """
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)
         return most * (curriculum.window if curriculum else 1)
 
     def chosen(self, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-        """Choose a round's problems from its candidates: all, or with a curriculum a weighted
-        sample per task.
+        """Choose a round's problems from the candidates in `problems`.
+
+        Without a curriculum, this returns all candidates. With a curriculum, it draws a weighted
+        sample for each task.
         """
         if self.rollout.curriculum is None:
             return [*problems]
@@ -165,10 +187,12 @@ class ProblemSchedule:
         return picked
 
     def kind_of(self, problem: Problem) -> str:
-        """Return the kind of a problem, for which pass rates are counted: its id, or its task and
-        the fact chosen in the settings.
+        """Return the kind of a problem. Pass rates are counted for each kind.
 
-        Raises ValueError if the fact is missing.
+        The kind is the text of the fact (entry of `Problem.facts`) that `rollout.curriculum.by`
+        names. In a mixture of tasks, the task's name precedes it: `shop/easy`. If the setting is
+        empty, the kind is the problem's id. Raises ValueError if the problem does not have the
+        fact.
         """
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:
@@ -181,9 +205,9 @@ class ProblemSchedule:
         return range(first, first - (-episodes // self.rollout.beginnings_of_shard))
 
 
-@functools.lru_cache(maxsize=8)  # one entry for each task of a mixture
+@functools.lru_cache(maxsize=8)  # a mixture needs one entry for each of its tasks
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
-    """Return the order of a pass over `size` problems.
+    """Return the permutation of `range(size)` in which a pass plays the problems of a task.
 
     The order is cached, because every shard of every step needs it.
     """
@@ -199,8 +223,8 @@ def _seed_of(task: str) -> list[str]:
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
     """Return the order of a task's `size` problems in an epoch of nightly training.
 
-    Two fixed halves are shuffled separately, so at least size / 2 other problems are played before
-    a problem is repeated.
+    The problems are divided into two halves, which are the same in every epoch. Each half is
+    shuffled separately. Between two plays of the same problem, at least the other half is played.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -212,10 +236,11 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night that follows `night`.
+    """Return the night that follows `night`, with the positions at which it begins.
 
-    `played` counts the problems played in `night` by task, and `sizes` all training problems:
-    `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins at problem 960.
+    For each task, `played` has the number of problems that `night` played, and `sizes` has the
+    number of training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})`
+    begins at problem 960.
     """
     places = {}
     for name, size in sizes.items():

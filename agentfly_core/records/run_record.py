@@ -1,4 +1,6 @@
-"""Contents of run.json and summary.json of a run, and of play.json of played episodes."""
+"""The contents of three JSON files: run.json and summary.json of a run, and play.json of episodes
+that were played without training.
+"""
 
 from collections.abc import Mapping
 from typing import Literal, NotRequired, TypedDict
@@ -8,7 +10,12 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class AcceptedCode(TypedDict):
-    """An accepted change of code: the last step before the change, and the old digests by stage."""
+    """A change of code that the user accepted during a run.
+
+    - `step`: the last step before the change
+    - `modules`: the changed modules
+    - `before`: for each stage, the digests of the modules before the change
+    """
 
     step: int
     time_ms: int
@@ -17,7 +24,10 @@ class AcceptedCode(TypedDict):
 
 
 class SiteRecord(TypedDict):
-    """All settings of the site; later commands read the keys below."""
+    """The settings of the site (the machine on which a run runs).
+
+    The record contains all of them. Later commands read only the keys listed here.
+    """
 
     name: str
     mlflow_tracking_uri: str
@@ -26,14 +36,15 @@ class SiteRecord(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """run.json: identity and settings of a run.
+    """The contents of run.json: identity and settings of a run.
 
     - `settings`: the settings of the experiment
-    - `site`: the settings of the site that the run used last
-    - `frozen`: digests of frozen speakers by role
-    - `accepted_code`: accepted changes of `code`
-    - `model_digest`: digest of the files in a model folder
-    - `planned_steps`: set if the run ended early at its time limit
+    - `site`: the settings of the site (machine) that the run used last
+    - `frozen`: for each role of a frozen speaker, the digest of its policy
+    - `code`: the digests of the source files
+    - `accepted_code`: the changes of `code` that the user accepted
+    - `model_digest`: the digest of the model's files, if the model is a local folder
+    - `planned_steps`: the planned number of steps, if the run ended early at its time limit
     """
 
     uid: str
@@ -62,11 +73,12 @@ class RunRecord(TypedDict):
 
 
 class Details(TypedDict, total=False):
-    """Details of a finished run.
+    """Results of a finished run, as a part of summary.json.
 
-    An experiment without rewards has no held-out success. `evaluations` has further figures of the
-    evaluations before and after training. `losses` has the losses of each round of a run that is
-    only a warm start. An interval is `[low, high]`.
+    The success fields are missing if the experiment has no rewards. `evaluations` has further
+    figures of the evaluations before and after training. `losses` is present if the run is only a
+    warm start (supervised fine-tuning), and has the losses of each of its rounds. An interval is
+    `[low, high]`.
     """
 
     success_before: float
@@ -78,9 +90,10 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json: the result of a run.
+    """The contents of summary.json: the result of a run.
 
-    `seconds` has the duration of each stage, 0 for a stage that another run has computed.
+    `seconds` has the duration of each stage. The duration is 0 if another run has already computed
+    the stage.
     """
 
     run: str
@@ -92,18 +105,19 @@ class Summary(Details):
 
 
 ModeName = Literal["experiment", "live", "chat"]
-"""`experiment` and `live` play with the experiment's rules: `experiment` many episodes at once,
-`live` one episode at a time. `chat` is a conversation with a person as the user.
+"""How episodes are played. `experiment` and `live` follow the experiment's rules: `experiment`
+plays many episodes in parallel, and `live` plays one episode at a time. `chat` is a conversation
+with a person as the user.
 """
 
 
 class PlayRecord(TypedDict):
-    """play.json: the policy, the settings and the command of played episodes.
+    """The contents of play.json: the policy, the settings and the command of played episodes.
 
-    `policy` is the reference that the user gave ("run:demo@7", "oracle", "my_file:policy").
-    `sampled_from` is the policy that sampled tokens. `script` is the import path of a function that
-    replied instead of a policy. `way` is the mode; the mode "chat" ignores the experiment's agent
-    and limits.
+    - `policy`: the reference that the user gave, such as "run:demo@7", "oracle" or "my_file:policy"
+    - `sampled_from`: the policy that sampled the tokens
+    - `script`: the import path of a function that replied instead of a policy
+    - `way`: how the episodes were played. "chat" ignores the experiment's agent and limits.
     """
 
     experiment: str

@@ -1,4 +1,8 @@
-"""Group trajectories of several speakers by episode, and find their answers and rewards."""
+"""Episodes with several speakers (agents that talk with each other).
+
+The functions group the speakers' trajectories by episode, and find the answer of an episode and the
+reward of each speaker.
+"""
 
 import math
 from collections import Counter, defaultdict
@@ -8,17 +12,17 @@ from statistics import fmean
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored, instance
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-10
-"""Smaller differences between rewards are rounding errors of float32 near 1 (ABSOLUTE) or of
-float64 (RELATIVE).
+"""Tolerances for the difference between two rewards. Differences below ABSOLUTE are rounding errors
+of float32 for rewards near 1. Relative differences below RELATIVE are rounding errors of float64.
 """
 Earned = Mapping[str, float]
-"""Rewards of an episode by speaker: `{"planner": 0.5, "searcher": 1.0}`."""
+"""The reward of each speaker in an episode: `{"planner": 0.5, "searcher": 1.0}`."""
 
 
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
-    """Return the episode number (0, 1, ...) of each trajectory.
+    """Return, for each trajectory, the index (0, 1, ...) of the episode to which it belongs.
 
-    A trajectory whose agent already occurred starts the next episode.
+    Two trajectories with the same `episode` and the same `agent` belong to two episodes.
     """
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
@@ -39,8 +43,8 @@ def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
 
 
 def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
-    """Return the average activity of each speaker per episode: `{"planner": {"avg_turns": 3.0,
-    "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
+    """Return the turns, sampled tokens and tool calls of each speaker, as averages per episode:
+    `{"planner": {"avg_turns": 3.0, "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
     """
     episodes = len({*episode_numbers(trajectories)})
     turns, tokens, calls = Counter[str](), Counter[str](), Counter[str]()
@@ -60,9 +64,10 @@ def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
 
 
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
-    """Return the trajectory of an episode that rewards score.
+    """Return the trajectory of an episode that is passed to the rewards.
 
-    The speaker with the answer comes first, then the speaker `main`, then the first trajectory.
+    This is the trajectory of the speaker that set the answer. If no speaker set an answer, it is
+    the trajectory of the speaker `main`, or else of the speaker that replied first.
     """
     answers = [one for one in episode if one.answered is not None]
     candidates = answers or [one for one in episode if one.agent == main]
@@ -71,23 +76,28 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """Return the key in `Scored.rewards` of a reward's separate value for one speaker."""
+    """Return the key of one speaker's separate value in `Scored.rewards`:
+    `exact/speaker/planner`.
+    """
     return f"{reward}/speaker/{speaker}"
 
 
 def own_value(by_name: Mapping[str, float], agent: str, default: float) -> float:
-    """Return the value of a speaker's own name, else the value of its role, else the default.
+    """Return the value in `by_name` for the speaker `agent`.
 
-    For `{"worker": 0.5, "worker/2": 1.0}` this is 1.0 for worker/2, and 0.5 for worker and
-    worker/3.
+    If the speaker's full name, such as `worker/2`, is missing, the value of the role `worker` is
+    returned. If the role is missing, too, `default` is returned. For `{"worker": 0.5, "worker/2":
+    1.0}` the result is 1.0 for worker/2, and 0.5 for worker and worker/3.
     """
     role, number = instance(agent)
     return by_name.get(f"{role}/{number}", by_name.get(role, default))
 
 
 def own_reward(scored: Scored, reward: str, agent: str) -> float:
-    """Return the unweighted value of a reward for a speaker: with the rewards `{"exact": 1.0,
-    "exact/speaker/planner": 0.5}` it is 0.5 for the planner.
+    """Return the unweighted value of a reward for the speaker `agent`.
+
+    With the rewards `{"exact": 1.0, "exact/speaker/planner": 0.5}`, the value of `exact` is 0.5 for
+    the planner and 1.0 for all other speakers.
     """
     start = apart_name(reward, "")
     apart = {k.removeprefix(start): v for k, v in scored.rewards.items() if k.startswith(start)}
@@ -95,9 +105,11 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the name under which advantages compare a trajectory with other episodes.
+    """Return the name of the speakers with which advantages compare a trajectory.
 
-    This is the speaker's role, or the instance, such as `worker/2`, if a reward names the instance.
+    This is the speaker's role, such as `worker`: the trajectory is compared with all workers of the
+    problem's episodes. If a reward has a value for `worker/2`, this speaker is compared only with
+    `worker/2` in the other episodes, and the name is `worker/2`.
     """
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
@@ -105,7 +117,7 @@ def compared_as(trajectory: Trajectory, scored: Scored) -> str:
 
 
 def group_of(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the id of the group of trajectories with which advantages compare this one."""
+    """Return the id of the group of trajectories with which advantages compare `trajectory`."""
     name = compared_as(trajectory, scored)
     return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 
@@ -113,8 +125,9 @@ def group_of(trajectory: Trajectory, scored: Scored) -> str:
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    Speakers of a role that are compared together have one mean reward. If no speaker is trained,
-    for example with a chat service as the policy, all speakers count.
+    If advantages compare several speakers of a role with each other, these speakers have one entry
+    with their mean reward. If no speaker is trained, for example because the policy is a chat
+    service, the result has all speakers.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode
@@ -128,13 +141,16 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
 
 
 def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> float | None:
-    """Return the mean reward of an episode's speakers. None if a score is missing."""
+    """Return the mean reward of an episode's speakers, or None if a score is missing."""
     rewards = earned_by_speaker(episode, scores)
     return None if rewards is None else fmean(rewards.values())
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether a speaker's rewards differ between a problem's episodes; equal ones train nothing."""
+    """Whether the rewards of at least one speaker differ between the episodes of a problem.
+
+    If all rewards are equal, the advantages are 0, and the problem trains nothing.
+    """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for speaker, reward in episode.items():
@@ -143,10 +159,10 @@ def any_spread(episodes: Iterable[Earned]) -> bool:
 
 
 def reaches(reward: float, bound: float) -> bool:
-    """Whether a reward is at least `bound` up to rounding: 10 x 0.1 reaches 1."""
+    """Whether a reward is at least `bound`. Rounding errors are ignored: 10 x 0.1 reaches 1."""
     return reward >= bound or not differ(reward, bound)
 
 
 def differ(least: float, greatest: float) -> bool:
-    """Whether two values differ by more than rounding errors: 0.3 and 0.1 + 0.2 do not."""
+    """Whether two values differ by more than rounding errors. 0.3 and 0.1 + 0.2 do not differ."""
     return greatest - least > max(ABSOLUTE, RELATIVE * abs(least), RELATIVE * abs(greatest))

@@ -1,4 +1,6 @@
-"""Episode timings, stored with a shard but outside of its digest."""
+"""Timings of episodes. They are stored in the folder of a shard (a batch of episodes that are
+played together), but the shard's digest does not cover them.
+"""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -25,7 +27,9 @@ Doing = Literal["waiting", "generating", "tools", "rewards"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An activity in seconds since 1970: `Span("tools", 1763740000.25, 1763740000.75)`."""
+    """An activity with its start and its end in seconds since 1970: `Span("tools", 1763740000.25,
+    1763740000.75)`.
+    """
 
     doing: Doing
     start: float
@@ -36,8 +40,8 @@ class Span:
 class Timing:
     """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
 
-    `counts` has numbers of events, which become metrics of the shard: `{"gateway/overruled/seed":
-    3}`.
+    `counts` has how often each event occurred: `{"gateway/overruled/seed": 3}`. These counts become
+    metrics of the shard.
     """
 
     trajectory_id: str
@@ -45,17 +49,17 @@ class Timing:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def seconds(self, doing: Doing) -> float:
-        """Return the total seconds of an activity."""
+        """Return the total duration of an activity in seconds."""
         return sum(span.end - span.start for span in self.spans if span.doing == doing)
 
 
 def moment() -> float:
-    """Return the time in seconds since 1970; it never decreases within a process."""
+    """Return the time in seconds since 1970. Within a process, it never decreases."""
     return _BEGUN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
-    """Write the timings of a shard."""
+    """Write the timings of a shard (batch of episodes) to a file in its folder."""
     rows = [
         {"trajectory_id": timing.trajectory_id, **asdict(span)}
         for timing in timings

@@ -64,8 +64,8 @@ class Message:
 class Observation:
     """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`.
 
-    `reward` is a step reward of the tool. The model does not see the reward, which is added to
-    `Turn.reward`.
+    `reward` is the reward that the tool gives for this call. It is added to `Turn.reward`. The
+    model does not see it.
     """
 
     tool: str
@@ -128,7 +128,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn: the newly read messages and the reply.
+    """A turn: the messages that the model newly read, and its reply.
 
         Turn(
             read=(Observation("calculator", "99"),),
@@ -137,17 +137,15 @@ class Turn:
             sampled=(Sampled((57, 12, 2), (-0.11, -1.9, -0.002), 6, "stop"),),
         )
 
-    - `context`: turns with the same number form one sequence of tokens
-    - `given`: the tokens added to this sequence before the reply
-    - `call`: the number of the reply in the episode, from 0
-    - `temperature`: None for the experiment's temperature
-    - `state`: the environments' state key before the reply
-    - `reward`: the sum of the tools' rewards, or None
-    - `pictures`: SHA-256 digests
-    - `continues`: for a context that begins within a conversation, the index in `Trajectory.turns`
-      of the reply before it
-
-    Replies of untrained policies have no tokens.
+    - `given`: the tokens added to the context before the reply
+    - `sampled`: the tokens of the reply. Replies of untrained policies have no tokens.
+    - `context`: turns with the same value form one sequence of tokens
+    - `call`: the index of the reply in the episode: 0, 1, ...
+    - `temperature`: the temperature of this reply, or None for the experiment's temperature
+    - `state`: the key that the environments gave their state before the reply
+    - `reward`: the sum of the rewards of the tools that the reply called, or None
+    - `pictures`: SHA-256 digests of pictures
+    - `continues`: if a context begins in a conversation, the index of the last turn before it
     """
 
     read: tuple[Message | Observation, ...]
@@ -172,10 +170,10 @@ class Turn:
 class Problem:
     """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
-    Rewards read `facts`. In a mixture of tasks, `task` is the name of the problem's task; see
-    `of_task`. A problem that begins with several messages has them in `messages`, and `prompt` is
-    the text of the last user message. `tools` names the tools of this problem; None means all tools
-    of the experiment.
+    Rewards read `facts`. `task` is the name of the problem's task in a mixture (several tasks in
+    one experiment). If a problem begins with several messages, they are in `messages`, and `prompt`
+    is the text of the last user message. `tools` has the names of the tools of this problem, or is
+    None for all tools of the experiment.
     """
 
     id: str
@@ -187,16 +185,17 @@ class Problem:
 
 
 def of_task(problem: Problem, task: str) -> Problem:
-    """Assign a problem to a task. In a mixture, its id then begins with the task's name."""
+    """Assign a problem to a task. In a mixture, the task's name is put before the problem's id."""
     if task == SINGLE:
         return problem
     return replace(problem, id=f"{task}/{problem.id}", task=task)
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """Return a fact as text, to group problems. Raises ValueError if it is missing.
+    """Return the entry `fact` of `problem.facts` as text, by which problems are grouped.
 
-    `setting` names the setting that needs the fact, for the error message.
+    Raises ValueError if the entry is missing. The message names the setting `setting`, which needs
+    the entry.
     """
     if fact not in problem.facts:
         raise ValueError(
@@ -242,8 +241,9 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Answers that earn the maximum (`right`), and answers that earn less (`wrong`):
-    `Examples(right=("99",), wrong=("", "98"))`.
+    """Examples of answers for a reward: `Examples(right=("99",), wrong=("", "98"))`.
+
+    Answers in `right` must earn the largest reward, and answers in `wrong` must earn less.
     """
 
     right: tuple[str, ...]
@@ -251,7 +251,7 @@ class Examples:
 
 
 def is_usable(value: float) -> bool:
-    """Whether a number may be a reward: finite, and at most LARGEST."""
+    """Whether a number may be a reward: it is finite, and its absolute value is at most LARGEST."""
     try:
         return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
     except OverflowError:  # for example an int of 400 digits
@@ -271,7 +271,7 @@ class Unscored:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The parent of a forked trajectory. Both share the parent's first `turns` turns."""
+    """A fork: the trajectory begins with the first `turns` turns of the trajectory `parent`."""
 
     parent: str
     turns: int
@@ -281,12 +281,12 @@ class Branch:
 class Trajectory:
     """The record of one speaker's tokens in an episode.
 
-    - `chain`: the number of the episode among the problem's episodes, from 0
+    - `chain`: the index of the episode among the episodes of the problem: 0, 1, ...
     - `turns`: the turns in the order of time
-    - `agent`: the speaker's role, with a number for further speakers: `searcher`, `searcher/2`
-    - `closing`: the observations after the last reply
-    - `observed`: the rewards that read an environment
-    - `error`: the reason for the endings FAILED and AGENT_ERROR
+    - `agent`: the speaker's name. The first speaker of a role is `searcher`, the next `searcher/2`.
+    - `closing`: the answers of tools after the last reply
+    - `observed`: the values of rewards that read an environment, by the reward's name
+    - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
     - `policy`: the name of an untrained policy, or empty for the trained policy
     """
@@ -315,8 +315,10 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """The episode's answer: the answer that the agent set, else the output of the tool that
-        ended the episode, else the last reply unless the token limit cut it; None without any.
+        """The answer of the episode, or None.
+
+        This is the answer that the agent set, else the output of the tool that ended the episode,
+        else the last reply, unless the token limit cut this reply.
         """
         if self.answered is not None:
             return self.answered
@@ -329,14 +331,14 @@ class Trajectory:
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """All answers of tools in order, including unread ones."""
+        """All answers of tools in order, including answers that the model did not read."""
         read = [item for turn in self.turns for item in turn.read if isinstance(item, Observation)]
         return (*read, *self.closing)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether a reply is trained.
+        """Whether the reply of a turn is trained.
 
-        Greedy replies of training episodes and replies without a trained token are excluded.
+        Greedy replies of training episodes and replies without a trained token are not trained.
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
@@ -354,9 +356,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of one problem, sorted by number (`chain`), for rewards that compare them.
+    """The episodes of one problem, sorted by `chain`, for rewards that compare episodes.
 
-    Of each episode, the group has the trajectory with the answer. FAILED episodes are left out.
+    An episode is represented by the trajectory with the answer. FAILED episodes are left out.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -379,19 +381,17 @@ def team(episode: Sequence[Trajectory]) -> Team:
 
 
 def instance(agent: str) -> tuple[str, int]:
-    """Split a speaker's name: `worker/2` gives `("worker", 2)`, and `worker` gives `("worker",
-    1)`.
-    """
+    """Split a speaker's name: `worker/2` gives `("worker", 2)`, `worker` gives `("worker", 1)`."""
     role, _, number = agent.partition("/")
     return role, int(number or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory, stored apart from it, so that episodes can be scored again.
+    """The scores of a trajectory, in their own file: a trajectory can be scored again.
 
     `rewards` has the unweighted rewards by name, and `reward` is their weighted sum. `turn_rewards`
-    has one number per turn, or is empty.
+    has one reward per turn, or is empty.
     """
 
     trajectory_id: str
