@@ -1,1 +1,3 @@
-"""An experiment: settings and tasks, checks, the keys of its stages, and the author's code."""
+"""An experiment: its settings and tasks, checks of the settings, the keys under which the outputs
+of its stages are stored, and digests of the author's code.
+"""

@@ -1,4 +1,4 @@
-"""Checks of a configuration that run before any other work. Error messages contain the remedy."""
+"""Checks of the settings, which run before any other work. Error messages contain the remedy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -42,7 +42,7 @@ from agentfly_core.sandbox.confined import isolates
 
 
 def check(settings: Settings) -> dict[str, Task]:
-    """Import the tasks of an experiment and check all settings; raises ValueError."""
+    """Import the tasks of an experiment. Raises ValueError if a setting or a part is wrong."""
     # checked first, because `make` of a wrong class would raise another error
     _require_algorithm(settings.algorithm.use)
     tasks = import_tasks(settings)
@@ -101,7 +101,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError for a model that cannot be trained; a missing config is not checked."""
+    """Raise ValueError if a model cannot be trained. The check needs a config on this machine."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -109,7 +109,7 @@ def check_trainable(model: str, share_prefixes: bool) -> None:
 
 
 def check_inputs(settings: Settings) -> None:
-    """Check the model and the data files that exist on this machine; raises ValueError."""
+    """Check the model and data files on this machine. Raises ValueError if they are unusable."""
     with at("model"):
         model = model_reference(settings.model)
         require(model)
@@ -149,8 +149,10 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Return probes of the model's own template, or a note if another template writes different
-    prompts.
+    """Return remarks on the chat template `part` of a model in a local folder.
+
+    The model's own template is tested with sample messages, and the results are returned. Another
+    template gets a note if its prompts differ from the prompts of the model's own template.
     """
     if not isinstance(model_reference(model), LocalModel):
         return []
@@ -167,7 +169,7 @@ def template_report(model: str, part: Part) -> list[str]:
 
 
 def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a model's own chat template can be used and writes a different prompt."""
+    """Whether the tokenizer's own template is usable and its prompts differ from `template`'s."""
     try:
         played = ModelTemplate(tokenizer)
     except ValueError:
@@ -185,7 +187,7 @@ def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool
 
 
 def check_place(settings: Settings, place: Site) -> None:
-    """Raise ValueError for an experiment that a site cannot run."""
+    """Raise ValueError if the site (the machine) cannot run the experiment."""
     frozen = {f"agent.frozen.{role}": who for role, who in settings.agent.speakers.items()}
     with at("model"):
         model = model_reference(settings.model)
@@ -222,7 +224,7 @@ def check_place(settings: Settings, place: Site) -> None:
 def check_workers(
     frozen: Iterable[SpeakerReference], tasks: Mapping[str, Task], place: Site
 ) -> None:
-    """Raise ValueError for more workers than environments or the memory of a GPU allow."""
+    """Raise ValueError if `site.workers` is too large for the environments or for the GPU."""
     count = place.workers
     for limits in (task.limits for task in tasks.values()):
         for kind, limit in limits.items():
@@ -275,7 +277,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for too few `training` problems, and for a night of unknown tasks."""
+    """Raise ValueError if a task has too few training problems or `night` does not fit."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -306,7 +308,7 @@ def _config_at_hand(named: str) -> PreTrainedConfig | None:
 
 
 def _require_algorithm(use: str) -> None:
-    """Raise ValueError for a class other than an algorithm, and for sft, which ignores rewards."""
+    """Raise ValueError if `use` does not name an algorithm, or names sft, which ignores rewards."""
     with at("algorithm.use"):
         maker = load(use)
         # `refills` is only annotated in Algorithm, so `dir` does not list it
@@ -330,7 +332,7 @@ def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
 
 
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
-    """Raise ValueError for settings with which the promotion gate of a night cannot decide."""
+    """Raise ValueError if the promotion settings do not fit the rewards or the datasets."""
     for name in promotion.reward_margins:
         # the parts of a reward are unknown before it scores, so only the reward's name is checked
         if name.partition("/")[0] not in names:
@@ -348,7 +350,7 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
 
 
 def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
-    """Raise ValueError unless the loss corrects exactly once for episodes of an older policy."""
+    """Raise ValueError unless the loss corrects exactly once for sampling by an older policy."""
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, but {use} does not compare with an old policy. "

@@ -1,4 +1,4 @@
-"""Refuse to continue a run with other settings, code or stages."""
+"""Refuse to continue a run if its settings, its model files or the versions of stages changed."""
 
 import logging
 
@@ -15,7 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError if stages have other versions, or more than `steps` steps are done."""
+    """Raise ValueError if a run cannot be continued up to step `steps`.
+
+    It cannot if the version of a stage changed since the run began, or if the run has already done
+    more than `steps` steps.
+    """
     name = record["name"]
     refuse_other_stages(name, record)
     # only a warning: whether the results would differ is decided by the versions of the stages
@@ -35,7 +39,7 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
 
 
 def refuse_other_stages(name: str, record: RunRecord) -> None:
-    """Raise ValueError for a run that was made by other versions of stages."""
+    """Raise ValueError if the version of a stage changed since the run began."""
     if record["stages"] != keys.VERSIONS:
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
@@ -46,13 +50,14 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
 
 
 def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
-    """Raise ValueError, which lists the keys, if the run has other settings or model files.
+    """Raise ValueError if settings or model files changed since the run began.
 
-    Resumable settings may differ, but not `steps` if the learning rate depends on `steps`.
+    The message lists the changed settings. Resumable settings may change. `steps` is resumable, but
+    must not change if the learning rate depends on it.
     """
     name, before = record["name"], record.get("model_digest")
     now = StageKeys(settings).model_digest()
-    # empty if the folder was removed; a run that has begun no longer needs it
+    # `now` is empty if the folder was removed; a run that has begun no longer needs the folder
     if before and now and before != now:
         raise ValueError(
             f"model: the run {name!r} was started with other files in {settings.model} "

@@ -33,11 +33,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment and the place where it runs: `Experiment.of("quickstart", settings, {"seed":
-    "default", ...}, Site(), Store.at(".", cache))`.
+    """An experiment, the site (machine) that runs it, and the store of its results.
 
-    Without a mixture, the only key of `tasks` is `single`. `whole` joins all tasks. `pinned` has
-    the digests of frozen speakers from the beginning of the run, see `frozen`.
+    `Experiment.of("quickstart", settings, {"seed": "default", ...}, Site(), Store.at(".", cache))`
+
+    - `origin`: for each setting, where its value comes from
+    - `tasks`: the tasks by name. Without a mixture, the only key is `single`.
+    - `whole`: all tasks joined to one task
+    - `pinned`: for each role of a frozen speaker, the digest that was recorded when the run began
     """
 
     name: str
@@ -63,16 +66,17 @@ class Experiment:
     ) -> Self:
         """Make an experiment.
 
-        Tools, rewards and environments are imported unless `tasks` are given. Raises ValueError
-        with the key of a wrong setting.
+        Tools, rewards and environments are imported, unless `tasks` is given. Raises ValueError if
+        a setting is wrong. The message contains the key of the setting.
         """
         tasks = import_tasks(settings) if tasks is None else tasks
         whole, algorithm = together(settings, tasks), settings.algorithm.make()
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
     def on(self, settings: Settings) -> Self:
-        """Return the experiment with other data, model, code or steps. Imported tools, rewards and
-        agents are kept.
+        """Return the experiment with changed settings of data, model, code digests or steps.
+
+        The imported tools, rewards and agents are kept.
         """
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
@@ -80,25 +84,31 @@ class Experiment:
         return replace(self, settings=settings, whole=whole, tasks=tasks)
 
     def changed(self, **sections: Any) -> Self:
-        """Return the experiment with some sections of its settings replaced, and import its code
-        again: `experiment.changed(steps=1, warm_start=None)`.
+        """Return the experiment with some sections of its settings replaced:
+        `experiment.changed(steps=1, warm_start=None)`.
+
+        Its tools, rewards and environments are imported again.
         """
         settings = self.settings.model_copy(update=sections)
         return type(self).of(self.name, settings, self.origin, self.site, self.store)
 
     def with_agent(self, **settings: Any) -> Self:
-        """Return the experiment with another agent and the same limits:
+        """Return the experiment with another agent:
         `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
+
+        The limits of the old agent, such as `max_turns`, are kept.
         """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})
         return self.changed(agent=type(part).model_validate({**limits, **settings}))
 
     def run_name(self, name: str, new: bool) -> str:
-        """Return `name`, or the default name, which contains a digest; with `new`, the next free
-        name.
+        """Return the name of a run: `name`, or if it is empty, a default such as
+        `quickstart-24d40af7`.
 
-        Raises ValueError for a name that cannot be a folder name.
+        The default contains a digest of the settings. If `new` is True and the name is taken, a
+        number is added: `quickstart-24d40af7-2`. Raises ValueError if `name` cannot be a folder
+        name.
         """
         if name and not re.fullmatch(NAME, name):
             raise ValueError(
@@ -114,7 +124,7 @@ class Experiment:
 
     @property
     def mixture(self) -> Mapping[str, Task]:
-        """The tasks of a mixture; empty for other experiments."""
+        """The tasks of a mixture (several tasks in one experiment). Empty if there is one task."""
         return {} if SINGLE in self.tasks else self.tasks
 
     @property
@@ -136,8 +146,9 @@ class Experiment:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy of the run that `fork` or `model` (`run:NAME`, `run:NAME@STEP`) names, or
-        None.
+        """The policy of another run from which this experiment starts, or None.
+
+        The setting `fork` names it, or the setting `model` as `run:NAME` or `run:NAME@STEP`.
         """
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
@@ -149,7 +160,7 @@ class Experiment:
 
     @property
     def start_policy(self) -> Pointer | None:
-        """The policy that training starts from; None before this policy exists."""
+        """The policy that training starts from, or None if this policy does not exist yet."""
         if parent := self.parent:
             return parent.policy
         stage_keys = StageKeys(self.settings)
@@ -158,16 +169,18 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy run:NAME@STEP that the algorithm's KL penalty names, or None."""
+        """The reference policy of the algorithm's KL penalty, if the penalty names a policy of a
+        run as run:NAME@STEP; otherwise None.
+        """
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """The digests of frozen speakers by role, which are fixed when a run begins.
+        """For each role of a frozen (untrained) speaker, the digest of its policy or chat service.
 
-        The speaker `self` has no digest of its own. Raises ValueError for a missing policy or chat
-        service.
+        The digests are fixed when a run begins. A role that the trained policy plays has the text
+        SELF instead of a digest. Raises ValueError if a policy or chat service is missing.
         """
         if self.pinned is not None:
             return self.pinned
@@ -179,19 +192,20 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """Return the memory with which a policy plays, or None. None is also returned if
-        `agent.remembers` is not set.
+        """Return the memory (a folder of files) with which a policy plays.
+
+        Returns None for a policy without memory, or if `agent.remembers` is not set.
         """
         return memory_of(self.store, policy) if self.settings.agent.remembers else None
 
     def scores(
         self, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
     ) -> list[Scored]:
-        """Score trajectories by the rewards of their task; `among` are all trajectories of the
-        step.
+        """Score each trajectory with the rewards of its task.
 
-        In a mixture, a score also has the task's goal under a name that all tasks share. Without
-        rewards, all are Unscored.
+        `among` has all trajectories of the step, for rewards that compare episodes. In a mixture,
+        each score also contains the goal of its task under a name that all tasks share. In an
+        experiment without rewards, each trajectory gets the reward `Unscored`.
         """
         if not self.whole.rewards:
             return [Scored(t.id, {}, (), Unscored("there are no rewards")) for t in trajectories]
@@ -208,11 +222,12 @@ class Experiment:
         return fresh
 
     def sizes(self, policy: Pointer) -> tuple[int, int]:
-        """Return the sizes in bytes of a policy and of a learner state.
+        """Return the size of the stored policy and the size of its learner state, in bytes.
 
         A policy has one number of the model's dtype for each weight. A learner state has three
-        float32 numbers for each weight (the master copy and AdamW's two moments), and six with a
-        critic model. A new adapter counts as 0.
+        float32 numbers for each weight: the master copy and the two moments of AdamW. With a critic
+        model, it has six numbers for each weight. Both sizes are 0 if an adapter is trained that
+        does not exist yet.
         """
         files, base = adapter_artifact.folders(self.store, policy)
         if self.settings.adapter and base is None:
@@ -223,8 +238,10 @@ class Experiment:
         return size, models * size * 12 // width
 
     def require_speakers_unchanged(self) -> None:
-        """Raise ValueError for a frozen policy that changed since the run began; log a warning for
-        a changed chat service, because a site may change its address.
+        """Raise ValueError if the policy of a frozen speaker changed since the run began.
+
+        A changed chat service only causes a warning, because a site may change the address of the
+        service.
         """
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:
@@ -243,23 +260,25 @@ class Experiment:
 
     @property
     def divided_site(self) -> Site:
-        """The site for learner and sampler.
+        """The site settings for the learner and the sampler.
 
-        On CPUs, learner and sampler get half of the threads each if they run at the same time. If
-        both used all threads, a step of SmolLM2-135M on two cores took 12.2 to 13.4 s instead of
-        9.9 to 10.6 s.
+        If both run on CPUs at the same time, each of them gets half of the threads. A step of
+        SmolLM2-135M on two cores then took 9.9 to 10.6 s. If both used all threads, it took 12.2 to
+        13.4 s.
         """
         together = self.settings.rollout.max_staleness > 0 and self.site.device == "cpu"
         each = {"threads": max(1, self.site.threads // 2)} if together else {}
         return self.site.model_copy(update=each)
 
     def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
-        """Return the keys of a policy's held-out episodes, one per shard."""
+        """Return the keys under which the held-out episodes of a policy are stored, one for each
+        shard (batch of episodes).
+        """
         shards, key = self.evaluation_shards(data, split), StageKeys(self.settings).evaluation
         memory = self.memory_of(policy)
         return [key(policy, data, split, shard, self.frozen, memory) for shard in shards]
 
     def evaluation_shards(self, data: Pointer, split: str) -> range:
-        """Return the numbers of the shards of an evaluation on a split."""
+        """Return the indices of the shards (batches of episodes) of an evaluation on a split."""
         evaluate, shard = self.settings.evaluate, self.settings.rollout.shard
         return range(shards_of_split(self.store.open(data), split, evaluate.episodes, shard))

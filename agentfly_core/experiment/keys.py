@@ -1,7 +1,7 @@
-"""The key of each stage's output: a digest of its inputs and of the settings that the stage reads.
+"""The keys under which the outputs of stages are stored.
 
-A stage's number in `VERSIONS` is increased when the stage computes other results from the same
-inputs.
+A key is a digest of the inputs of a stage and of the settings that the stage reads. If a stage
+begins to compute a different output from the same inputs, its number in `VERSIONS` is increased.
 """
 
 import os
@@ -26,7 +26,7 @@ STAGES = "prepare", "model", "demonstrate", "warm_start", "rollout", "score", "u
 VERSIONS: Mapping[str, int] = dict.fromkeys(STAGES, 1)
 UPDATE = ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night", "code.update")
 SHARED = "artifacts"
-"""Folder of artifacts that all runs of a store share."""
+"""Name of the folder with the artifacts that all runs of a store share."""
 FINE_TUNING = tuple(
     f"warm_start.{key}" for key in ("rounds", "epochs_per_round", "batch", "learning_rate")
 )
@@ -36,12 +36,15 @@ PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
 @dataclass(frozen=True, slots=True)
 class StageKeys:
-    """Keys of the stages of an experiment: `StageKeys(settings).prepare()`."""
+    """The keys of the outputs of an experiment's stages: `StageKeys(settings).prepare()`."""
 
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """Return the key of the dataset. Files that its settings name count by their content."""
+        """Return the key of the dataset.
+
+        If settings of the dataset name files, the key covers the contents of these files.
+        """
         read = {}
         for name, path in self.data_files().items():
             if path.is_file():
@@ -61,16 +64,17 @@ class StageKeys:
         return StageKeys(settings)._shared("prepare", ("data", "seed", "code.prepare"), read)
 
     def solvable(self, data: Pointer) -> str:
-        """Return the name of the report on whether a dataset's problems can be solved."""
+        """Return the path of the report on whether the problems of a dataset can be solved."""
         reads = (*PLAY, "rewards", "warm_start", "code.score", "code.demonstrate")
         key = self._key("score", reads, {"data": data.digest}, "solvable")
         return f"{SHARED}/solvable/{key[:16]}.json"
 
     def data_files(self) -> dict[str, Path]:
-        """Return the existing files that a dataset's settings name: `{"train_file":
-        Path("train.jsonl")}`, in a mixture `{"sums/train_file": ...}`.
+        """Return the existing files that settings of the dataset name, by setting:
+        `{"train_file": Path("train.jsonl")}`. In a mixture of tasks, the task precedes the setting:
+        `{"sums/train_file": Path("train.jsonl")}`.
 
-        Settings of the type Path may also name folders.
+        Existing folders are included if the setting has the type Path.
         """
         paths = {}
         for task, one in self.settings.each.items():
@@ -83,12 +87,15 @@ class StageKeys:
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:
-        """Return the key of the base model. It covers the content of a local model's files."""
+        """Return the key of the base model. If the model is a local folder, the key covers the
+        contents of its files.
+        """
         return self._shared("model", ("model", "dtype"), self.model_files())
 
     def model_files(self) -> dict[str, str]:
-        """Return the sha256 of each file of a model folder by its relative path; empty for other
-        models.
+        """Return the SHA-256 digest of each file of a local model, by the file's relative path.
+
+        The result is empty if `model` does not name a folder.
         """
         folder = Path(self.settings.model)
         inside = folder.rglob("*") if os.path.isdir(self.settings.model) else ()
@@ -96,19 +103,24 @@ class StageKeys:
         return {path.relative_to(folder).as_posix(): unchanged_sha256(path) for path in files}
 
     def model_digest(self) -> str:
-        """Return the digest of the files in the model folder that a run starts from, or ""."""
+        """Return the digest of the model's files, or an empty text if the run does not start from a
+        model folder.
+        """
         files = {} if self.settings.fork else self.model_files()
         return digest(files) if files else ""
 
     def base_model(self, data: Artifact | None) -> ArtifactKey | None:
-        """Return the key of the base model; None for `nano` before its dataset exists."""
+        """Return the key of the base model, or None.
+
+        A `nano` model is made from the dataset `data`. Its key is None if `data` is None.
+        """
         if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
         if data is None:
             return None
         warm_start = self.settings.warm_start
         shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
-        # only the training split, because other test problems give the same model
+        # only the training split, because the model does not depend on the other splits
         train = data.manifest["files"]["train.parquet"]["sha256"]
         inputs = {"train": train, "demonstrations": digest(shown), **self._chats()}
         played = ("template", "agent", "tools", "environments", "tasks")
@@ -122,9 +134,10 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of the warm start's demonstrations.
+        """Return the key of the demonstrations for the warm start (supervised fine-tuning).
 
-        For `frozen` and `memory` see `Experiment`.
+        `frozen` has the digests of frozen speakers by role, and `memory` is the memory with which
+        `model` plays.
         """
         inputs = {"model": model.digest, "data": data.digest, **_players(frozen, memory)}
         inputs |= self._chats()
@@ -137,10 +150,10 @@ class StageKeys:
         return {"chats": sha256(file)} if file and file.is_file() else {}
 
     def warm_start(self, model: Pointer, demonstrations: Pointer, round: int) -> ArtifactKey:
-        """Return the key of the policy after round 1, 2, ... of the warm start."""
+        """Return the key of the policy after the round `round` (1, 2, ...) of the warm start."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
-        # prefix sharing changes the last bits of gradients, so it belongs to the key
+        # prefix sharing changes the last bits of gradients, so the key covers this setting
         target = self._shared("warm_start", reads, inputs, self.settings.update.share_prefixes)
         return ArtifactKey(
             f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
@@ -157,10 +170,11 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of one shard of a step's episodes.
+        """Return the key of one shard (batch) of the episodes of a step.
 
-        `drawn` identifies their problems, see `SamplingRound.drawn`. For `frozen` and `memory` see
-        `Experiment`.
+        `drawn` identifies the problems of the shard's round (see `SamplingRound.drawn`). `frozen`
+        has the digests of frozen speakers by role, and `memory` is the memory with which `policy`
+        plays.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
@@ -176,9 +190,10 @@ class StageKeys:
         frozen: Mapping[str, str],
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of one shard of a policy's held-out episodes, which all runs share.
+        """Return the key of one shard (batch) of a policy's held-out episodes.
 
-        For `frozen` and `memory` see `Experiment`.
+        All runs of a store share these episodes. `frozen` has the digests of frozen speakers by
+        role, and `memory` is the memory with which `policy` plays.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "evaluate", "code.rollout")
@@ -190,23 +205,26 @@ class StageKeys:
         return ArtifactKey(uri, "evaluate", key, inputs)
 
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
-        """Return the key of the scores for these rollouts of a step or an evaluation.
+        """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
-        The scores are stored in the folder of the rollouts. Rounds 1, 2, ... are scores that a step
-        computes before it plays further problems (refills).
+        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. A
+        step that replaces problems (`rollout.refills`) also scores the episodes before each
+        replacement, in the rounds 1, 2, ...
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
         key = self._key("score", reads, inputs, *([round] if round else []))
         folder = rollouts[0].uri.rpartition("/")[0]
         if folder.startswith(f"{SHARED}/") and (own := self.settings.code.get("score")):
-            # runs share the folder, and different code has its own scores in it
+            # runs share the folder, so scores of changed code have their own name in it
             return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
         name = f"scored-{round}" if round else "scored"
         return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
     def memory(self, run: str, before: Pointer | None, scored: Pointer, step: int) -> ArtifactKey:
-        """Return the key of the memory that step 1, 2, ... makes from the memory `before` it."""
+        """Return the key of the memory that the step `step` (1, 2, ...) makes from the previous
+        memory, `before`.
+        """
         inputs = {"scored": scored.digest, **_remembered(before)}
         reads = ("agent.remembers", "seed", "night", "code.memory")
         key = self._key("score", reads, inputs, MEMORY, step)
@@ -221,15 +239,16 @@ class StageKeys:
         reference: Pointer | None = None,
         memory: Pointer | None = None,
     ) -> ArtifactKey:
-        """Return the key of the policy that step 1, 2, ... publishes.
+        """Return the key of the policy that the step `step` (1, 2, ...) publishes.
 
-        `reference` is the policy of the KL penalty, and `memory` the memory of this step.
+        `reference` is the reference policy of the KL penalty. `memory` is the memory that this step
+        makes.
         """
         inputs = {"policy": policy.digest, "scored": scored.digest, **_remembered(memory)}
         inputs |= {"reference": reference.digest} if reference else {}
         # a fork with a new optimizer computes other weights from the same inputs
         is_fresh = self.settings.fork and self.settings.fork.optimizer_state == "fresh"
-        # the step number counts, because the learning rate may depend on it
+        # the key covers the step's number, because the learning rate may depend on it
         key = self._key("update", UPDATE, inputs, step, *(["fresh"] if is_fresh else []))
         return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
@@ -247,11 +266,12 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """Return the key of a chat service as a policy.
+    """Return the key of a policy that is a chat service.
 
-    `tokenizer` is the digest of the tokenizer that counts its tokens.
+    `name` is the name of the service in the site's settings. `tokenizer` is the digest of the
+    tokenizer that counts the tokens of the service's replies.
     """
-    # 1 is the version, as in VERSIONS
+    # 1 is the version of this stage; the other stages have their versions in VERSIONS
     inputs = {"tokenizer": tokenizer}
     key = digest(["endpoint", 1, name, _identity(settings), dict(inputs)])
     return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
@@ -263,35 +283,44 @@ def chat_service(settings: Endpoint) -> str:
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
-    """Return the key of a policy's learner state, which is published in the policy's folder."""
+    """Return the key of the learner state (optimizer state) that belongs to a policy.
+
+    The learner state is published in the same step as the policy.
+    """
     # the update that makes the policy also makes its state, from the same inputs
     folder, key = policy.uri.rpartition("/")[0], digest([policy.key, "learner"])
     return ArtifactKey(f"{folder}/learner", policy.stage, key, policy.inputs)
 
 
 def ledger(run: str, policy: Pointer) -> ArtifactKey:
-    """Return the key of the ledger of a whole run."""
+    """Return the key of a run's ledger, the table of problems and outcomes of all steps."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 
 
 def _players(frozen: Mapping[str, str], memory: Pointer | None) -> dict[str, str]:
-    """Return frozen speakers and the memory as inputs: `{"speaker/critic": "9f2c..."}`."""
+    """Return the inputs of episodes that come from frozen speakers and from the memory:
+    `{"speaker/critic": "9f2c...", "memory": "77b0..."}`.
+    """
     return {**{f"speaker/{role}": who for role, who in frozen.items()}, **_remembered(memory)}
 
 
 def _remembered(memory: Pointer | None) -> dict[str, str]:
-    """Return a memory as an input of episodes and policies."""
+    """Return the input of an artifact that comes from the memory: `{"memory": "77b0..."}`."""
     return {MEMORY: memory.digest} if memory else {}
 
 
 def _identity(settings: Endpoint) -> JSON:
-    # without API key, limits and timeouts, which do not change an answer
+    # the API key, limits and timeouts are left out, because they do not change an answer
     return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
 def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) -> dict[str, JSON]:
-    """Return the settings that a stage reads, without resumable settings and weights of rewards."""
+    """Return the settings that a stage reads.
+
+    Resumable settings are removed. The weights of rewards are removed for all stages except
+    `score`.
+    """
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
     unread = [*resumable(Settings), *(FINE_TUNING if stage == "demonstrate" else ())]
@@ -314,7 +343,7 @@ def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) ->
 
 
 def _remove_weights(section: dict[str, JSON]) -> None:
-    """Remove the weights of the rewards, which only scores depend on."""
+    """Remove the weights of the rewards, because only scores depend on these weights."""
     if isinstance(rewards := section.get("rewards"), dict):
         for name, reward in rewards.items():
             settings = reward if isinstance(reward, dict) else {}

@@ -22,15 +22,20 @@ LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LARGEST = 1_000_000
-"""Bytes of the largest package whose functions get digests, which takes a third of a second."""
+"""The largest size in bytes of a package in which each function gets a digest. For a package of
+this size, the digests take a third of a second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A top-level module or package: sha256 of its files, digests of its functions and classes, and
-    the top-level names that it imports.
+    """A top-level module or package.
 
         Package({"my_shop.py": "9f2c..."}, {"my_shop.price": "77b0c2a1", ...}, {"my_units"})
+
+    - `files`: the SHA-256 digest of each file
+    - `parts`: the digest of each top-level function and class
+    - `imports`: the names of the top-level modules that it imports
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -39,14 +44,20 @@ class Package:
 
 
 def sources(module: str) -> dict[str, str]:
-    """Return the sha256 of each file of a module's top-level package, and of imported packages that
-    are not installed. Empty for AgentFly's modules and the standard library.
+    """Return the SHA-256 digest of each file of a module's top-level package.
+
+    Files of the packages that it imports are included, unless these packages are installed. The
+    result is empty for modules of AgentFly and of the standard library. Raises ValueError if a
+    source file of the module is missing.
     """
     return {name: own for package in _reached(module) for name, own in package.files.items()}
 
 
 def _reached(module: str) -> list[Package]:
-    """Return the package of a module, followed by the imported packages that are not installed."""
+    """Return the package of a module, followed by the imported packages that are not installed.
+
+    Raises ValueError if a source file of the module is missing.
+    """
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names:
         return []
@@ -66,7 +77,7 @@ def _reached(module: str) -> list[Package]:
 
 
 def spec_of(top: str) -> ModuleSpec | None:
-    """Return the import spec of a top-level module, or None without a file."""
+    """Return the import spec of a top-level module, or None if a file of the module is missing."""
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # the main module of a notebook
@@ -100,16 +111,18 @@ def _package(name: str) -> Package:
             package.imports.update(_imports(path.read_bytes()))
         if is_small and not _is_installed(spec):
             package.parts.update(definitions(relative, path.read_bytes()))
-    # a package that is large, installed or not in Python has one digest
+    # a package that is large, installed or not written in Python has one digest for all files
     if not package.parts:
         package.parts[name] = digest(package.files)[:8]
     return package
 
 
 def definitions(path: PurePath, source: bytes) -> dict[str, str]:
-    """Digest each top-level function and class of `my_shop/prices.py`: `{"my_shop.prices.price":
-    "9f2c51aa"}`. All other lines count as `my_shop.prices`, as do all lines of a file that
-    does not parse.
+    """Return the digest of each top-level function and class of a source file.
+
+    For `my_shop/prices.py`, the result is `{"my_shop.prices": "77b0c2a1", "my_shop.prices.price":
+    "9f2c51aa"}`. The entry `my_shop.prices` is the digest of all lines outside of functions and
+    classes. If the file cannot be parsed, it is the digest of all lines.
     """
     module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
     lines = source.splitlines(keepends=True)
@@ -128,9 +141,10 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
 
 
 def _imports(source: bytes) -> set[str]:
-    """Return the top-level names that a source imports.
+    """Return the names of the top-level modules that a source imports.
 
-    Because text may look like an import, a name counts only if such a module exists.
+    Modules of AgentFly and of the standard library are left out. A line of a text may look like an
+    import, so the result may contain names of modules that do not exist.
     """
     tops = set[str]()
     for package, modules in IMPORT.findall(source):
@@ -140,12 +154,16 @@ def _imports(source: bytes) -> set[str]:
 
 
 def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
-    """Return digests of the functions, classes and files that these modules depend on."""
+    """Return the digests of all functions and classes that the modules contain or import, and of
+    the files in `data`, shortened to 8 hex digits.
+    """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}
     return own | {name: file[:8] for name, file in data.items()}
 
 
 def top_of(name: str) -> str:
-    """Return the top-level module of a function, class or file: `my_shop`."""
+    """Return the top-level module of a function, class or file: `my_shop` for `my_shop.price` and
+    for `my_shop/prices.py`.
+    """
     return re.split("[./]", name)[0]

@@ -1,4 +1,6 @@
-"""Load scripted policies, functions that return the replies, by import path."""
+"""Load scripted policies by import path. A scripted policy is a function that returns the replies
+in place of a model.
+"""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -16,11 +18,10 @@ GIVEN = ("problems", "seed")
 def policy_at(
     path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
 ) -> ScriptedPolicy:
-    """Load a policy.
+    """Load the scripted policy at an import path.
 
-    If the path names a function of problems, seed and settings, call it to make one.
-
-    Raises ValueError for other objects and for settings that do not fit.
+    The path names a policy, or a function of problems, seed and settings that returns a policy.
+    Raises ValueError if it names any other object, or if the settings do not fit the function.
     """
     check_policy(path, settings)
     loaded = load(path)
@@ -41,10 +42,11 @@ def of_tasks(
     tasks: Mapping[str, Mapping[str, Any]],
     spoilt: float | None = None,
 ) -> ScriptedPolicy:
-    """Return a policy that plays each task of a mixture by the task's own policy.
+    """Return a policy for a mixture of tasks. It plays each task with the task's own policy.
 
-    `tasks` maps tasks to settings, such as `{"sums": {"demonstrations": "my_sums:adds", "settings":
-    {}}}`. `spoilt` overrides the setting `spoilt` of each policy with this setting.
+    `tasks` has the import path and the settings of each task's policy: `{"sums": {"demonstrations":
+    "my_sums:adds", "settings": {}}}`. Some policies have a setting `spoilt`. If the argument
+    `spoilt` is not None, it replaces the value of this setting.
     """
     policies = {}
     for name, shown in tasks.items():
@@ -64,7 +66,9 @@ def of_tasks(
 
 
 def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
-    """Raise ValueError for a path without a callable, and for settings that do not fit."""
+    """Raise ValueError if a path does not name a policy or a function that makes one, or if the
+    settings do not fit.
+    """
     loaded = load(path)
     if not is_policy(loaded):
         if inspect.isfunction(loaded) and "problems" not in inspect.signature(loaded).parameters:
@@ -81,7 +85,10 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
 
 
 def is_policy(value: object) -> TypeGuard[ScriptedPolicy]:
-    """Whether a value is an `async def`, or an object with an async `__call__`."""
+    """Whether a value is a scripted policy.
+
+    Such a policy is an `async def`, or an object with an async `__call__`.
+    """
     # a class with an async __call__ is not a policy itself: it is called to make one
     if isinstance(value, type):
         return False

@@ -1,5 +1,5 @@
-"""Paths of files and artifacts of runs and plays in their store, and functions to read a run's
-records.
+"""The paths of runs and plays in a store, and functions that read the records of a run. A play is a
+set of episodes that were played without training.
 """
 
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class EpisodeLayout:
-    """Paths of played episodes.
+    """The paths of episodes that were played together, for example in a step.
 
-    `scored` contains the scores of all episodes; the inputs in its manifest name the shards, see
-    `rollouts`.
+    `scored` is the artifact with the scores of all episodes. The inputs in its manifest are the
+    shards (batches) of the episodes; see `rollouts`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -30,16 +30,18 @@ class EpisodeLayout:
         self.scored = f"{uri}/scored"
 
     def rollout(self, shard: int) -> str:
-        """Return the path of one shard's episodes."""
+        """Return the path of the episodes of one shard (batch)."""
         return shard_uri(self.uri, shard)
 
 
 class StepLayout(EpisodeLayout):
-    """Paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
+    """The paths of a step: `StepLayout("runs/demo/steps/000007").policy` is
     `runs/demo/steps/000007/policy`.
 
-    `learner` is the optimizer state of `policy`, `memory` the memory with which the policy plays,
-    and `metrics` a JSON file.
+    - `policy`: the policy that the step published
+    - `learner`: the optimizer state of this policy
+    - `memory`: the memory with which this policy plays
+    - `metrics`: the JSON file with the metrics of the step
     """
 
     def __init__(self, uri: str) -> None:
@@ -51,9 +53,10 @@ class StepLayout(EpisodeLayout):
 
 
 class PlayLayout(EpisodeLayout):
-    """Paths of a play: `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
+    """The paths of a play: `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
 
-    `record` is a PlayRecord. `tokenizer` decodes the episodes' tokens.
+    `record` is the path of play.json, which contains a PlayRecord. `tokenizer` is the path of the
+    tokenizer that decodes the tokens of the episodes.
     """
 
     def __init__(self, name: str) -> None:
@@ -73,19 +76,23 @@ def plays(store: Store) -> list[str]:
 
 
 def next_play(store: Store, experiment: str) -> str:
-    """Return the first free name: `next_play(store, "quickstart")` is `quickstart-1` in an empty
-    store.
+    """Return the first free name for a play of an experiment.
+
+    In an empty store, `next_play(store, "quickstart")` is `quickstart-1`.
     """
     taken = set(store.names(PLAYS))
     return next(name for n in count(1) if (name := f"{experiment}-{n}") not in taken)
 
 
 class RunLayout:
-    """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
+    """The paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
-    `start` contains the policy before step 1, and `links` the run's ids in other systems. A
-    finished run has a `summary` and a `ledger`. A night that was judged has a `report`, and `night`
-    is a copy of its entries in the night ledger.
+    - `record`: run.json, with the settings of the run
+    - `start`: a pointer to the policy before step 1
+    - `links`: the ids of the run in other systems, such as MLflow
+    - `summary`, `ledger`: the result and the table of played problems of a finished run
+    - `report`, `night`: for a run of nightly training that was judged, a report in Markdown and a
+      copy of its entries in the night ledger (the list of all nights)
     """
 
     def __init__(self, name: str) -> None:
@@ -100,17 +107,20 @@ class RunLayout:
         self.night = f"{self.uri}/night.json"
 
     def step(self, number: int) -> StepLayout:
-        """Return the paths of step 1, 2, ..."""
+        """Return the paths of the step `number` (1, 2, ...)."""
         # padded, because names in a store must sort in the order of steps
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
     def steps(self, store: Store) -> list[int]:
-        """Return the steps that have begun, in order."""
+        """Return the numbers of the steps that have begun, in order."""
         return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]
 
 
 def record_of(store: Store, name: str) -> RunRecord | None:
-    """Read a run.json; None if it is missing. Raises Damaged with the remedy."""
+    """Read the run.json of a run, or return None if it is missing.
+
+    Raises Damaged if the file was changed. The message contains the remedy.
+    """
     try:
         record: RunRecord | None = store.read_json(RunLayout(name).record)
         return record
@@ -131,9 +141,10 @@ def run_records(store: Store) -> Iterator[RunRecord]:
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """Return a finished run's summary.
+    """Return the summary of a finished run, or None if it is missing.
 
-    A damaged summary is logged and counts as missing, because the run can write it again.
+    If the summary is damaged, a warning is logged and None is returned, because the run can write
+    the summary again.
     """
     try:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
@@ -144,13 +155,17 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """Return the summary of a run that has done all its `steps`, or None."""
+    """Return the summary of a run if the run has done all of its `steps` steps, else None."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 
 
 def done_by(store: Store, run: str, step: int) -> str:
-    """Return the run that did a step (0 is the start): this run, or the origin of a fork."""
+    """Return the name of the run that did the step `step` of the run `run`.
+
+    This is the run itself. If the run is a fork, steps up to the fork were done by the run from
+    which it was forked. Step 0 is the start.
+    """
     try:
         record = store.read_json(RunLayout(run).record)
     except Damaged:  # the run's own steps need no lookup
@@ -160,17 +175,23 @@ def done_by(store: Store, run: str, step: int) -> str:
 
 
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
-    """Return the paths of a run's step, in the run that did it."""
+    """Return the paths of a run's step. If the run is a fork, they may be in the run from which it
+    was forked.
+    """
     return RunLayout(done_by(store, name, step)).step(step)
 
 
 def shard_uri(folder: str, number: int) -> str:
-    """Return the path of a shard in a folder: `runs/demo/steps/000007/rollout-000`."""
+    """Return the path of a shard (batch of episodes) in a folder:
+    `runs/demo/steps/000007/rollout-000`.
+    """
     return f"{folder}/rollout-{number:03d}"
 
 
 class StepMetrics(TypedDict):
-    """metrics.json of a step: `{"step": 7, "time_ms": 1763740000000, "metrics": {...}}`."""
+    """The contents of a step's metrics.json:
+    `{"step": 7, "time_ms": 1763740000000, "metrics": {...}}`.
+    """
 
     step: int
     time_ms: int
@@ -186,12 +207,18 @@ def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
 
 
 def begun_shards(store: Store, folder: str) -> list[str]:
-    """Return the shards in a folder in order, including unpublished ones."""
+    """Return the paths of the shards in a folder, in order.
+
+    Shards that have begun but are not published yet are included.
+    """
     return [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """Return the rollouts of the episodes in `scored`, in order, from the folder of `scored`."""
+    """Return the shards of the episodes that `scored` contains scores of, in order.
+
+    The shards are in the same folder as `scored`.
+    """
     folder = scored.uri.rpartition("/")[0]
     shards = sorted(scored.manifest["inputs"].items())
     return [Pointer(f"{folder}/{name}", digest) for name, digest in shards]

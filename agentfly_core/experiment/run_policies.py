@@ -1,4 +1,4 @@
-"""Find the policies of runs in a store by the run's name and a step."""
+"""Find the policy of a run in a store by the name of the run and a step."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from agentfly_core.system.formats.text import nearest
 
 @dataclass(frozen=True)
 class Parent:
-    """The policy of another run that a run starts from: `Parent("nightly-2026-11-20",
+    """The policy of a run from which another run starts: `Parent("nightly-2026-11-20",
     Pointer(...))`.
     """
 
@@ -24,7 +24,10 @@ class Parent:
 
 
 def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference) -> str:
-    """Return the digest of a role's policy or chat service; raises ValueError if it is missing."""
+    """Return the digest of the policy or chat service `who` that plays a role.
+
+    Raises ValueError if the policy or the chat service is missing.
+    """
     key = f"agent.frozen.{role}"
     if isinstance(who, RunPolicy):
         return of_run(store, who, key).policy.digest
@@ -33,10 +36,10 @@ def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference
 
 
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
-    """Return a policy of a run, together with the run's name. Errors begin with `key`, the setting
-    that names the run.
+    """Return the policy that `where` names, together with the name of its run.
 
-    Step 0 is the policy before step 1. Raises ValueError for a missing policy.
+    Step 0 is the policy before step 1. Raises ValueError if the policy is missing or was kept
+    without its weights. The message begins with `key`, the setting that names the policy.
     """
     with at(key):
         policy = (
@@ -54,7 +57,11 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
 
 
 def inherited_template(store: Store, model: str, template: TemplatePart) -> TemplatePart:
-    """Return the chat template of the run that `model` names, unless `template` names another."""
+    """Return the chat template with which `model` plays.
+
+    If `model` names a run and `template` is the default, this is the template of that run.
+    Otherwise it is `template`.
+    """
     own = template == TemplatePart(use="default") and model.startswith("run:")
     parent = policy_of_run(model) if own else None
     if parent is None or (record := record_of(store, parent.run)) is None:
@@ -63,24 +70,24 @@ def inherited_template(store: Store, model: str, template: TemplatePart) -> Temp
 
 
 def last_policy(store: Store, name: str) -> Artifact | None:
-    """Return the last policy of a run, or None for a run without policies.
+    """Return the last policy of a run, or None if the run has not published a policy.
 
-    For a run without steps this is the policy of its warm start.
+    For a run with `steps` 0, this is the policy of its warm start.
     """
     layout = RunLayout(name)
     policies = (store.get(layout.step(step).policy) for step in reversed(layout.steps(store)))
-    # the newest step may have begun without having a policy
+    # the newest step may have begun without having published a policy
     if policy := next(filter(None, policies), None):
         return policy
     record, start = record_of(store, name), store.read_json(layout.start)
-    # otherwise the start of a run that died in its first step would count as its result
+    # only for `steps` 0: the start of a run that died in its first step is not its result
     if record is None or start is None or record["settings"]["steps"] != 0:
         return None
     return store.get(Pointer.of(start, layout.start).uri)
 
 
 def final_policy(store: Store, name: str) -> Artifact:
-    """Return the last policy of a run; raises ValueError for a run without policies."""
+    """Return the last policy of a run. Raises ValueError if the run has not published a policy."""
     if policy := last_policy(store, name):
         return policy
     runs = ", ".join(store.names("runs")) or "none"
@@ -91,9 +98,10 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 
 def policy_of(store: Store, name: str, step: int) -> Pointer:
-    """Return the policy of a run's step (0 is the start). A fork also has the steps of its origin.
+    """Return the policy of a step of a run. Step 0 is the policy before step 1.
 
-    Raises ValueError for a missing policy.
+    A forked run also has the steps of the run from which it was forked, up to the fork. Raises
+    ValueError if the policy is missing.
     """
     layout = RunLayout(done_by(store, name, step))
     if step == 0 and (start := store.read_json(layout.start)):

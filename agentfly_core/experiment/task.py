@@ -1,4 +1,4 @@
-"""A task of an experiment: its settings, and its imported agent, tools, rewards, environments."""
+"""A task of an experiment: its settings, its agent, its tools, its rewards and environments."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +26,11 @@ from agentfly_core.rollout.resources import refuse_misfits
 
 P = TypeVar("P")
 Remember = Callable[[Path, Sequence[Trajectory], Sequence[Scored], int, Path], None]
-"""`agent.remembers`: fills the last argument, an empty folder, from the memory before, the training
-trajectories of a step with their scores, and a seed.
+"""The type of the function that `agent.remembers` names.
+
+`remember(before, trajectories, scores, seed, folder)` fills the empty folder `folder` with the new
+memory. `before` is the folder of the previous memory. The trajectories and scores are from the
+training episodes of a step.
 """
 
 
@@ -36,9 +39,11 @@ class Task:
     """A task with its imported code: `Task(settings, agent, (calculator,), {exact: 1.0}, "exact",
     {})`.
 
-    `settings` describe an experiment with only this task. `rewards` maps rewards to weights. `goal`
-    names the reward that decides success ("" without rewards). `limits` maps environment classes to
-    limits.
+    - `settings`: the settings of an experiment with only this task
+    - `rewards`: the rewards and their weights
+    - `goal`: the name of the reward that decides success. Empty for a task without rewards.
+    - `limits`: for each environment class, how many environments may exist and how often each of
+      them is used
     """
 
     settings: Settings
@@ -55,9 +60,10 @@ class Task:
 
 
 def import_tasks(settings: Settings) -> dict[str, Task]:
-    """Import the tasks of an experiment by name; without a mixture this is `{"single": Task(...)}`.
+    """Import the tasks of an experiment, and return them by name.
 
-    Raises ValueError with the key of a wrong setting.
+    Without a mixture of tasks, the result is `{"single": Task(...)}`. Raises ValueError if a
+    setting is wrong. The message contains the key of the setting.
     """
     tasks = {}
     for name, own in settings.each.items():
@@ -77,9 +83,9 @@ def import_tasks(settings: Settings) -> dict[str, Task]:
 
 
 def together(settings: Settings, tasks: Mapping[str, Task]) -> Task:
-    """Join all tasks to one.
+    """Join all tasks to one task.
 
-    Raises ValueError if two tasks set a reward or environment differently.
+    Raises ValueError if two tasks have different settings for the same reward or environment.
     """
     if SINGLE in tasks:
         return tasks[SINGLE]
@@ -103,7 +109,10 @@ def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
 
 
 def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
-    """Merge the rewards of all tasks; raises ValueError if two tasks set a reward differently."""
+    """Merge the rewards of all tasks.
+
+    Raises ValueError if two tasks have different settings for the same reward.
+    """
     by_name: dict[str, tuple[str, RewardPart, Reward]] = {}
     for name, task in tasks.items():
         for reward, part in zip(task.rewards, task.settings.rewards.values(), strict=True):
@@ -123,11 +132,10 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the name of `Settings.goal` in scores.
+    """Return the key in `Scored.rewards` that has the values of the goal.
 
-    In a mixture the goals of all tasks are scored as GOAL.
-
-    Raises ValueError without rewards.
+    `goal` is the setting that names a reward. In a mixture, the goals of all tasks have the common
+    key GOAL. Raises ValueError for an experiment without rewards.
     """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
@@ -143,9 +151,10 @@ def require_rewards(goal: str) -> None:
 
 
 def agent_of(part: AgentPart) -> Agent:
-    """Import the agent.
+    """Import the agent that `part.use` names.
 
-    A class is called once, and its object plays all episodes. Raises ValueError.
+    If it is a class, one object of the class plays all episodes. Raises ValueError if it is not an
+    agent.
     """
     with at("agent.use"):
         named = load(part.use)
@@ -166,7 +175,10 @@ def agent_of(part: AgentPart) -> Agent:
 
 
 def remember_of(path: str) -> Remember:
-    """Import the function of `agent.remembers`; raises ValueError for other objects."""
+    """Import the function that `agent.remembers` names.
+
+    Raises ValueError unless it is a plain function of five arguments; see `Remember`.
+    """
     with at("agent.remembers"):
         remember: Remember = load(path)
         if inspect.iscoroutinefunction(remember) or len(parameters_of(remember)) != 5:
@@ -178,8 +190,10 @@ def remember_of(path: str) -> Remember:
 
 
 def tools_of(part: ToolPart) -> tuple[Tool, ...]:
-    """Load a tool with its settings, or call a plain function with its settings, which returns
-    tools; raises ValueError for other objects.
+    """Load the tools that an entry of the setting `tools` names.
+
+    The entry names a tool, or with settings also a plain function that returns tools. Raises
+    ValueError if it names any other object, or if the function returns any other object.
     """
     with at("tools"):
         if part.settings and inspect.isfunction(make := load(part.use)):
@@ -192,7 +206,11 @@ def tools_of(part: ToolPart) -> tuple[Tool, ...]:
 
 
 def reward_of(key: str, part: RewardPart) -> Reward:
-    """Load the reward that a key names, with its settings. Raises ValueError for other objects."""
+    """Load the reward of an entry of the setting `rewards`, and apply the entry's settings.
+
+    `part.use` is the import path of the reward. If it is empty, `key` is the import path. Raises
+    ValueError if the path does not name a reward.
+    """
     with at("rewards"):
         declared = _named(part.use or key, Reward)
         if part == RewardPart(weight=part.weight):
@@ -206,13 +224,17 @@ def reward_of(key: str, part: RewardPart) -> Reward:
 
 
 def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """Make the chat template for a model with this tokenizer."""
+    """Make the chat template that `part` names, for a model with the given tokenizer."""
     made: ChatTemplate = construct(load(part.use), part.settings, {"tokenizer": tokenizer})
     return made
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
-    """Load environment classes with their limits. Raises ValueError for other classes."""
+    """Load the environment classes with their limits.
+
+    `pools` maps the import path of each class to its limits. Raises ValueError if a path does not
+    name a subclass of `Environment`.
+    """
     limits = {}
     with at("environments"):
         for path, pool in pools.items():
@@ -238,7 +260,7 @@ def _named(path: str, kind: type[P]) -> P:
 
 
 def check_hidden_states(tasks: Mapping[str, Task], place: Site) -> None:
-    """Raise ValueError for an agent that reads hidden states where the sampler has none."""
+    """Raise ValueError if an agent reads hidden states and the site's sampler returns none."""
     readers = [task for task in tasks.values() if getattr(task.agent, "reads_hidden_states", False)]
     if readers and place.sampler == "vllm":
         raise ValueError(

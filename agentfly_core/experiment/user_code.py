@@ -1,7 +1,7 @@
-"""An author's own code: digests of the modules that an experiment names, and their changes during a
-run.
+"""Digests of an author's own modules, and changes of these modules during a run.
 
-A changed digest changes the keys of the stages that run the module, and the name of the run.
+The settings of an experiment name these modules. If the digest of a module changes, the stages that
+run the module get new keys, and a new run gets another name.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ if TYPE_CHECKING:
     from agentfly_core.experiment.task import Task
 
 Code = Mapping[str, Mapping[str, str]]
-"""By stage, 16 hex digits for each of the author's modules, as in `Settings.code`:
+"""For each stage, the digests of the author's modules that the stage runs, as in `Settings.code`:
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
 PROGRAM_MODULE = PROGRAM.partition(":")[0]
 CODE = TypeAdapter(dict[str, dict[str, str]])
 DATA_FILES = TypeAdapter(list[str])
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
-"""Stages whose keys contain an author's code."""
+"""Stages with keys that cover the author's code."""
 BEFORE_STEPS = ("prepare", "demonstrate")
-"""Stages whose outputs a run keeps after its first step."""
+"""Stages that a run does not repeat after its first step."""
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
-    """Return the digests of the author's present code. All digests also cover the `code_files`.
+    """Return the digests of the author's code as it is now, for each stage.
 
-    Raises ValueError for a module without a file, and for a file that does not exist.
+    Each digest also covers the files in the setting `code_files`. Raises ValueError if the source
+    file of a module, or one of the `code_files`, does not exist.
     """
     if missing := [name for name in settings.code_files if not Path(name).is_file()]:
         raise ValueError(f"code_files: {missing[0]!r} is missing in {Path.cwd()}.")
@@ -76,11 +77,15 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
 def _digested(
     paths: Mapping[str, Sequence[str]], data: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """Return the digests of the author's modules by stage; `data` are the digests of data files."""
+    """Return the digests of the author's modules for each stage.
+
+    `paths` has the import paths that each stage uses. `data` has the digests of the `code_files`,
+    which all digests cover.
+    """
     code = {}
     for stage, used in paths.items():
         modules = sorted({path.partition(":")[0] for path in used})
-        # a program's code is in the files; no module of the author needs to read it
+        # the code of an agent that is a program is in `code_files`, not in a module
         if own := {n: _module(n, data) for n in modules if sources(n) or n == PROGRAM_MODULE}:
             code[stage] = own
     return code
@@ -102,14 +107,16 @@ def modules_of(code: Code) -> dict[str, str]:
 
 
 def recorded(code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """Return the code in the form of run.json, with the revision of the working directory."""
+    """Return the digests of the code in the form of run.json. They are recorded together with the
+    git revision of the working directory.
+    """
     modules = modules_of(code)
     parts = parts_of(modules, _digests(data_files))
     return {"modules": modules, "parts": parts, "repository": revision(Path.cwd())}
 
 
 def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """Return the recorded code of a run that continues, perhaps with more modules."""
+    """Return the code record `before` of a continued run, with modules added that are new."""
     now = recorded(code, data_files)
     return {
         "modules": {**before["modules"], **now["modules"]},
@@ -119,18 +126,20 @@ def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeR
 
 
 def changed(record: RunRecord, code: Code) -> list[str]:
-    """Return the modules that differ between a run and `code`: `["my_shop"]`."""
+    """Return the names of the modules with digests in `code` that differ from the digests in
+    run.json: `["my_shop"]`.
+    """
     before, now = record["code"]["modules"], modules_of(code)
     # a module that the settings no longer name is a changed setting, which is refused elsewhere
     return sorted(name for name in before if now.get(name, before[name]) != before[name])
 
 
 def edited(record: RunRecord) -> list[str]:
-    """Return a run's functions and classes that differ in the working directory:
+    """Return the functions and classes that changed in the working directory since the run began:
     `["my_shop.price"]`.
 
-    A module's name alone means that its lines outside of functions and classes differ. Modules that
-    are missing here are skipped.
+    A module's name, such as `my_shop`, means that lines outside of functions and classes changed.
+    Modules that do not exist on this machine are skipped.
     """
     importable_here()
     data = _digests(filter(os.path.isfile, _data_files(record)))
@@ -154,14 +163,21 @@ def _data_files(record: RunRecord) -> list[str]:
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """Return a continued run's digests: `code`, but as recorded for data and demonstrations."""
+    """Return the code digests with which a run continues.
+
+    These are the digests in `code`. For the stages in BEFORE_STEPS, the digests in run.json are
+    kept.
+    """
     before = CODE.validate_python(record["settings"]["code"])
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
     return {**code, **{stage: {**code.get(stage, {}), **kept[stage]} for stage in kept}}
 
 
 def refuse_other_code(record: RunRecord, code: Code) -> None:
-    """Raise ValueError, which names the changed functions, if the run was made with other code."""
+    """Raise ValueError if the author's code changed since the run began.
+
+    The message names the changed functions.
+    """
     if modules := changed(record, code):
         names = ", ".join(edited(record) or modules)
         raise ValueError(
@@ -172,7 +188,7 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
 
 
 def accept_code(store: Store, name: str, code: Code) -> None:
-    """Let a run continue under this code, and record that in run.json.
+    """Allow a run to continue with changed code, and record the change in run.json.
 
     Finished steps are kept. Raises Locked while another process writes the run.
     """
@@ -188,7 +204,7 @@ def accept_code(store: Store, name: str, code: Code) -> None:
             "modules": modules,
             "before": CODE.validate_python(record["settings"]["code"]),
         }
-        # before the first step the dataset and demonstrations may still be made by the new code
+        # until the start of the run is stored, the dataset and demonstrations may be made again
         after = continued(code, record) if store.read_json(layout.start) else code
         record["settings"] = {**record["settings"], "code": as_json(after)}
         record["code"] = recorded(code, _data_files(record))
