@@ -1,1 +1,1 @@
-"""Vaults with one uncertain turn, where episodes fork by entropy (ARPO)."""
+"""Vaults with one uncertain turn. ARPO forks episodes where the model's entropy is high."""

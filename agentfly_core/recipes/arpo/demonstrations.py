@@ -1,4 +1,4 @@
-"""Demonstrations that turn all handles of a vault, some in a random direction after the lamp."""
+"""Demonstrations that open vaults. In some, the turn after the lamp has a random direction."""
 
 import random
 from collections.abc import Sequence
@@ -9,9 +9,11 @@ from agentfly_core.recipes.arpo.vault import HANDLES, WAYS
 
 
 def handles(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
-    """Demonstrate: turn the handle after the lamp in the lamp's direction, all other handles left.
+    """Return a policy that opens vaults with the tool `turn`.
 
-    In a share `spoilt` of the episodes, the turn after the lamp goes in a random direction.
+    After one of the six handles, a lamp lights. The policy turns the next handle in the direction
+    that belongs to the lamp's colour, and it turns all other handles left. In a share `spoilt` of
+    the episodes, it turns the handle after the lamp in a random direction.
     """
 
     async def policy(conversation: Conversation) -> str:

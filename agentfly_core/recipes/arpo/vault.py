@@ -18,9 +18,10 @@ def vaults(
 
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
-    A lamp lights after a handle from `first` to HANDLES - 1, in one of the first `lamps` colours of
-    LAMPS. The seed determines the direction of each colour, the same in all vaults; only the reward
-    reveals the direction. Raises ValueError for more than 9,000 vaults.
+    A vault has six handles. After the handle with the number `handle`, which is from `first` to 5,
+    a lamp lights in one of the first `lamps` colours of LAMPS. The seed assigns a direction to each
+    colour. All vaults have the same assignment, and only the reward reveals it. Raises ValueError
+    for more than 9,000 vaults.
     """
     if train + validation + test > 9_000:
         raise ValueError(
@@ -42,7 +43,11 @@ def vaults(
 
 
 class Vault(Environment):
-    """A vault, open after HANDLES turns if the turn after the lamp has the lamp's direction."""
+    """A vault with six handles, which are turned one after the other.
+
+    After one of the handles, a lamp lights. The vault opens after six turns if the turn after the
+    lamp has the direction that belongs to the lamp's colour.
+    """
 
     async def reset(self, problem: Problem) -> None:
         """Close the vault and forget all turns."""
@@ -65,7 +70,7 @@ class Vault(Environment):
 
     @property
     def opened(self) -> bool:
-        """Whether all handles were turned, and the handle after the lamp in the right direction."""
+        """Whether all handles were turned, and the turn after the lamp had the right direction."""
         handle = self._facts["handle"]
         return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]
 

@@ -17,16 +17,17 @@ _MOST_SEEDS = 1000
 def babyai(
     seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split, taking the levels in turn.
+    """Make problems for each split. Successive problems are from successive levels.
 
-    A prompt contains the mission and the first view:
+    A prompt contains the mission and the player's first view:
 
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
-    Under any seed, splits share no object that a mission names, such as a green key or any ball.
-    Missions that the demonstrations cannot complete are skipped. Raises ValueError for an unknown
-    level, and for a level without a suitable mission for a split.
+    Under any seed, an object that a mission of one split names, such as "green key" or "ball",
+    occurs in no mission of the other splits. Missions that the demonstrations cannot complete are
+    skipped. Raises ValueError for an unknown level, without levels, and if 1,000 random seeds of a
+    level give no suitable mission.
     """
     if not levels:
         raise ValueError("levels: got none, expected names such as BabyAI-PickupDist-v0.")
@@ -39,9 +40,10 @@ def babyai(
 
 
 def things() -> Mapping[str, Sequence[str]]:
-    """Return the objects of each split, such as `red ball` and `box`.
+    """Return the objects that missions of each split may name, such as `red ball` and `box`.
 
-    Train, validation and test have four, two and three ninths of the objects of each form.
+    The objects have four forms, for example a colour with "door". Of each form, train gets 4/9,
+    validation 2/9 and test 3/9 of the objects.
     """
     forms = [
         [f"{color} {what}" for color in COLORS for what in PORTABLE],

@@ -28,10 +28,16 @@ _THING = re.compile(
     rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
 )
 Cell = complex
-"""Column + row * 1j, from the first cell. A direction times 1j is a turn to the right."""
+"""A cell as the complex number column + row * 1j. The player's first cell is 0.
+
+Directions are complex numbers, too: a direction times 1j points to its right.
+"""
 _TURNS = {"turn left": -1j, "turn right": 1j}
 _AHEAD, _ASIDE = range(7), range(-3, 4)
-"""Distances of the cells of a view from the player: ahead, and to the right."""
+"""Positions of a view's cells relative to the player: cells ahead, and cells to the right.
+
+Negative numbers of `_ASIDE` are to the left.
+"""
 _PLACE = re.compile(r"(\d+) (ahead|left|right)")
 _CARRIED = "you carry a "
 
@@ -44,11 +50,13 @@ class Pose:
     looks: Cell
 
     def at(self, ahead: int, right: int) -> Cell:
-        """Return the cell this many cells ahead and to the right."""
+        """Return the cell that is `ahead` cells in front of the player and `right` cells to the
+        right.
+        """
         return self.cell + self.looks * complex(ahead, right)
 
     def after(self, action: str, times: int = 1) -> Pose:
-        """Return the pose after an action, if no object or wall blocks it."""
+        """Return the pose after doing an action `times` times, if nothing blocks the player."""
         if action == "go forward":
             return Pose(self.at(times, 0), self.looks)
         return Pose(self.cell, self.looks * _TURNS.get(action, 1) ** times)
@@ -56,8 +64,11 @@ class Pose:
 
 @dataclass(slots=True)
 class Room:
-    """The seen part of a room: objects by cell, cells within the walls, cells of walls, and the
-    carried object, "" for none.
+    """The part of a room that the player has seen.
+
+    `things` has the objects by cell. `free` has the cells within the walls, with or without an
+    object, and `walls` all other seen cells. `carried` is the object that the player carries, or
+    "".
     """
 
     things: dict[Cell, str] = field(default_factory=dict)
@@ -66,7 +77,10 @@ class Room:
     carried: str = ""
 
     def see(self, view: str, pose: Pose) -> None:
-        """Update the room with `view`, a text of `environment.view_text`, as seen from `pose`."""
+        """Add the content of the player's view from `pose`.
+
+        `view` is a text made by `environment.view_text`.
+        """
         listed, *others = view.split("; ")
         far = {"ahead": 7, "left": 4, "right": 4}
         self.carried = ""
@@ -88,8 +102,9 @@ class Room:
         return cell in self.free and cell not in self.things
 
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
-        """Return the shortest list of actions to a pose in front of a goal cell, or None without a
-        path.
+        """Return the shortest list of actions after which the player faces a goal cell.
+
+        The path leads through seen, empty cells only. Without such a path, the result is None.
         """
         ways: dict[Pose, list[str]] = {start: []}
         waiting = deque([start])
@@ -109,7 +124,8 @@ class Room:
 class Goal:
     """The goal of a mission: `Goal("put", "red ball", "blue key")`.
 
-    `beside` is the object of "put" next to which the thing is placed; other verbs have none.
+    The verb is "go to", "pick up" or "put". "put" places `thing` next to the object `beside`; the
+    other verbs leave `beside` empty.
     """
 
     verb: str
@@ -118,7 +134,11 @@ class Goal:
 
     @classmethod
     def of(cls, mission: str) -> Goal:
-        """Parse a mission. Raises ValueError unless it is to go to, pick up, or put next to."""
+        """Parse a mission such as "put the red ball next to the blue key".
+
+        Raises ValueError for a mission without one of the three verbs, or with a wrong number of
+        objects.
+        """
         for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
             if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:
                 return cls(verb, *things)
@@ -127,7 +147,11 @@ class Goal:
         )
 
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
-        """Return actions that reach the goal or, without a path to it, an unseen cell."""
+        """Return the actions for the next step towards the goal.
+
+        They end with the action itself, such as "pick up". As long as the player sees no path to
+        the object, they lead to an unseen cell.
+        """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
         else:
@@ -138,7 +162,9 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first of the next actions, and how often the list repeats it at its start."""
+        """Return the first of `next_actions`, and how often this action comes before a different
+        one.
+        """
         action, *others = self.next_actions(room, pose)
         return action, 1 + len([*takewhile(action.__eq__, others)])
 
@@ -148,9 +174,11 @@ class Goal:
 
 
 def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: go to an object, pick it up, or put it next to another, in one room.
+    """Return a policy that solves missions in one room with the tool `act`.
 
-    In a share `spoilt` of the episodes, the player takes another object or wanders.
+    A mission is to go to an object, to pick it up, or to put it next to another object. In a share
+    `spoilt` of the episodes, the policy makes a mistake: it takes a wrong object, or moves at
+    random.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -179,10 +207,11 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
-    """Whether the demonstration solves a new grid in at most MOST_CALLS calls of `act`.
+    """Whether the demonstration policy solves a new grid in at most MOST_CALLS calls of `act`.
 
-    Playing changes the grid. Missions that the demonstrations do not support, such as missions in
-    several rooms, count as solvable.
+    `seen` is the text of the first view. The function plays the mission, which changes the grid. It
+    also returns True for missions that the policy does not support, such as missions in several
+    rooms.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True
@@ -204,14 +233,16 @@ def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
 
 
 def fits(thing: str, wanted: str) -> bool:
-    """Whether an object matches a description: a red ball is a `red ball`, a `ball` and a `red
-    object`.
+    """Whether the object `thing` matches the description `wanted`.
+
+    For example, the object `red ball` matches `red ball`, `ball` and `red object`.
     """
     return bool(thing) and {*wanted.split()} <= {*thing.split(), "object"}
 
 
 def named(mission: str) -> list[str]:
-    """Return the objects that a mission names: `put the red ball next to a box` names red ball and
-    box.
+    """Return the objects that a mission names.
+
+    For "put the red ball next to a box", they are `red ball` and `box`.
     """
     return _THING.findall(mission)

@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "open or close")
-"""Actions, each at its number in MiniGrid."""
+"""The actions. An action's index in this tuple is its number in MiniGrid."""
 DOORS = ("open ", "closed ", "locked ")
-"""States of a door, each at its number in MiniGrid."""
+"""The states of a door. A state's index in this tuple is its number in MiniGrid."""
 THINGS = ("door", "key", "ball", "box")
 
 
 class BabyAI(Environment):
-    """A level of BabyAI (Chevalier-Boisvert et al., arXiv 1810.08272) with a problem's facts:
+    """A level of BabyAI (Chevalier-Boisvert et al., arXiv 1810.08272). A problem's facts choose it:
 
         {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"}
 
-    `over` is True once the mission is solved (then `solved` is True, too) or the level's step limit
-    is reached. Needs the package minigrid (the extra `babyai`).
+    After a solved mission, `solved` and `over` are True. At the level's step limit, only `over` is
+    True. The environment needs the package minigrid (the extra `babyai`).
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Make the grid.
+        """Make the grid of the problem.
 
-        Raises KeyError for a missing fact. Raises ValueError for an unknown level, and if the level
-        and seed give another mission than the fact `mission`.
+        Raises KeyError if a fact is missing. Raises ValueError for an unknown level, and if the
+        level and seed give a mission that differs from the fact `mission`.
         """
         facts = problem.facts
         self._grid, self._seed = level(facts["level"]), facts["seed"]
@@ -45,7 +45,7 @@ class BabyAI(Environment):
             )
 
     def act(self, action: str, times: int) -> None:
-        """Do one of ACTIONS `times` times, or until the mission is over."""
+        """Do an action of ACTIONS `times` times. Stop early when the mission is over."""
         for _ in range(times):
             if self.over:
                 return
@@ -97,8 +97,9 @@ def mission(grid: RoomGridLevel, seed: int) -> str:
 
 
 def view_text(grid: RoomGridLevel) -> str:
-    """Describe the visible objects (nearest row first), the distances to walls, and the carried
-    object:
+    """Describe the player's view: visible objects, distances to walls, and the carried object.
+
+    Objects in the nearest row come first:
 
         "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"
 
@@ -143,7 +144,7 @@ def _place(ahead: int, aside: int) -> str:
 
 @cache
 def _gymnasium() -> Any:
-    """Import gymnasium, with MiniGrid's levels in its registry."""
+    """Import gymnasium and minigrid, which registers its levels. Return gymnasium."""
     require_package("minigrid==3.2.0", "babyai")
     import gymnasium
     import minigrid  # noqa: F401

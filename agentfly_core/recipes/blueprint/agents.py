@@ -25,13 +25,18 @@ REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
 
 
 class Architect:
-    """Interprets an order, recalls a blueprint, draws, builds, inspects, and draws again.
+    """An agent that draws the blueprint of an ordered building and has it built.
 
-    With `interprets`, the speaker `interpreter` names the building and its parts. The speaker
-    `designer` draws the blueprint. With `recalls`, the designer first reads the best match of the
-    memory. It may call all tools before it draws. If the building is not complete, the designer
-    draws again, at most `reflections` times. `instructions=False` omits the designer's system
-    message. Raises ValueError for `recalls` without the extra `search`.
+    - With `interprets`, the speaker `interpreter` first names the building and its parts.
+    - With `recalls`, the speaker `designer` reads an earlier order with its blueprint: the best
+      match in the run's memory. This needs the package bm25s (the extra `search`); without the
+      package, ValueError is raised.
+    - The designer may call tools, and then replies with a blueprint. The agent submits it, builds
+      it and inspects the building.
+    - As long as the building is incomplete, the designer reads the report and draws again, at most
+      `reflections` times.
+
+    With `instructions=False`, the designer gets no system message.
     """
 
     def __init__(
@@ -83,7 +88,11 @@ async def drawing(designer: Speaker, *read: Message | Observation) -> str:
 
 
 async def built(designer: Speaker, blueprint: str) -> str:
-    """Submit a blueprint, build and inspect it. Return the tools' answers up to the first error."""
+    """Call the tools `submit_blueprint`, `build` and `inspect`, and return their answers as one
+    text.
+
+    After an error, the remaining tools are not called.
+    """
     reports = list[str]()
     submit = ToolCall("submit_blueprint", {"blueprint": blueprint})
     for call in (submit, ToolCall("build", {}), ToolCall("inspect", {})):

@@ -1,4 +1,4 @@
-"""The builder: orders blocks, adds scaffolding to reach high cells, and removes scaffolding."""
+"""The builder: places blocks in a possible order, and adds and removes scaffolding."""
 
 import heapq
 from collections import deque
@@ -25,13 +25,15 @@ from agentfly_core.recipes.blueprint.world import (
 )
 
 Rung = tuple[Voxel, bool]
-"""A cell of scaffolding, and whether the cell above it is in reach."""
+"""A cell for scaffolding, and whether the builder can also reach the cell above it."""
 
 
 @dataclass(frozen=True)
 class Construction:
-    """The result of `build`: refused cells of the target with reasons, cells that had scaffolding,
-    and cells that still have scaffolding.
+    """The result of `build`.
+
+    `missing` has the cells of the target without their block, with the reason. `scaffolding` lists
+    the cells that had scaffolding, and `residue` the cells that still have scaffolding.
     """
 
     missing: dict[Voxel, Refusal]
@@ -40,7 +42,7 @@ class Construction:
 
 
 def build(world: VoxelWorld, target: Grid) -> Construction:
-    """Build a target in an empty world as far as the rules allow, and remove all scaffolding."""
+    """Build a target in an empty world as far as the rules allow. Then remove the scaffolding."""
     builder = _Builder(world, target)
     missing = builder.raised()
     return Construction(missing, builder.scaffolding, builder.cleared())
@@ -52,7 +54,10 @@ class _Builder:
         self.scaffolding: list[Voxel] = []
 
     def raised(self) -> dict[Voxel, Refusal]:
-        """Place all blocks that can be placed; return the other cells with reasons."""
+        """Place all blocks that can be placed.
+
+        Return the cells of all other blocks, with reasons.
+        """
         waiting = {(int(x), int(y), int(z)) for x, y, z in np.argwhere(self.target)}
         while True:
             before = len(waiting)
@@ -62,7 +67,10 @@ class _Builder:
                 return refused
 
     def cleared(self) -> list[Voxel]:
-        """Remove scaffolding; return the cells that keep scaffolding."""
+        """Remove all scaffolding that can be removed.
+
+        Return the cells that still have scaffolding.
+        """
         left, before = self.scaffolding[::-1], -1
         while len(left) != before:
             before = len(left)
@@ -70,8 +78,10 @@ class _Builder:
         return left
 
     def _pass(self, waiting: set[Voxel]) -> dict[Voxel, Refusal]:
-        """Place cells from the ground upwards and remove them from `waiting`; return the refused
-        cells with reasons.
+        """Try to place a block in each cell of `waiting`, from the ground upwards.
+
+        Cells with a placed block are removed from `waiting`. The other cells are returned, with
+        reasons.
         """
         heap = [(cell[2], cell) for cell in waiting]
         heapq.heapify(heap)
@@ -93,9 +103,9 @@ class _Builder:
         return refused
 
     def _scaffold(self, blocked: Collection[Voxel]) -> bool:
-        """Add scaffolding towards the nearest place that reaches a blocked cell.
+        """Add scaffolding, so the builder can reach one of the blocked cells.
 
-        Return False without progress.
+        Returns False if no scaffolding could be added.
         """
         before = len(self.scaffolding)
         with suppress(RefusedAction):
@@ -105,10 +115,10 @@ class _Builder:
         return len(self.scaffolding) > before
 
     def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
-        """Find the shortest row of scaffolding from which a blocked cell is in reach.
+        """Find the shortest row of scaffolding from which the builder reaches a blocked cell.
 
-        Breadth-first search. Each cell is placed from the top of an earlier cell and never covers a
-        cell of the target. Without such a row the list is empty.
+        This is a breadth-first search. The builder walks on the row to extend it, and the row
+        uses no cell of the target. Without such a row, the list is empty.
         """
         grid = self.world.grid
         free = (grid == 0) & (self.target == 0)
@@ -138,7 +148,10 @@ class _Builder:
 
 
 def _further(step: Rung, free: Mask) -> Iterator[Rung]:
-    """Yield the free neighbours for the next cell: four sides, and the cell above if in reach."""
+    """Yield the free neighbours where the row of scaffolding can continue.
+
+    They are at the four sides. The cell above is a neighbour, too, if the builder can reach it.
+    """
     cell, rises = step
     for one in around(cell):
         level = one[2] == cell[2]
@@ -160,7 +173,7 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return the cells within REACH of another cell that is in `cells`."""
+    """Return the cells that are at most REACH away from another cell, which is in `cells`."""
     counts = cells.astype(np.int32)
     for axis in range(3):
         sums = np.cumsum(

@@ -14,9 +14,10 @@ MISTAKES = ("omit", "move", "swap")
 
 
 def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `Architect`: interpret the order, and draw the blueprint.
+    """Return a policy for the agent `Architect`. It interprets the order and draws the blueprint.
 
-    In a share `spoilt` of the episodes, a line is omitted or moved, or its material changes.
+    In a share `spoilt` of the episodes, one line of the blueprint is wrong: the line is missing,
+    its coordinates are moved, or it has a different material.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -37,7 +38,10 @@ def interpreted(order: str) -> str:
 
 
 def spoiled(lines: Sequence[str], wrong: str, draw: random.Random) -> Sequence[str]:
-    """Return the lines of a blueprint with the mistake `wrong` of MISTAKES, "" for none."""
+    """Return the lines of a blueprint with a mistake of MISTAKES in one line.
+
+    Without a mistake (`wrong` is ""), the lines are unchanged.
+    """
     place = draw.randrange(len(lines))
     before, words, after = lines[:place], lines[place].split(), lines[place + 1 :]
     if wrong == "omit":

@@ -32,7 +32,7 @@ def drawn(blueprint: str) -> Grid:
     """Convert a blueprint, such as "box stone 0 0 0 4 4 0", to a grid of the world.
 
     Later lines overwrite earlier lines, and the block `air` removes blocks. Raises ToolError for
-    too many lines, and with the line that is wrong.
+    more than 200 lines, and for a line that cannot be read; this message contains the line.
     """
     grid: Grid = np.zeros((SIZE, SIZE, SIZE), np.uint8)
     lines = [line.strip() for line in blueprint.splitlines() if line.strip()]
@@ -47,7 +47,10 @@ def drawn(blueprint: str) -> Grid:
 
 
 def _draw(line: str, grid: Grid) -> None:
-    """Draw one line of a blueprint on the grid. Raises ValueError for a wrong line."""
+    """Draw one line of a blueprint on the grid.
+
+    Raises ValueError for an unknown form or block, and for coordinates outside of the plot.
+    """
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"expected one of these forms:\n{FORMS}")
@@ -87,9 +90,10 @@ def line(first: Voxel, second: Voxel) -> Iterator[Voxel]:
 
 
 def stairs(first: Voxel, second: Voxel) -> Iterator[Voxel]:
-    """Yield the cells of filled stairs that rise by 1 per cell along the longer side.
+    """Yield the cells of filled stairs between two corners.
 
-    The stairs are at most as high as the second corner.
+    From the first corner on, the stairs rise by 1 per cell along the longer horizontal side, up to
+    the height of the second corner.
     """
     sides = [abs(a - b) for a, b in zip(first[:2], second[:2], strict=True)]
     along = 0 if sides[0] >= sides[1] else 1

@@ -13,9 +13,9 @@ from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, VoxelWorld
 
 COMPLETE = "The building is complete."
 MARKS = ".#SBPLGMAEDOINQWCYTXKFHUZ"
-"""The letter of each block in views, in the order of BLOCKS."""
+"""The character for each block in views. Characters and blocks (BLOCKS) have the same order."""
 SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
-"""For each view, the horizontal axis along which it looks, and the direction."""
+"""For each side of a building: the axis along which one looks, and the direction (1 or -1)."""
 
 
 class Plot(Environment):
@@ -25,7 +25,7 @@ class Plot(Environment):
 
         {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 
-    Methods raise ToolError for a wrong blueprint.
+    `submit`, `build`, `inspect` and `fit` raise ToolError for a blueprint that cannot be read.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -34,13 +34,13 @@ class Plot(Environment):
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 
     def submit(self, blueprint: str) -> str:
-        """Replace the submitted blueprint; return the number of its blocks by type."""
+        """Replace the submitted blueprint. Return how many blocks of each type it has."""
         grid = drawn(blueprint)
         self.blueprint = blueprint
         return f"The blueprint has {_counts(grid)}."
 
     def build(self) -> str:
-        """Clear the plot and build the blueprint; report the built and the missing blocks."""
+        """Clear the plot and build the submitted blueprint. Report built and missing blocks."""
         self.world = VoxelWorld(self._stock)
         done = build(self.world, drawn(self.blueprint))
         lines = [f"Built: {_counts(self.world.grid)}."]
@@ -94,7 +94,10 @@ class Plot(Environment):
 
 
 def views(grid: Grid) -> str:
-    """Draw orthographic views of the four sides, the top row first, with a legend."""
+    """Draw the building as seen from each of the four sides, with a legend of the blocks.
+
+    Each view is text with one character per cell, and its first row is the top of the building.
+    """
     if not grid.any():
         return "The plot is empty."
     spans = [slice(min(axis), max(axis) + 1) for axis in np.nonzero(grid)]

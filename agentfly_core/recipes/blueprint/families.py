@@ -1,4 +1,4 @@
-"""Five families of buildings: ranges of sizes, materials, and blueprints of the parts."""
+"""Five families of buildings, such as towers, with sizes, materials and blueprints of the parts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,8 +13,11 @@ MATERIALS = ("stone", "brick", "planks", "marble", "slate", "granite", "copper",
 
 @dataclass(frozen=True)
 class BuildingFamily:
-    """Ranges of sizes, names of the chosen materials, and the function `parts`, which makes the
-    blueprints from chosen sizes and materials.
+    """A kind of building, such as `tower`.
+
+    `sizes` has the smallest and the largest value of each size, such as `{"side": (3, 5)}`.
+    `materials` names the parts with a material that can be chosen, such as `("walls", "roof")`. The
+    function `parts` makes the blueprints of all parts from chosen sizes and materials.
     """
 
     sizes: Mapping[str, tuple[int, int]]
@@ -97,7 +100,11 @@ def order(family: str, sizes: Sizes, materials: Materials) -> str:
 
 
 def parts_of(text: str) -> PartBlueprints:
-    """Make the blueprints of all parts from an order. Raises ValueError for any other text."""
+    """Make the blueprints of all parts of the building that a text orders.
+
+    Raises ValueError for a text without an order such as "Build the pyramid: levels 4, tip 2; body
+    brick, tip tile."
+    """
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:
         raise ValueError(f"Got {text!r}, expected an order like 'Build the FAMILY: SIZES; BLOCKS.'")

@@ -13,7 +13,11 @@ INTERPRETER = "interpreter"
 
 
 class Shelf:
-    """The blueprints in a memory folder; `rows` is empty before the first complete building."""
+    """The blueprints in a memory folder.
+
+    Each of `rows` has the order and the blueprint of a complete building. Before the first such
+    building, `rows` is empty.
+    """
 
     def __init__(self, folder: Path) -> None:
         file = folder / FILE
@@ -37,9 +41,11 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the old memory and the blueprints of episodes with a reward `building` of 1.
+    """Write the memory for the next step to `folder`.
 
-    The memory keeps one blueprint for each order.
+    It contains the rows of the memory in the folder `before`, and the blueprints of all episodes in
+    which the reward `building` is 1. It has one blueprint for each order: a new blueprint replaces
+    an old one.
     """
     rows = {row["id"]: row for row in Shelf(before).rows}
     read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}

@@ -6,10 +6,12 @@ from agentfly_core.recipes.blueprint.environment import Plot
 
 @reward
 async def building(plot: Plot) -> Score:
-    """0.7 iou + 0.3 complete - 0.3 extra (see scoring.Fit); 1 only if the world equals the order.
+    """How well the built world equals the order: 0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
-    The building may be shifted by one cell in each direction. The terms are logged as the partial
-    scores `iou`, `complete` and `extra`.
+    `iou` is the intersection over union of the blocks, `complete` the share of parts without wrong
+    cells, and `extra` the share of blocks outside of the building (see scoring.Fit). The reward is
+    1 only if the world equals the order. The building may be shifted by one cell in each direction.
+    The three terms are logged as partial scores.
     """
     now = plot.fit
     parts = {"iou": now.iou, "complete": now.complete, "extra": now.extra}

@@ -11,22 +11,27 @@ from agentfly_core.recipes.blueprint.drawing import drawn
 from agentfly_core.recipes.blueprint.world import Grid
 
 SHIFTS = tuple(product((0, -1, 1), repeat=3))
-"""The shifts of the world that are tried; the first is no shift."""
+"""The shifts by which the world is moved before each comparison. The first one is (0, 0, 0)."""
 
 
 class Assembly(NamedTuple):
-    """A building: the block of each cell, and the index of the part of each cell, -1 for none."""
+    """A building. `target` has the block of each cell.
+
+    `owners` has the index of the part to which each cell belongs, or -1 for cells of no part.
+    """
 
     target: Grid
     owners: npt.NDArray[np.int16]
 
 
 class Fit(NamedTuple):
-    """A comparison of a world with a building, at the shift of the largest `iou`.
+    """A comparison of a world with an ordered building.
 
-    `iou` is the number of cells with equal blocks divided by the number of cells with a block in
-    the world or in the building. `wrong` counts the wrong cells of each part. `extra` is the number
-    of blocks outside of the building divided by the number of blocks of the building.
+    The world may be shifted by one cell in each direction; the comparison uses the shift with the
+    largest `iou`. `iou` is the number of cells where both have the same block, divided by the
+    number of cells where the world or the building has a block. `wrong` counts the wrong cells of
+    each part. `extra` is the number of the world's blocks outside of the building, divided by the
+    number of the building's blocks.
     """
 
     iou: float
@@ -40,12 +45,18 @@ class Fit(NamedTuple):
 
     @property
     def value(self) -> float:
-        """0.7 iou + 0.3 complete - 0.3 extra, at least 0; 1 only if world equals building."""
+        """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
+
+        It is 1 only if world and building are equal. `extra` counts as 1 if it is larger.
+        """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 
 
 def assembled(parts: Mapping[str, str]) -> Assembly:
-    """Assemble a building from blueprints of its parts. Raises ToolError for a wrong blueprint."""
+    """Assemble a building from the blueprints of its parts.
+
+    Raises ToolError for a blueprint that cannot be read.
+    """
     target = drawn("")
     owners = np.full(target.shape, -1, np.int16)
     for number, blueprint in enumerate(parts.values()):
@@ -55,7 +66,7 @@ def assembled(parts: Mapping[str, str]) -> Assembly:
 
 
 def fit(grid: Grid, parts: Mapping[str, str]) -> Fit:
-    """Compare a world with the building that these blueprints of parts describe."""
+    """Compare a world with an ordered building. `parts` has the blueprint of each part, by name."""
     target, owners = assembled(parts)
     padded, size = np.pad(grid, 1), len(grid)
     best, shifted = -1.0, grid

@@ -16,7 +16,7 @@ BLOCKS = (
     *("granite", "sandstone", "copper", "iron", "gold", "quartz", "wool", "clay", "sand"),
     *("dirt", "ice", "lamp", "door", "fence", "tile", "cobble"),
 )
-"""Block types; a grid contains their indices, 0 for air."""
+"""The types of blocks. A grid contains an index in this tuple for each cell; 0 is air."""
 RECIPES: Mapping[str, tuple[str, int]] = {
     "planks": ("log", 4),
     "scaffolding": ("planks", 8),
@@ -29,13 +29,13 @@ RECIPES: Mapping[str, tuple[str, int]] = {
 }
 """Crafted blocks: `{"planks": ("log", 4)}` means that one log makes four planks."""
 Voxel = tuple[int, int, int]
-"""A cell: its coordinates to the east, to the north and upwards, each from 0 to SIZE - 1."""
+"""The coordinates of a cell, from 0 to SIZE - 1: to the east, to the north, and upwards."""
 Grid = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 
 class Refusal(StrEnum):
-    """The reason why the world refuses an action, as the end of an error message."""
+    """The reason why the world refuses an action. The value is the end of the error message."""
 
     OUTSIDE = "is outside of the world"
     OCCUPIED = "has a block already"
@@ -47,7 +47,7 @@ class Refusal(StrEnum):
 
 
 class RefusedAction(ToolError):
-    """Raised for an action that breaks a rule; the world is unchanged."""
+    """Raised for an action that breaks a rule of the world. The action changes nothing."""
 
     def __init__(self, refusal: Refusal, cell: Voxel) -> None:
         super().__init__(f"The cell {cell} {refusal}.")
@@ -55,12 +55,15 @@ class RefusedAction(ToolError):
 
 
 class VoxelWorld:
-    """Blocks in a grid above solid ground, and a stock of blocks to place; None means no limit.
+    """Blocks in a grid above solid ground, and a stock of blocks that can be placed.
 
-    A new block must touch another block or the ground. The builder needs a standing place within
-    REACH of the new block: an empty cell above a block or the ground. The distance is the largest
-    difference of a coordinate. Walking is free. Removed blocks return to the stock. A removal is
-    refused if other blocks would lose their connection with the ground.
+    - If `stock` is None, the number of blocks is unlimited.
+    - A new block must touch another block or the ground.
+    - To place or remove a block, the builder needs a standing place near the block. A standing
+      place is an empty cell on top of a block or on the ground. Its coordinates must differ from
+      the coordinates of the block by at most REACH. The builder can walk to all standing places.
+    - A removed block returns to the stock. A removal is refused if other blocks would lose their
+      connection with the ground.
     """
 
     def __init__(self, stock: Mapping[str, int] | None = None) -> None:
@@ -68,9 +71,9 @@ class VoxelWorld:
         self.stock = None if stock is None else Counter(stock)
 
     def place(self, block: str, cell: Voxel) -> None:
-        """Place a block from the stock, after crafting if the stock has none.
+        """Place a block from the stock. If the stock has none, craft the block from other blocks.
 
-        Raises RefusedAction.
+        Raises RefusedAction if the action breaks a rule of the world.
         """
         self._require(not self.grid[self._inside(cell)], Refusal.OCCUPIED, cell)
         self._require(self._supported(cell), Refusal.UNSUPPORTED, cell)
@@ -81,7 +84,10 @@ class VoxelWorld:
         self.grid[cell] = BLOCKS.index(block)
 
     def remove(self, cell: Voxel) -> None:
-        """Remove a block and return it to the stock. Raises RefusedAction."""
+        """Remove the block in a cell and return it to the stock.
+
+        Raises RefusedAction if the action breaks a rule of the world.
+        """
         number = int(self.grid[self._inside(cell)])
         self._require(number > 0, Refusal.EMPTY, cell)
         self._require(self._reaches(cell), Refusal.OUT_OF_REACH, cell)
@@ -93,7 +99,7 @@ class VoxelWorld:
             self.stock[BLOCKS[number]] += 1
 
     def _has(self, block: str) -> bool:
-        """Whether the stock has a block, after crafting if needed."""
+        """Whether the stock has a block of this type. If it has none, try to craft it."""
         assert self.stock is not None
         if self.stock[block] > 0:
             return True
@@ -119,7 +125,7 @@ class VoxelWorld:
         return bool(np.count_nonzero(places) > own)
 
     def _is_grounded(self, cell: Voxel) -> bool:
-        """Whether other blocks connect a block with the ground; the search goes down first."""
+        """Whether a block is on the ground, or other blocks connect it with the ground."""
         seen, open_ = {cell}, [cell]
         while open_:
             cell = open_.pop()
@@ -137,7 +143,7 @@ class VoxelWorld:
 
 
 def around(cell: Voxel) -> Iterator[Voxel]:
-    """Yield the neighbours of a cell within the world; the cell below comes last."""
+    """Yield the up to six neighbours of a cell within the world. The cell below comes last."""
     x, y, z = cell
     for one in ((x, y, z + 1), (x + 1, y, z), (x - 1, y, z), (x, y + 1, z), (x, y - 1, z)):
         if all(0 <= value < SIZE for value in one):
@@ -147,7 +153,10 @@ def around(cell: Voxel) -> Iterator[Voxel]:
 
 
 def standable(grid: Grid) -> Mask:
-    """Return the empty cells above a block or the ground; the grid's last axis is the height."""
+    """Return the empty cells on top of a block or on the ground.
+
+    The last axis of the grid is the height.
+    """
     above: Mask = np.ones(grid.shape, bool)
     above[..., 1:] = grid[..., :-1] > 0
     above &= grid == 0
@@ -155,7 +164,7 @@ def standable(grid: Grid) -> Mask:
 
 
 def floating(grid: Grid) -> Mask:
-    """Return the cells of blocks without a connection of blocks to the ground."""
+    """Return the cells of all blocks that no chain of blocks connects with the ground."""
     left = grid > 0
     edge = left & (np.arange(SIZE) == 0)
     while edge.any():

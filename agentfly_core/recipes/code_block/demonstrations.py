@@ -9,9 +9,10 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `agents.code_block`: write a block of Python, then answer with its output.
+    """Return a policy for the agent `agents.code_block`.
 
-    In a share `spoilt` of the episodes, the player makes a mistake of PROGRAM_MISTAKES.
+    It writes a block of Python code and then answers with the code's output. In a share `spoilt` of
+    the episodes, it makes a mistake of PROGRAM_MISTAKES.
     """
     reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

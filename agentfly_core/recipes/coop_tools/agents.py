@@ -1,4 +1,4 @@
-"""The team of grounder, executor and observer, the observer alone, and one agent for everything."""
+"""Agents that use a REST service: a team of three roles, the observer alone, and a single agent."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,15 @@ class CoopTeam:
 
     Each of at most `max_steps` steps adds a value to the notes that the grounder reads.
 
-    - After a failed request the executor reads the error and tries again, up to `retries` times;
-      without `server_feedback` it makes one request.
-    - The observer writes code for answers of more than `reads` characters. After an error it
-      writes new code, up to `retries` times; without `code_feedback` it writes code once. If all
-      code fails, it reads the beginning of the answer.
-    - Without `observer`, the notes have the first `reads` characters of an answer.
+    - After a failed request the executor reads the error and makes a new request, at most `retries`
+      times. Without `server_feedback`, it makes only one request.
+    - The observer reads short answers. For an answer of more than `reads` characters, it writes
+      code that extracts the value. After an error it writes new code, at most `retries` times.
+      Without `code_feedback`, it writes code only once. If all code fails, it reads the first
+      `reads` characters of the answer.
+    - Without `observer`, the first `reads` characters of an answer become the note.
     - With the protocol `adaptive`, the executor may give a task back to the grounder.
-    - Endpoints in `down` answer 503.
+    - Endpoints in `down` answer with the status 503.
     """
 
     def __init__(
@@ -88,7 +89,10 @@ class CoopTeam:
     async def _executed(
         self, executor: Speaker, world: RestWorld, endpoint: RestEndpoint, task: str
     ) -> HttpAnswer:
-        """Return the answer to the last request; without a request, the status 0 and a reason."""
+        """Return the service's answer to the executor's last request.
+
+        If the executor gives the task back, the answer has the status 0 and the executor's reason.
+        """
         context, answer = executor.context(), HttpAnswer(0, "no request was made")
         form = f"{EXECUTE} {GIVE_BACK}" if self.protocol == "adaptive" else EXECUTE
         text = f"{endpoint.document}\nTask: {task}\n{form}"
@@ -103,7 +107,7 @@ class CoopTeam:
         return answer
 
     async def _observed(self, observer: Speaker, task: str, answer: HttpAnswer) -> str:
-        """Extract the value of a task from an answer; return the error of a failed request."""
+        """Return the value for a task from an answer, or the error of a failed request."""
         if answer.status != 200:
             return f"failed: {answer.status} {answer.body}"
         if not self.observer:
@@ -122,8 +126,9 @@ class CoopTeam:
 
 
 class ObserverAlone(CoopTeam):
-    """The observer alone: reads the answer to the request in the fact `url`.
+    """The observer of `CoopTeam` without the other roles.
 
+    It extracts the value from the answer to one request, which is the fact `url` of the problem.
     The problems are from the dataset `observations`.
     """
 
@@ -136,9 +141,10 @@ class ObserverAlone(CoopTeam):
 
 
 class OneAgent:
-    """One speaker that makes requests and reads the first LONG characters of each answer.
+    """A single speaker that selects endpoints, makes requests and reads the service's answers.
 
-    It answers the question `attempts` times. The episode has the most frequent answer.
+    It reads the first LONG characters of each answer. It answers the question `attempts` times; the
+    most frequent of these answers becomes the answer of the episode.
     """
 
     def __init__(self, attempts: int = 1) -> None:

@@ -21,9 +21,10 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
             {"answer": "417", "world": 3},
         )
 
-    The first request finds the id, here 7, and the second the value. `world` is the seed of the
-    service. Splits share no pair of thing and aspect, here the film 7 and its ratings. Raises
-    ValueError for too many problems.
+    An agent needs two requests: the first finds the id of the film (here 7), the second finds the
+    value. `world` is the seed of the service. Splits share no pair of a thing and an aspect; here
+    the thing is the film 7, and the aspect its ratings. Raises ValueError if more problems are
+    requested than there are pairs.
     """
     draw, world = random.Random(seed), RestWorld(seed)
 
@@ -45,7 +46,7 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
 
 @generated
 def observations(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Make a problem of the second request of each question of `rest_questions`, such as
+    """Make a problem from the second request of each question of `rest_questions`, such as
 
         Problem(
             "films-7-ratings",
@@ -53,7 +54,8 @@ def observations(seed: int, train: int, validation: int, test: int) -> dict[str,
             {"answer": "417", "digits": "3", "world": 3, "url": "/films/7/ratings?region=north"},
         )
 
-    `url` is the request, and `digits` the length of the answer.
+    `url` is the request with the value in its answer. `digits` is the number of digits of the
+    value.
     """
     made = rest_questions(seed, train, validation, test)
     return {split: [_observation(question) for question in made[split]] for split in made}

@@ -20,8 +20,10 @@ PLURALS = {single: kind for kind, single in KINDS.items()}
 
 
 def grounded(text: str) -> str:
-    """Reply as the grounder: first the search for an id, then the endpoint of the value, then the
-    answer.
+    """Reply as the grounder, which selects the next endpoint.
+
+    Its first reply selects the search for an id, the second the endpoint that has the value. The
+    third reply is the answer. `text` contains the values that the observer has extracted so far.
     """
     aspect, single, name, parameter, option, key = _question(text)
     kind, values = PLURALS[single], re.findall(r"^- .* -> (.*)$", text, re.M)
@@ -36,9 +38,10 @@ def grounded(text: str) -> str:
 
 
 def executed(texts: Sequence[str]) -> str:
-    """Reply as the executor: a request for the task.
+    """Reply as the executor, with the URL of a request for the task.
 
-    The parameter's name is from the document or, after an error, from the error.
+    The name of the parameter is from the endpoint's document. After an error that contains the
+    right name, it is this name.
     """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document
@@ -52,7 +55,10 @@ def executed(texts: Sequence[str]) -> str:
 
 
 def coded(texts: Sequence[str], draw: random.Random) -> str:
-    """Reply as the observer: code that extracts a value; a share BUGS reads a wrong field."""
+    """Reply as the observer, with code that extracts a value.
+
+    With the probability BUGS, the code reads a wrong field.
+    """
     key = _key(texts[0])
     field = '["value"]' if draw.random() < BUGS else '["data"]["value"]'
     return (
@@ -92,7 +98,10 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that replies for all speakers as `simulated`, without reading facts."""
+    """Return a policy that replies for all speakers.
+
+    It uses the function `simulated`, and reads no facts of the problems.
+    """
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]
@@ -113,9 +122,10 @@ def _key(text: str) -> str:
 
 
 def _value(text: str, field: str, key: str) -> str:
-    """Find the number in `field`, for a value in the record of `key`.
+    """Find the number in the field "id" or "value" of a JSON text.
 
-    Without a match, return the text itself if it is a number, else "unknown".
+    For "value", only the record of `key` is searched. Without a match, return the text itself
+    if it is a number, else "unknown".
     """
     before = rf'"key": "{key}", "data": {{' if key and field == "value" else ""
     if match := re.search(rf'{before}"{field}": (\d+)', text):

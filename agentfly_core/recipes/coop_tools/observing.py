@@ -6,7 +6,7 @@ from typing import Any
 from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
-"""Characters, about 1,500 tokens. The observer reads longer answers by code."""
+"""A number of characters, about 1,500 tokens. The observer writes code to read longer answers."""
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """
 import json
@@ -21,13 +21,13 @@ with open("result.json", "w") as file:
 
 
 class ExtractionError(Exception):
-    """Raised for failed extraction code, with the last line of its error output."""
+    """Raised if extraction code fails. The message is the last line of the code's error output."""
 
 
 def schema(value: Any) -> Any:
-    """Replace the values in a JSON value by types: `{"items": [{"key": "str"}]}`.
+    """Replace all strings and numbers in a JSON value by the names of their types.
 
-    Lists keep only their first element.
+    Lists keep only their first element. An example is `{"items": [{"key": "str"}]}`.
     """
     if isinstance(value, dict):
         return {name: schema(one) for name, one in value.items()}
@@ -37,9 +37,9 @@ def schema(value: Any) -> Any:
 
 
 async def extracted(code: str, body: str) -> str:
-    """Run `extract(response)` of `code` in a sandbox on a JSON body; return its result as text.
+    """Run `code` in a sandbox, and call its function `extract` with the parsed JSON of `body`.
 
-    Raises ExtractionError.
+    Returns the result as text. Raises ExtractionError if the code fails.
     """
     given = json.dumps([code, body])
     done = await run(_PROGRAM, {"given.json": given}, limits=LIMITS, collect=["result.json"])

@@ -18,19 +18,19 @@ ASPECTS = (
     ("partners", "friends"),
     ("places", "routes"),
 )
-"""Pairs of similar aspects; each aspect is an endpoint of each kind."""
+"""Pairs of similar aspects. Each kind of things has an endpoint for each aspect."""
 OPTIONS = {
     "region": ("north", "south", "inland"),
     "season": ("spring", "autumn"),
     "grade": ("low", "middle", "high"),
 }
-"""Parameters with their values; each aspect endpoint requires one parameter."""
+"""Parameters with their values. Each endpoint of an aspect requires one of these parameters."""
 FORMER = {"region": "area", "season": "quarter", "grade": "level"}
 """Names of the parameters in outdated documents."""
 ENTITIES, PAGE = 30, 10
 MOST_RECORDS = 340
 DIGITS = re.compile("[0-9]{1,9}")
-"""Digits of a number: `int` refuses very long texts, and `str.isdigit` accepts ²."""
+"""Matches one to nine digits. `int` refuses very long texts, and `str.isdigit` accepts ²."""
 _FIRST = ("Amber", "Birch", "Copper", "Dusk", "Elm", "Frost", "Gale", "Hazel", "Iron", "Jade")
 _SECOND = ("Mill", "Harbour", "Lantern", "Meadow", "Orchard", "Quarry", "Signal", "Tower")
 _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
@@ -38,8 +38,11 @@ _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
 
 @dataclass(frozen=True)
 class RestEndpoint:
-    """An endpoint as its document describes it: `RestEndpoint("/films/{id}/ratings", "...",
-    {"region": "required, one of north, south, inland"})`.
+    """An endpoint as its document describes it:
+
+    RestEndpoint(
+        "/films/{id}/ratings", "...", {"region": "required, one of north, south, inland"}
+    )
     """
 
     path: str
@@ -62,10 +65,11 @@ class HttpAnswer:
 
 
 class RestWorld:
-    """The service, which a seed determines; requests change nothing.
+    """A REST service with films, people and shops. The seed determines its content.
 
-    One third of the aspect documents use a parameter's former name. A request with this name
-    returns an error that contains the right name. Paths in `down` answer 503.
+    Requests change nothing. One third of the documents of aspect endpoints, such as
+    `/films/{id}/ratings`, use an outdated name of the parameter. The answer to a request with this
+    name is an error that contains the right name. Paths in `down` answer with the status 503.
     """
 
     def __init__(self, seed: int, down: frozenset[str] = frozenset()) -> None:
@@ -73,7 +77,7 @@ class RestWorld:
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """The names of all things by kind; a thing's id is its position in the list, from 1."""
+        """The names of all things by kind. The first name of each kind has the id 1."""
         draw = self._draw("names")
         pairs = [f"{first} {second}" for first in _FIRST for second in _SECOND]
         return {kind: draw.sample(pairs, ENTITIES) for kind in KINDS}
@@ -101,13 +105,13 @@ class RestWorld:
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the document of the endpoint uses the parameter's former name."""
+        """Whether the document of an aspect's endpoint uses an outdated name of the parameter."""
         return self._draw("outdated", kind, aspect).random() < 1 / 3
 
     def records(self, kind: str, number: int, aspect: str, option: str) -> dict[str, int]:
-        """Return the values by keyword that an endpoint lists, in this order.
+        """Return the values that the endpoint of an aspect lists, by keyword and in this order.
 
-        `number` is the id of the thing, and `option` the value of the parameter.
+        `number` is the id of the thing. `option` is the value of the endpoint's parameter.
         """
         size = self._draw("size", kind, aspect).choice([12, 40, 120, MOST_RECORDS])
         draw = self._draw(kind, str(number), aspect, option)

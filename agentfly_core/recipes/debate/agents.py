@@ -6,11 +6,11 @@ from agentfly_core import Ending, Episode, Message, Observation, Speaker
 
 
 class Debate:
-    """A debate of `debaters` speakers in `rounds` rounds; the most frequent last answer counts.
+    """A debate of several speakers (`debaters`) in several rounds. All debaters are trained.
 
-    In the first round, each debater reads the problem, in later rounds the answers of the other
-    debaters. In each round a debater may call the experiment's tools once before it answers. All
-    debaters are trained.
+    In the first round, each debater reads the problem. In later rounds, it reads the answers of the
+    other debaters. In each round a debater may call the experiment's tools once before it answers.
+    The most frequent answer of the last round becomes the answer of the episode.
     """
 
     def __init__(self, debaters: int = 3, rounds: int = 2) -> None:
@@ -29,9 +29,9 @@ class Debate:
 
 
 async def answered(debater: Speaker, read: Sequence[Message | Observation]) -> str:
-    """Return the debater's answer, or "" for a reply that a token limit ended.
+    """Return the debater's answer, or "" if a token limit ended its reply.
 
-    Tool calls in the first reply are executed; the second reply is the answer.
+    If the first reply contains tool calls, they are executed, and the second reply is the answer.
     """
     reply = await debater.reply(*read)
     if reply.calls:
@@ -40,14 +40,14 @@ async def answered(debater: Speaker, read: Sequence[Message | Observation]) -> s
 
 
 def others(answers: Sequence[str], own: int) -> list[Message]:
-    """Make a message of all answers except the one at index `own`: `17, 99`."""
+    """Make a message of all answers except the answer at the index `own`, such as "17, 99"."""
     return [Message("user", ", ".join([*answers[:own], *answers[own + 1 :]]))]
 
 
 def majority(answers: Sequence[str]) -> str:
-    """Return the most frequent answer that is not empty, "" if all are empty.
+    """Return the most frequent answer that is not empty, or "" if all answers are empty.
 
-    The first of equally frequent answers counts.
+    Of equally frequent answers, the first is returned.
     """
     given = [answer for answer in answers if answer]
     return max(given, key=given.count, default="")

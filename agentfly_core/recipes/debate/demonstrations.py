@@ -13,10 +13,12 @@ CALL = partial(calling, "calculator", "expression")
 
 
 def debating(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for `agents.Debate`: compute the sum, then adopt the most frequent answer.
+    """Return a policy for the debaters of `agents.Debate`.
 
-    Each debater makes a mistake with probability `spoilt`: a guess, a mistyped sum, another
-    operation or a misread result. If no answer is more frequent, the debater keeps its own.
+    In the first round a debater computes the sum with the calculator. In later rounds it replies
+    with the most frequent answer; if several answers are equally frequent, its own answer is
+    preferred. Each debater makes a mistake with probability `spoilt`: a guess, a mistyped sum, a
+    wrong operation or a misread result.
     """
 
     async def policy(conversation: Conversation) -> str:

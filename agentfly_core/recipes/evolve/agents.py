@@ -12,9 +12,11 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """The episode that one agent of the team gets: replies come from the agent's own speaker.
+    """A replacement for the episode, which is passed to one agent of the team.
 
-    `answer` sets the agent's `result` instead of the episode's answer.
+    Its replies come from the agent's own speaker. Its method `answer` does not set the answer of
+    the episode; it sets `result`. All other attributes are the attributes of the speaker or the
+    episode.
     """
 
     def __init__(self, episode: Episode, speaker: Speaker) -> None:
@@ -22,17 +24,20 @@ class Member:
 
     @property
     def opening(self) -> tuple[Message | Observation, ...]:
-        """The first messages, without the system message if the speaker adds another one."""
+        """The first messages of the episode.
+
+        The episode's system message is missing if the speaker has its own system message.
+        """
         own = self._speaker is self._episode
         return self._episode.opening[bool(self._episode.rules.system and not own) :]
 
     def answer(self, text: str) -> None:
-        """Set the result."""
+        """Set `result` to this text."""
         self._answer = text
 
     @property
     def result(self) -> str:
-        """The text of the last `answer`, or without one the text of the last reply."""
+        """The text of the last call of `answer`. Without a call, the text of the last reply."""
         return self._answer or self._speaker.turns[-1].reply.content.strip()
 
     def __getattr__(self, name: str) -> Any:
@@ -41,16 +46,18 @@ class Member:
 
 
 class Evolve:
-    """EvoAgent: a first agent answers, then `generations` of agents that evolve from it.
+    """EvoAgent: a first agent answers, then several generations of agents evolve from it.
 
-    `initial` is the import path of the first agent, which plays the episode's main speaker and has
-    `skills`; list the agent's file in `code_files`. All other agents run the same code as speakers
-    `expert`, with the instructions of their specs and at most `expert_turns` replies each.
+    `initial` is the import path of the first agent, and `skills` are its skills. It plays the
+    episode's main speaker. List its file in the setting `code_files`. All other agents run the same
+    code as speakers with the role `expert`. Each of them has the instructions of its `AgentSpec`
+    and gives at most `expert_turns` replies.
 
-    The operators ask the speaker `evolver`. With `pool`, the operators compute with sets of skills
-    instead, and only the update asks the speaker. `Evolution` describes `children`, `proposals`,
-    `quality_check` and `mutation`. A generation begins only if its replies fit into `budget`, the
-    limit of all replies.
+    The speaker `evolver` proposes, checks and merges agents and answers, see `PromptOperators`.
+    With `pool`, a program does this with sets of skills, and the speaker only merges answers, see
+    `SymbolicOperators`. `Evolution` describes `children`, `generations`, `proposals`,
+    `quality_check` and `mutation`. `budget` is the limit of all replies of an episode: a generation
+    begins only if its replies fit into it.
     """
 
     def __init__(
@@ -80,7 +87,10 @@ class Evolve:
         return Ending.NO_TOOL_CALLS
 
     async def evolved(self, episode: Episode, result: str) -> str:
-        """Play the generations after the first agent's result, and return the merged result."""
+        """Play all generations, and return the merged result.
+
+        `result` is the result of the first agent.
+        """
         evolution = Evolution(self.operators(episode, result), self.player(episode), *self.sizes)
         parents: Sequence[AgentSpec] = [self.first]
         results: Sequence[str] = [result]
@@ -94,7 +104,10 @@ class Evolve:
         return result
 
     def operators(self, episode: Episode, result: str) -> PromptOperators:
-        """Make the operators, which ask a new speaker `evolver`."""
+        """Make the operators of the evolution.
+
+        They prompt a new speaker with the role `evolver`.
+        """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt
         if self.pool:
@@ -102,7 +115,10 @@ class Evolve:
         return PromptOperators(evolver, question)
 
     def player(self, episode: Episode) -> Callable[[AgentSpec], Awaitable[str]]:
-        """Make a function that runs the first agent's code with a spec and returns the result."""
+        """Make a function that plays an agent and returns its result.
+
+        The agent runs the first agent's code, with the skills of an `AgentSpec`.
+        """
 
         async def play(spec: AgentSpec) -> str:
             member = Member(
@@ -121,10 +137,12 @@ class Evolve:
 
 
 class SelfRefine(Evolve):
-    """Baseline without crossover, selection and merging: each answer replaces the previous answer.
+    """A baseline of `Evolve` without crossover, selection and merging.
 
-    The loop of one proposal and one answer repeats while both replies fit into `budget`. Each
-    proposal is made from the first agent, or with `inherit` from the latest proposal.
+    In a loop, the speaker `evolver` proposes an agent, and this agent answers. Its answer replaces
+    the previous answer. The loop ends when the two replies would exceed `budget`, the limit of all
+    replies of an episode. Each proposal is based on the first agent. With `inherit`, it is based on
+    the latest proposed agent.
     """
 
     def __init__(self, skills: Sequence[str], inherit: bool = False, budget: int = 100) -> None:

@@ -40,7 +40,7 @@ def word_questions(seed: int, train: int, validation: int, test: int) -> dict[st
             {"answer": "abirned; 7; 3"},
         )
 
-    Splits share no word. Raises ValueError for more problems than there are words.
+    Splits share no word. Raises ValueError if more problems are requested than there are words.
     """
     sizes, draw = {"train": train, "validation": validation, "test": test}, random.Random(seed)
 

@@ -13,7 +13,10 @@ from agentfly_core.recipes.evolve.operators import CHECK, CROSSOVER, MUTATION, U
 
 UNKNOWN = "?"
 INSIGHT = 0.5
-"""The probability that a new skill is drawn from those of unanswered questions, not from all."""
+"""The probability that a new skill is drawn only from the skills that unanswered questions need.
+
+Otherwise, the new skill is drawn from all skills.
+"""
 Operation = Callable[[str, random.Random], str]
 
 
@@ -25,14 +28,18 @@ def answered(system: str, prompt: str) -> str:
 
 
 def improved(asked: str, draw: random.Random) -> str:
-    """Reply to crossover: keep the skills that answered a question, or else the first skill."""
+    """Reply to the prompt for a crossover: an agent with fewer skills.
+
+    The agent keeps the skills that the questions need. If the questions need none of its skills, it
+    keeps the first skill.
+    """
     (parent,), (_, names) = _agents(asked), _read(asked)
     kept = tuple(skill for skill in parent.skills if skill in names) or parent.skills[:1]
     return AgentSpec(role=parent.role, skills=kept).model_dump_json()
 
 
 def proposed(asked: str, draw: random.Random) -> str:
-    """Reply to mutation: one of the agents with two new skills."""
+    """Reply to the prompt for a mutation: one of the agents in the prompt, with two more skills."""
     (_, names), result = _read(asked), _line(asked, "The answer so far: ")
     open_ = [name for name, one in zip(names, result.split("; "), strict=True) if one == UNKNOWN]
     new = [
@@ -44,8 +51,10 @@ def proposed(asked: str, draw: random.Random) -> str:
 
 
 def checked(asked: str, draw: random.Random) -> str:
-    """Reply to the quality check: keep a child that shares a skill with the team, unless an agent
-    has the same set of skills.
+    """Reply to the prompt for a quality check of a new agent.
+
+    The new agent is accepted if it shares a skill with an agent of the team, and if no agent of the
+    team has the same set of skills.
     """
     child = AgentSpec.model_validate_json(_line(asked, "New agent: "))
     sets, own = [{*agent.skills} for agent in _agents(asked)], {*child.skills}
@@ -54,7 +63,10 @@ def checked(asked: str, draw: random.Random) -> str:
 
 
 def merged(asked: str, draw: random.Random) -> str:
-    """Reply to the update: the first answer to each question that is not `?`."""
+    """Reply to the prompt for an update: the merged answers.
+
+    For each question, it takes the first answer that is not `?`.
+    """
     answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
     columns = zip(*answers, strict=True)
     return "; ".join(next((one for one in column if one != UNKNOWN), UNKNOWN) for column in columns)
@@ -69,13 +81,17 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """Reply to the last text: an operation of OPERATIONS, else the answers to its questions."""
+    """Reply to the last text of a conversation.
+
+    If the text contains a prompt of OPERATIONS, the function of this operation replies. Otherwise
+    the reply answers the questions in the text.
+    """
     operation = next((reply for mark, reply in OPERATIONS.items() if mark in texts[-1]), None)
     return operation(texts[-1], draw) if operation else answered(texts[0], texts[-1])
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Reply as the simulated model to all speakers, without the facts of problems."""
+    """Return a policy that replies for all speakers by `simulated`, without the problems' facts."""
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]
@@ -85,7 +101,7 @@ def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
 
 
 def _read(text: str) -> tuple[str, list[str]]:
-    """Parse a text: the word, and the names of the skills that its questions need."""
+    """Return the word in a text, and the names of the skills that the text's questions need."""
     match = re.search(r"About the word (\w+),.*?: (.*)", text)
     assert match, text
     places = {match[2].find(question): name for name, (question, _) in SKILLS.items()}

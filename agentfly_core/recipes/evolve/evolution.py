@@ -22,17 +22,17 @@ class AgentSpec(BaseModel):
 
 
 class Operators(Protocol):
-    """The four operations of Algorithm 1 on agents and results."""
+    """The four operations of EvoAgent's Algorithm 1. A result is the answer text of an agent."""
 
     async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
-        """Return the parent, improved in view of its result."""
+        """Return an improved version of the agent `parent`. `result` is the parent's answer."""
 
     async def mutation(
         self, parents: Sequence[AgentSpec], result: str, number: int
     ) -> AgentSpec | None:
-        """Propose an agent that differs from its parents; None for an unreadable proposal.
+        """Propose a new agent that differs from all parents. The first proposal has the number 1.
 
-        `number` counts the proposals from 1.
+        `result` is the merged answer so far. Returns None if the proposal cannot be read.
         """
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
@@ -47,12 +47,13 @@ class Operators(Protocol):
 
 @dataclass(frozen=True)
 class Evolution:
-    """Algorithm 1: in each of `generations`, the parents propose `proposals` agents, and at most
-    `children` of the proposed agents answer.
+    """EvoAgent's Algorithm 1: several generations of agents.
 
-    `play` returns the result of an agent. The children are the first `children` proposals that pass
-    the quality check; without `quality_check`, all readable proposals pass. Without `mutation`, the
-    children are the parents after crossover.
+    In each generation, crossover improves the parents. Then mutation proposes `proposals` new
+    agents from them. The first proposals that pass the quality check, at most `children` of them,
+    become the children of this generation. Without `quality_check`, all readable proposals pass.
+    The function `play` returns the result of a child. Without `mutation`, the children are the
+    improved parents.
     """
 
     operators: Operators
@@ -74,9 +75,10 @@ class Evolution:
     async def generation(
         self, parents: Sequence[AgentSpec], results: Sequence[str], result: str
     ) -> tuple[Sequence[AgentSpec], Sequence[str], str]:
-        """Play one generation; return the children, their results, and the merged result.
+        """Play one generation. Return the children, their results, and the merged result.
 
-        If all proposals are rejected, the lists are empty and the result is unchanged.
+        `results` has the result of each parent, and `result` is the merged result so far. If all
+        proposals are rejected, both returned lists are empty and the merged result is unchanged.
         """
         pairs = zip(parents, results, strict=True)
         parents = [await self.operators.crossover(*pair) for pair in pairs]

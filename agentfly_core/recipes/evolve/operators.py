@@ -1,4 +1,4 @@
-"""Operators on agents, by prompts to a model or by computing sets of skills."""
+"""Operators on agents. They prompt a model, or they compute sets of skills."""
 
 import random
 from collections.abc import Sequence
@@ -69,10 +69,11 @@ class PromptOperators:
 
 
 class SymbolicOperators(PromptOperators):
-    """Operators that compute sets of skills; only the update prompts the speaker.
+    """Operators that compute sets of skills. Only the operator `update` prompts the speaker.
 
-    Crossover changes nothing. A mutation adds a skill, drawn from `pool`, to a parent. A child
-    passes if it shares a skill with the team and no agent of the team has the same set of skills.
+    Crossover returns the parent unchanged. A mutation adds a random skill of `pool` to a random
+    parent. A child passes the quality check if it shares a skill with the team, and if no agent of
+    the team has the same set of skills.
     """
 
     def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: str) -> None:

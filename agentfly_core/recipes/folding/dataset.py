@@ -26,8 +26,9 @@ def ledgers(
             {"answer": "98", "pages": [[47, 12], [83, 55], [20, 31]]},
         )
 
-    A ledger has `shortest` to `longest` pages. Splits share no pair of page number and entry.
-    Raises ValueError for wrong lengths, and for more ledgers than the pages of a split allow.
+    The fact `pages` lists the page numbers with their entries. A ledger has `shortest` to `longest`
+    pages. Splits share no pair of a page number and an entry. Raises ValueError unless 2 <=
+    `shortest` <= `longest` <= 90, and if a split has too few pages for its number of ledgers.
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(

@@ -23,7 +23,10 @@ class Add(_Action):
 
 
 class Revise(_Action):
-    """`{"action": "revise", "function": {...}}`: it replaces the function of the same name."""
+    """`{"action": "revise", "function": {...}}`.
+
+    It replaces the function that has the same name.
+    """
 
     action: Literal["revise"]
     function: Function
@@ -42,7 +45,10 @@ SCHEMA = json.dumps(ACTION.json_schema())
 
 
 def parsed(text: str) -> FunctionAction:
-    """Parse the JSON object of an action, and ignore the text around it. Raises ValueError."""
+    """Parse the JSON object of an action, and ignore the text around the object.
+
+    Raises ValueError for a text without an object, and for an object that is not an action.
+    """
     begin, end = text.find("{"), text.rfind("}")
     return ACTION.validate_json(text[begin : end + 1])
 
@@ -50,8 +56,8 @@ def parsed(text: str) -> FunctionAction:
 async def applied(action: FunctionAction, before: Functions) -> Functions:
     """Apply an action to a set of functions, and return the new set.
 
-    Raises ValueError if a function to add exists, if a function to revise or remove does not exist,
-    and for code that does not define its function.
+    Raises ValueError in three cases: a function to add already exists, a function to revise or to
+    remove does not exist, or the new code fails or does not define the function.
     """
     name = action.name if isinstance(action, Remove) else action.function.name
     exists = named(before, name) is not None

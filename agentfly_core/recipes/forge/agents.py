@@ -15,14 +15,19 @@ NEXT = f"Done. Reply with the next action, or {TERMINATE}."
 
 
 class Forge:
-    """Plays each problem according to its fact `role`, with the memory of the run.
+    """An agent that improves its own tools, which are Python functions.
 
-    - `train` and `validation`: the solver answers with the functions on trial.
-    - `test`: the solver answers with the best functions.
-    - `optimize`: the optimizer proposes up to `max_actions` actions, each in up to `trials`
-      replies. After `patience` rejected trials in a row it proposes nothing more.
+    A step is either a proposal or a trial. In a proposal, the speaker `optimizer` changes the
+    functions. In a trial, the speaker `solver` answers questions with the changed functions. The
+    memory of the run has the functions. The fact `role` of a problem determines its use:
 
-    A step is either a trial or a proposal. Problems that the step does not use get the answer "".
+    - `train` and `validation`: in a trial, the solver answers with the functions on trial.
+    - `test`: the solver answers with the best functions so far.
+    - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes (actions). For
+      each action it has `trials` replies. After `patience` rejected trials in a row, it proposes no
+      more changes.
+
+    Problems that a step does not use get the answer "".
     """
 
     def __init__(self, max_actions: int = 3, trials: int = 3, patience: int = 5) -> None:
@@ -42,9 +47,10 @@ class Forge:
         return Ending.NO_TOOL_CALLS
 
     async def propose(self, episode: Episode, state: State) -> None:
-        """Apply the optimizer's actions to the best functions.
+        """Apply the optimizer's actions to the best functions so far.
 
-        The answer is the changed set of functions as JSON, or TERMINATE without a change.
+        The answer of the episode is the changed set of functions as JSON. If nothing changes, the
+        answer is TERMINATE.
         """
         changed = state.best
         if state.rejected < self.patience:
@@ -61,7 +67,8 @@ class Forge:
     async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
         """Return the functions after the optimizer's next action.
 
-        Return None if the optimizer ends the proposal or has no valid action in `trials` replies.
+        Return None if the optimizer ends the proposal, or if none of `trials` replies is a valid
+        action.
         """
         for _ in range(self.trials):
             reply = await optimizer.reply(Message("user", text))
@@ -75,7 +82,7 @@ class Forge:
 
 
 async def solve(episode: Episode, functions: Functions) -> None:
-    """Answer the problem with these functions as tools."""
+    """Let the speaker `solver` answer the problem. The functions are its tools."""
     listed = "".join(f"\n- {one.name}: {one.description}" for one in functions)
     system = SOLVE.format(functions=listed)
     solver = episode.speaker("solver", system=system, tools=tools_of(functions))
@@ -86,7 +93,11 @@ async def solve(episode: Episode, functions: Functions) -> None:
 
 
 def request(state: State) -> str:
-    """Write the first prompt of the optimizer: best functions, rejected sets, training answers."""
+    """Write the first prompt of the optimizer.
+
+    It has the best functions, the sets of functions that were rejected since then, and the training
+    answers with the best functions.
+    """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:
         rejected = FUNCTIONS.dump_json(trial.functions).decode()

@@ -51,14 +51,17 @@ KINDS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 def questions(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Make different problems for each split, taking the kinds in turn:
+    """Make problems for each split, without repetition.
+
+    Successive problems are of successive kinds:
 
         Problem("product-3f2a90c1d4e5b678", "What is 1234 times 5678?",
             {"answer": "7006652", "kind": "product", "role": "train"})
 
-    The first problem of the split `train` has the role `optimize`: the speaker `optimizer` changes
-    the functions. Of the other training problems, half have the role `train` and half `validation`.
-    All problems of the other splits have the role `test`.
+    The first problem of the split `train` has the role `optimize`: in its episode, the speaker
+    `optimizer` changes the functions. Half of the other problems of this split have the role
+    `train` and half `validation`. All problems of the splits `validation` and `test` have the role
+    `test`.
     """
     draw, used = random.Random(seed), set[str]()
 

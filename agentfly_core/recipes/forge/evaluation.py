@@ -9,7 +9,7 @@ from agentfly_core.recipes.forge.state import State
 
 
 def forge(experiment: Experiment, folder: str = "functions") -> list[dict[str, float | str]]:
-    """Run the experiment's trials, or continue them.
+    """Run the experiment, or continue it. A trial is a step that tests a set of functions.
 
     Write the best functions to `folder/DIGEST.json` and to the store. Return a row for each trial:
 

@@ -30,9 +30,10 @@ with open("result.json", "w") as file:
 
 
 class Function(BaseModel):
-    """A function with the types of its arguments: {"name": "double", "description": "Twice a
-    number.", "arguments": {"n": "integer"},
-     "code": "def double(n):\\n    return 2 * n"}
+    """A function that a model has written, with the types of its arguments. As JSON:
+
+    {"name": "double", "description": "Twice a number.", "arguments": {"n": "integer"},
+        "code": "def double(n):\\n    return 2 * n"}
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -50,7 +51,7 @@ FUNCTIONS: TypeAdapter[Functions] = TypeAdapter(Functions)
 
 
 def digest_of(made: Functions) -> str:
-    """Compute the digest of a set of functions, the name of its file."""
+    """Compute the digest (hash) of a set of functions. The file of the set is named after it."""
     return digest(FUNCTIONS.dump_python(made, mode="json"))
 
 
@@ -65,7 +66,7 @@ def write(made: Functions, folder: Path) -> str:
 def functions(digest: str, folder: str = "functions") -> list[Any]:
     """Load the functions of `folder/DIGEST.json` as tools, for the setting `tools`.
 
-    Raises ValueError for a missing file and for a file with another digest.
+    Raises ValueError if the file is missing, or if its content does not have this digest.
     """
     path = Path(folder, f"{digest}.json")
     if not path.is_file():
@@ -102,10 +103,10 @@ def _tool(function: Function) -> Any:
 
 
 async def call(function: Function, arguments: dict[str, Any] | None) -> str:
-    """Call a function in a new sandbox. Return a text result unchanged, other results as JSON.
+    """Call a function in a new sandbox. Return a string unchanged, and other results as JSON text.
 
-    With `arguments` None, the code is run but the function is not called. Raises ToolError with the
-    last line of the traceback.
+    If `arguments` is None, the code is run but the function is not called. Raises ToolError with
+    the last line of the traceback if the code fails, or does not define the function.
     """
     given = json.dumps([function.name, function.code, arguments])
     done = await run(_PROGRAM, {"given.json": given}, limits=LIMITS, collect=["result.json"])

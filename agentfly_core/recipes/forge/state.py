@@ -27,8 +27,10 @@ class TrainingAnswer(_Part):
 
 
 class Trial(_Part):
-    """The result of a trial: the functions, the shares of right answers to training and validation
-    problems, and whether the functions were accepted.
+    """The result of a trial (a step that tests a set of functions).
+
+    `train` and `validation` are the shares of right answers to problems with these roles.
+    `accepted` is True if the functions became the best functions.
     """
 
     functions: Functions
@@ -40,9 +42,10 @@ class Trial(_Part):
 class State(_Part):
     """The memory after a step.
 
-    `best` has the best functions, and `results` their training answers. `trying` has the functions
-    of the next step's trial, or None if the next step is a proposal. `trials` has all trials so
-    far, in order. `finished` is True once a proposal has changed nothing.
+    `best` has the best functions so far, and `results` the training answers with these functions.
+    `trying` has the functions that the next step tests. It is None if the next step proposes
+    functions. `trials` has the results of all trials so far, in order. `finished` is True once a
+    proposal has changed nothing.
     """
 
     best: Functions = ()
@@ -59,15 +62,16 @@ class State(_Part):
 
     @property
     def rejected(self) -> int:
-        """The number of trials since the last accepted one."""
+        """The number of trials after the last accepted trial. All of them were rejected."""
         accepted = [trial.accepted for trial in self.trials]
         return accepted[::-1].index(True) if True in accepted else len(accepted)
 
     @property
     def failures(self) -> list[Trial]:
-        """The rejected trials since the last accepted trial, sorted by their training share.
+        """The rejected trials after the last accepted trial.
 
-        Only the FAILURES trials with the highest shares are included.
+        They are in ascending order of `train`, the share of right training answers. Only the
+        FAILURES trials with the highest shares are included.
         """
         last = self.trials[len(self.trials) - self.rejected :]
         return sorted(last, key=lambda trial: trial.train)[-FAILURES:]
@@ -80,10 +84,12 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """After a trial, accept or reject its functions. After a proposal, store the new functions.
+    """Write the memory after a step to `folder`. `before` is the folder with the memory before it.
 
-    The functions are accepted if their share of right answers to validation problems is above the
-    best share so far. Otherwise the next proposal starts from the best functions (roll-back).
+    After a proposal, the memory has the proposed functions. After a trial, the tested functions are
+    accepted or rejected: they become the best functions if their share of right answers to
+    validation problems is above the best share so far. Otherwise the next proposal starts from the
+    best functions (roll-back).
     """
     _remember(before, trajectories, scores, folder, lambda new, best: new > best)
 
@@ -95,7 +101,7 @@ def remember_all(
     seed: int,
     folder: Path,
 ) -> None:
-    """Update the memory like `remember`, but accept the functions of each trial (no roll-back)."""
+    """Write the memory like `remember`, but accept the functions of each trial (no roll-back)."""
     _remember(before, trajectories, scores, folder, lambda new, best: True)
 
 
@@ -140,7 +146,7 @@ def _judged(
     for one, score in pairs:
         role = one.problem.facts["role"]
         if role in results and (one.answered is not None or one.episode not in results[role]):
-            # an unscored answer shows no gain, so it counts as wrong
+            # an answer without a score counts as wrong
             right = not isinstance(score.reward, Unscored) and score.reward >= 1
             result = TrainingAnswer(
                 problem=one.problem.prompt, answer=one.answered or "", right=right

@@ -38,10 +38,11 @@ class ActorFault(HubFault):
 
 @dataclass
 class JournalEntry:
-    """A request to an actor, and the replies of its model during that request.
+    """A request to an actor (an agent in its own process), and its model's replies to this request.
 
-    `message` is the message to observe; None requests a reply. `replies` has one entry for each
-    call of the model. The entry of a failed call is `{"fault": "...", "refused": False}`.
+    If `message` is a message, the actor observes it. If `message` is None, the actor replies.
+    `replies` has one entry for each call of the model. The entry of a failed call is
+    `{"fault": "...", "refused": False}`.
     """
 
     message: HubMessage | None
@@ -49,10 +50,11 @@ class JournalEntry:
 
 
 class Actor:
-    """An agent in a process of its own.
+    """An agent of a hub that runs in its own process.
 
-    `make` makes the agent in that process. Its model is at `{base_url}/{name}`. `counts` has the
-    number of uses of each remedy (`faults.RETRY`, ...) up to the last result.
+    In this process, the function `make` makes the agent. The agent's model has the base URL
+    `{base_url}/{name}`. `counts` has the number of uses of each remedy (`faults.RETRY`, ...) so
+    far.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
@@ -68,7 +70,10 @@ class Actor:
         return str(await self._done(None))
 
     async def _done(self, message: HubMessage | None) -> Any:
-        """Return the result of a request. A killed process is restarted. Raises ActorFault."""
+        """Send a request to the actor's process and return the result. Restart a killed process.
+
+        Raises ActorFault if the agent raises an error, or dies too often during this request.
+        """
         self._journal.append(JournalEntry(message))
         for _ in range(RESTARTS + 1):
             # the connection to a killed process ends, and its request is repeated
@@ -80,7 +85,10 @@ class Actor:
         raise ActorFault(f"the actor {self._name} died {RESTARTS + 1} times during one request")
 
     async def _result(self) -> Any:
-        """Return the result of the journal's last entry; store new model replies in the journal."""
+        """Return the result of the last request in the journal.
+
+        Replies of the model that the process reports meanwhile are added to the journal.
+        """
         if self._streams is None:
             # a new process reads the request from its copy of the journal
             self._streams = await asyncio.open_connection(sock=_forked(self._serve), limit=2**26)
@@ -90,7 +98,7 @@ class Actor:
         # a killed process may leave an incomplete line
         while (line := (await self._streams[0].readline()).decode()).endswith("\n"):
             answer: dict[str, Any] = json.loads(line)
-            # totals, not differences: a new process replays the journal and counts from 0
+            # these are totals, because a new process replays the journal and counts from 0
             self.counts = answer.get("counts", self.counts)
             if error := answer.get("error"):
                 raise ActorFault(error)
@@ -100,7 +108,11 @@ class Actor:
         raise ConnectionError
 
     def _serve(self, link: socket.socket) -> None:
-        """Replay the journal in the forked process, then answer its last entry and new requests."""
+        """Answer requests in the forked process.
+
+        First, the process replays the journal. It sends no answers to the earlier requests of the
+        journal, because the hub already has them.
+        """
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:
             agent = self._make(faults, partial(self._model, link))
@@ -134,7 +146,12 @@ async def _answer(agent: HubAgent, message: HubMessage | None) -> dict[str, Any]
 
 
 def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-    """Return `{"content", "cut"}` of a completion, or `{"fault", "refused"}` of a failed call."""
+    """Call the model. Return `{"content": ..., "cut": ...}`, where `cut` is True for a reply that a
+    token limit ended.
+
+    For a failed call, return `{"fault": ..., "refused": ...}`, where `refused` is True for an HTTP
+    status below 500.
+    """
     written = [{"role": one.role, "content": one.content} for one in messages]
     body = json.dumps({"model": model, "messages": written}).encode()
     # a killed process may have sent the same request before

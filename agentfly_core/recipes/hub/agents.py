@@ -23,7 +23,10 @@ async def team(episode: Episode) -> Ending:
 
 
 def model_of(episode: Episode, speaker: Speaker) -> AgentModel:
-    """Return a speaker as a model, which several agents can call at the same time."""
+    """Return a function that calls a speaker's model.
+
+    Several agents can call it at the same time.
+    """
 
     async def model(messages: Sequence[Message]) -> Message:
         async with episode.branch():

@@ -1,4 +1,4 @@
-"""Demonstrations of the team; in a share of them a member replies with wrong digits."""
+"""Demonstrations of the team. In some of them, a member replies with wrong digits."""
 
 import json
 import random
@@ -11,10 +11,11 @@ from agentfly_core.recipes.hub.team import MEMBERS
 
 
 def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: reply with the digits in earlier messages and the member's own digit.
+    """Return a policy for all members of the team.
 
-    The problem's facts are not read. In a share `spoilt` of the episodes, one member replies with
-    wrong digits.
+    A member replies with the digits that other members have reported to it, and with its own digit.
+    The policy does not read the problem's facts. In a share `spoilt` of the episodes, one member
+    replies with wrong digits.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -28,7 +29,10 @@ def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonst
 
 
 def digits_of(texts: Sequence[str]) -> str:
-    """Return the digits of a member's next reply. `texts[0]` is its system message."""
+    """Return the digits of a member's next reply.
+
+    `texts` are the messages that the member has read; the first is its system message.
+    """
     text = "\n".join(texts[1:])
     if before := re.findall(r'"say": "(\d+)"', text):
         return str(before[-1])

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from agentfly_core import Message
 
 RETRY, RULE_FIX, ASK_MODEL, GIVE_UP = "hub/retry", "hub/rule_fix", "hub/ask_model", "hub/give_up"
-"""The remedies. Their names are also the names of their counts in metrics."""
+"""The remedies for faults. Each value is also the name of a metric, which counts the remedy."""
 
 
 class HubFault(Exception):
@@ -63,19 +63,22 @@ class ReplyParser(Protocol):
     """A parser of replies."""
 
     def read(self, text: str) -> tuple[Mapping[str, Any], bool]:
-        """Return the fields of a reply, and whether a repair rule was needed.
+        """Return the fields of a reply, and whether the reply had to be repaired.
 
-        A rule must not change the reply's meaning. Raises ReplyFault.
+        A repair must not change the meaning of the reply. Raises ReplyFault if the reply cannot be
+        read, even with a repair.
         """
 
 
 @dataclass
 class Faults:
-    """Treats the faults of an agent's model calls, and counts each remedy.
+    """Treats the faults of an agent's model calls, and counts each remedy in `counts`.
 
-    If the model cannot be reached, it is called again up to `retries` times, after `interval`
-    seconds each. The parser repairs small mistakes in replies. If it cannot, the model is asked for
-    another reply, up to `questions` times. Other faults are raised.
+    - If the model cannot be reached, the call is repeated after `interval` seconds, at most
+      `retries` times.
+    - The parser repairs small mistakes in a reply. If it cannot repair the reply, the model is
+      prompted for a new reply, at most `questions` times.
+    - All other faults are raised.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -89,8 +92,8 @@ class Faults:
     ) -> Mapping[str, Any]:
         """Call the model by `ask` until a reply can be read, and return the reply's fields.
 
-        The argument of `ask` is the text of the last reply's fault, and "" before the first fault.
-        Raises HubFault for a fault without a remedy, or after all retries.
+        The argument of `ask` is "" at first. After a reply that cannot be read, it is the reason.
+        Raises HubFault for a fault without a remedy, and if all retries fail.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

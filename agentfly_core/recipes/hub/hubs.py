@@ -7,15 +7,16 @@ from agentfly_core.recipes.hub.participants import HubMessage, Participant, fini
 
 
 class MessageHub:
-    """A block that delivers each reply of a member to the other members.
+    """An `async with` block that delivers each reply of a member to the other members.
 
         async with MessageHub([north, east], announcement) as hub:
             await north()
             hub.add(south)
 
-    Hubs can be nested. Within the inner block, replies go to the inner hub only. After the block,
-    even after an exception, they go to the outer hub again. At its end, a hub waits for all work of
-    its members. Then it raises the first error of a placeholder that was never awaited.
+    Hubs can be nested. Within the inner block, a reply goes only to the members of the inner hub.
+    After the inner block, even after an exception, it goes to the members of the outer hub again.
+    At the end of its block, a hub waits until all its members have finished their work. Then it
+    raises the first error of a reply that the program never awaited.
     """
 
     def __init__(

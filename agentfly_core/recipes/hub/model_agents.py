@@ -1,4 +1,4 @@
-"""An agent of a hub with replies by a model."""
+"""An agent of a hub. A model writes its replies."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -7,15 +7,18 @@ from agentfly_core.recipes.hub.faults import Faults, ReplyParser
 from agentfly_core.recipes.hub.participants import HubMessage
 
 AgentModel = Callable[[Sequence[Message]], Awaitable[Message]]
-"""A function from a list of messages to the model's reply; raises AccessFault and RequestFault."""
+"""A function that sends messages to a model and returns the model's reply.
+
+It raises AccessFault if the model cannot be reached, and RequestFault if it refuses the request.
+"""
 
 
 class ModelAgent:
-    """An agent that replies by a model.
+    """An agent with replies that a model writes.
 
-    `system` is the text of the system message. The next user message has one line for each message
-    that the agent observed since its last reply. The audience gets only the field `say` of the
-    model's reply.
+    `system` is the text of the system message. Each user message has one line for each message that
+    the agent observed since its last reply. The model replies with fields, and the agent's reply is
+    the field `say`.
     """
 
     def __init__(self, system: str, model: AgentModel, parser: ReplyParser, faults: Faults) -> None:
@@ -29,7 +32,11 @@ class ModelAgent:
         return str((await self._faults.fields(self._ask, self._parser))["say"])
 
     async def _ask(self, fault: str) -> Message:
-        """Call the model with new messages and the last fault, and remember request and reply."""
+        """Call the model with the new messages. Remember the request and the reply.
+
+        If `fault` is not "", the request also contains the reason why the last reply could not be
+        read.
+        """
         lines = [*self._lines, *([f"Your reply cannot be read: {fault}."] if fault else [])]
         request = Message("user", "\n".join(lines) or "Speak.")
         reply = await self._model([*self._memory, request])

@@ -10,8 +10,10 @@ from typing import Any
 from agentfly_core.recipes.hub import faults
 
 LONGEST, MOST_BRACES = 400, 8
-"""Texts with more characters or opening braces are not repaired. A repair tries a mark at each
-place and parses an object at each brace, so it would take too long.
+"""The largest numbers of characters and of opening braces in a text that is repaired.
+
+A repair tries a mark at each place and parses an object at each brace, so longer texts would take
+too long.
 """
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")
@@ -22,17 +24,21 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class JsonReply:
-    """A JSON object with exactly these fields: `JsonReply({"say": str, "votes": int})`.
+    """A parser for a JSON object with exactly these fields: `JsonReply({"say": str, "votes":
+    int})`.
 
-    Text around the object is ignored, and values are stripped of outer whitespace. If one
-    mark (a quote, comma, colon or brace) is missing, or one comma is too many, the object is
-    repaired, unless different repairs give different fields.
+    Text around the object is ignored, and strings are stripped of outer whitespace. If one mark (a
+    quote, comma, colon or brace) is missing, or if there is one comma too many, the object is
+    repaired. It is not repaired if several repairs are possible that give unequal fields.
     """
 
     types: Mapping[str, type]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """Return the fields of the only fitting object in a text, and whether a rule was needed."""
+        """Return the fields of the only object in a text that has the expected fields.
+
+        The second value is True if the text had to be repaired, or has text around the object.
+        """
         text = text.strip()
         first = _object_at(text, text.find("{"))
         fitting = self._fitting(_objects(text))
@@ -49,7 +55,7 @@ class JsonReply:
         return fitting[0], not (text[0] == "{" and first and first[1] == len(text))
 
     def _fitting(self, objects: Iterator[dict[str, Any]]) -> list[Fields]:
-        """Return the different objects that have the expected fields."""
+        """Return the objects that have the expected fields, without duplicates."""
         fitting = list[Fields]()
         for value in objects:
             with suppress(faults.WrongFields, faults.WrongType):
@@ -69,18 +75,23 @@ class JsonReply:
 
 @dataclass(frozen=True)
 class MarkedReply:
-    """Texts between marks: `MarkedReply({"thought": ("<thought>", "</thought>"), "say": ...})`,
-    `MarkedReply({"code": ("```python", "```")})`.
+    """A parser for texts between marks, such as `<thought>...</thought>`:
+
+        MarkedReply({"thought": ("<thought>", "</thought>"), "say": ("<say>", "</say>")})
+        MarkedReply({"code": ("```python", "```")})
 
     The texts are stripped of outer whitespace, and text outside of the marks is ignored. If one
-    mark is missing, it is assumed at the next mark or at the end of the reply, unless the text
-    before that place contains a blank line.
+    mark is missing, the parser assumes it immediately before the next mark, or at the end of the
+    reply. It does not do so if the text before this place contains a blank line.
     """
 
     marks: Mapping[str, tuple[str, str]]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """Return the texts by name, and whether a rule was needed."""
+        """Return the texts by name.
+
+        The second value is True if the reply had to be repaired, or has text outside of the marks.
+        """
         expected = [mark for pair in self.marks.values() for mark in pair]
         longest_first = sorted({*expected}, key=len, reverse=True)
         pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
@@ -105,7 +116,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:
-    """Return the JSON object that begins at the index `at`, and its end, or None."""
+    """Return the JSON object that begins at the index `at`, and the index after it.
+
+    Returns None if no object begins there.
+    """
     try:
         value, end = DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -121,7 +135,7 @@ def _repairs(text: str) -> Iterator[str]:
         yield text[: comma.start()] + text[comma.end() :]
     for at in range(len(text) + 1):
         before, after = text[:at], text[at:]
-        # a brace within a line could drop fields; a mark within a word or number would split it
+        # a brace within a line could drop fields, and a mark would split a word or number
         braces = "{" * (before[-1:] in ("", "\n")) + "}" * (after[:1] in ("", "\n"))
         marks = "" if INSIDE.match(before[-1:] + after[:1]) else '",:'
         yield from (f"{before}{mark}{after}" for mark in braces + marks)

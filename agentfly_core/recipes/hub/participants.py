@@ -18,7 +18,10 @@ class HubMessage:
 
 
 async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
-    """Run work concurrently and return the results. After all work, raise its first error."""
+    """Await all of `work` concurrently, and return the results.
+
+    If some of the work fails, wait for the rest, and then raise the first error.
+    """
     results = await asyncio.gather(*work, return_exceptions=True)
     if errors := [one for one in results if isinstance(one, BaseException)]:
         raise errors[0]
@@ -36,7 +39,10 @@ class HubAgent(Protocol):
 
 
 class Placeholder(Generic[R]):
-    """The result of running work. `await placeholder` returns the result or raises its error."""
+    """The future result of work that has begun.
+
+    `await placeholder` waits for the work. It returns the result or raises the work's error.
+    """
 
     def __init__(self, work: Coroutine[Any, Any, R]) -> None:
         self._task, self.awaited = asyncio.create_task(work), False
@@ -46,7 +52,7 @@ class Placeholder(Generic[R]):
         return self._task.__await__()
 
     async def error(self) -> BaseException | None:
-        """Wait for the end of the work, and return its error."""
+        """Wait until the work has ended. Return its error, or None if it succeeded."""
         await asyncio.wait([self._task])
         return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 
@@ -55,16 +61,17 @@ Delivery = HubMessage | Placeholder[HubMessage]
 
 
 class Participant:
-    """An agent with a name and an audience.
+    """An agent with a name and an audience: the participants that observe its replies.
 
         draft = writer()             # begins to work
         review = critic(draft)       # works after the draft
         print((await review).content)
 
-    A participant processes calls of `observe` and of itself in their order. A reply goes to the
-    audience at the time of the call: the other members of the group that the participant joined
-    last and has not left. A message of another participant is observed only once, even if it is
-    also passed as an argument. Failed replies are not delivered.
+    Calling a participant requests a reply. A participant processes such calls and calls of
+    `observe` in order. The audience is determined at the time of the call: it consists of the other
+    members of the group (such as a hub) that the participant joined last and has not left. Each
+    message of another participant is observed only once, even if it is also passed as an argument.
+    Failed replies are not delivered.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:
@@ -75,11 +82,11 @@ class Participant:
 
     @property
     def audience(self) -> Sequence["Participant"]:
-        """The participants that would observe a reply requested now."""
+        """The participants that would observe a reply if it were requested now."""
         return [one for group in self.joined[-1:] for one in group if one is not self]
 
     def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:
-        """Begin a reply, after observing `message` if given, and deliver it to the audience."""
+        """Observe `message` if it is given. Then begin a reply, and deliver it to the audience."""
         if message is not None:
             self.observe(message)
         self._count += 1
@@ -89,11 +96,11 @@ class Participant:
         return reply
 
     def observe(self, message: Delivery) -> None:
-        """Begin to observe a message, after all earlier calls."""
+        """Schedule the observation of a message, after the work of all earlier calls."""
         self._begin(self._observe(message))
 
     async def settled(self) -> None:
-        """Wait for all work, and raise the first error of a placeholder that was never awaited."""
+        """Wait until all work has ended. Raise the first error of work that was never awaited."""
         work, self._work = self._work, []
         if errors := [e for one in work if (e := await one.error()) and not one.awaited]:
             raise errors[0]

@@ -15,7 +15,10 @@ HubCondition = Callable[[MaybeMessage], bool]
 
 
 async def sequential(steps: Sequence[HubStep], message: MaybeMessage = None) -> HubMessage:
-    """Run steps in order, each with the message of the step before; return the last message."""
+    """Run steps in order.
+
+    Each step gets the message of the step before. Return the last message.
+    """
     reply = await steps[0](message)
     for step in steps[1:]:
         reply = await step(reply)
@@ -25,23 +28,29 @@ async def sequential(steps: Sequence[HubStep], message: MaybeMessage = None) -> 
 async def if_else(
     condition: HubCondition, then: HubStep, otherwise: HubStep, message: MaybeMessage = None
 ) -> HubMessage:
-    """Run `then` if the condition holds for the message, else `otherwise`; return its message."""
+    """Run `then` if the condition is true for the message, else `otherwise`.
+
+    Returns the message of the step that was run.
+    """
     return await (then if condition(message) else otherwise)(message)
 
 
 async def switch(
     key: HubKey, cases: Mapping[str, HubStep], default: HubStep, message: MaybeMessage = None
 ) -> HubMessage:
-    """Run the step that `cases` has for the message's key, else `default`; return its message."""
+    """Compute the key of the message, and run the step of `cases` that has this key.
+
+    Without such a step, `default` is run. Returns the message of the step that was run.
+    """
     return await cases.get(key(message), default)(message)
 
 
 async def loop(
     step: HubStep, ends: HubCondition, most: int, message: MaybeMessage = None
 ) -> HubMessage:
-    """Run a step at least once and at most `most` times, until `ends` holds for its message.
+    """Run a step at least once and at most `most` times, until `ends` is true for its message.
 
-    Each repetition gets the message before. Returns the last message.
+    Each repetition gets the message of the repetition before. Returns the last message.
     """
     reply = await step(message)
     while most > 1 and not ends(reply):
@@ -52,6 +61,6 @@ async def loop(
 async def fan_out(steps: Sequence[HubStep], message: MaybeMessage = None) -> Sequence[HubMessage]:
     """Run steps at the same time with the same message, and return their messages.
 
-    No step may have a participant that is in the audience of another step's participant.
+    The participants of one step must not observe replies of the participants of another step.
     """
     return await finished(step(message) for step in steps)

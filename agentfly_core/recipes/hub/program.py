@@ -15,7 +15,10 @@ from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
 async def play(problem: dict[str, str], base_url: str) -> None:
-    """Play a problem; print the chair's number (null after a fault) and the counts of remedies."""
+    """Play a problem. Print the chair's number and how often each remedy was used, as JSON.
+
+    After a fault the number is null.
+    """
     actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}
     answer = None
     try:

@@ -11,7 +11,7 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Partici
 from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential
 
 WITNESSES = ("north", "east", "south", "west")
-"""The members with a digit. The first two are a pair, and the last two."""
+"""The members with a digit. The first two are a pair, and the last two are a pair."""
 CHAIR = "chair"
 MEMBERS = (*WITNESSES, CHAIR)
 FORM = JsonReply({"say": str})
@@ -27,9 +27,10 @@ def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAg
 async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) -> str:
     """Play a conversation and return the number in the chair's last reply.
 
-    The pairs combine their digits in inner hubs at the same time. Then the second member of each
-    pair reports to all members, and the pair of `first` begins. The chair replies with the number.
-    If the reply does not have four characters, the chair is asked a second time.
+    There are two pairs: north and east, south and west. At the same time, each pair combines its
+    two digits in a hub of its own. Then the second member of each pair reports to all members. The
+    pair of the member `first` reports first. The chair replies with the number. If the reply does
+    not have four characters, the chair is called a second time.
     """
     cast = {name: Participant(name, agent) for name, agent in agents.items()}
     north, east, south, west = (cast[name] for name in WITNESSES)

@@ -6,7 +6,7 @@ import re
 from agentfly_core import Problem, generated
 
 SUMMANDS, FACTORS = range(1, 10), (3, 7, 9)
-"""Numbers to add, and to multiply by. After such a step, all last digits are equally frequent."""
+"""Numbers to add, and numbers to multiply by. After each step, all digits are equally frequent."""
 STEP = re.compile(r"([+*])(\d)")
 
 
@@ -18,8 +18,8 @@ def calculations(
 
         Problem("3+4*7+1", "What is the last digit of 3 +4 *7 +1, step by step?", {"answer": "0"})
 
-    No calculation is in two splits. Operations apply from left to right. Raises ValueError for
-    fewer than one step.
+    A calculation has `steps` operations, which are computed from left to right. No calculation is
+    in two splits. Raises ValueError if `steps` is below 1.
     """
     if steps < 1:
         raise ValueError(f"data.steps is {steps}, expected at least 1.")
@@ -35,7 +35,7 @@ def calculations(
 
 
 def drawn(draw: random.Random, steps: int) -> str:
-    """Draw a calculation with a number of steps, such as `3+4*7+1` with three."""
+    """Draw a random calculation with this number of steps. `3+4*7+1` has three steps."""
     signs = draw.choices("+*", k=steps)
     numbers = (draw.choice(SUMMANDS if sign == "+" else FACTORS) for sign in signs)
     return str(draw.randrange(10)) + "".join(map("{}{}".format, signs, numbers))
@@ -47,8 +47,9 @@ def calculation_of(question: str) -> str:
 
 
 def digits(calculation: str) -> list[str]:
-    """Return the last digit after each step, from left to right: `["7", "9", "0"]` for
-    `3+4*7+1`.
+    """Return the last digit of the result after each step, computed from left to right.
+
+    For `3+4*7+1`, they are `["7", "9", "0"]`.
     """
     digit, results = int(calculation[0]), []
     for sign, number in STEP.findall(calculation):

@@ -13,19 +13,20 @@ from agentfly_core.recipes.last_digit.dataset import STEP, digits
 def step_by_step(
     problems: Sequence[Problem], seed: int, spoilt: float = 0.3, reasoning: bool = True
 ) -> Demonstrator:
-    """Demonstrate: reason about each step, then give the last digit.
+    """Return a policy that reasons about each step of a calculation and then gives the last digit.
 
-    In a share `spoilt` of the episodes, the player guesses at once, miscalculates a step or
-    misreads the last result. Without `reasoning`, replies contain only the answer.
+    In a share `spoilt` of the episodes, it makes a mistake: it guesses without reasoning,
+    miscalculates a step or misreads the last result. Without `reasoning`, replies contain only the
+    answer.
     """
     reply = partial(_reply, reasoning)
     return replying(seed, spoilt, reply, ("guess", "miscalculate", "misread"))
 
 
 def thought(calculation: str, results: Sequence[str]) -> str:
-    """Write the reasoning about a calculation: `+4 7 *7 9 +1 0` for 3+4*7+1.
+    """Write the reasoning about a calculation: each operation, followed by the last digit so far.
 
-    From left to right, each operation is followed by the last digit of its result.
+    For 3+4*7+1, the reasoning is `+4 7 *7 9 +1 0`. `results` has the last digits.
     """
     steps = ["".join(step) for step in STEP.findall(calculation)]
     return " ".join(f"{step} {result}" for step, result in zip(steps, results, strict=True))

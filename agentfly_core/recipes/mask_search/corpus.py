@@ -1,4 +1,4 @@
-"""A fictional encyclopaedia that is generated from a seed, and a reader of other corpora."""
+"""A fictional encyclopaedia that is generated from a seed, and a function that reads a corpus."""
 
 import random
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from agentfly_core.tools.search import Row, rows
 SIZES = {"train": 1200, "val": 240, "test": 240}
 """The number of persons in each split. Each person has a firm and a book."""
 _NUMBERS = range(1000, 10000)
-# A nano model learns to copy digits, but not 200 words, and only over a constant distance. So names
-# and facts are numbers of constant length, and the number to search for next is last on a page.
+# A nano model learns to copy digits over a constant distance, but it cannot learn 200 words. So all
+# names and facts are numbers of constant length, and the number to search for next ends a page.
 _FIRM = "Its founder has badge {badge} and is person {person}."
 _PERSON = "Has badge {badge}."
 _BOOK = "Tells how firm {firm} was founded by person {person}."
@@ -19,8 +19,10 @@ _QUESTION = "Which badge has the founder of firm {firm}?"
 
 
 class Family(NamedTuple):
-    """The encyclopaedia's facts about a person. Each fact is on two pages, but `book` is only the
-    title of a page: `Family("train", person=4821, firm=3072, book=1177, badge=5738)`.
+    """The facts of the encyclopaedia about a person: a firm, a book and a badge.
+
+    Each fact is on two pages, but `book` is only the title of a page. An example is
+    `Family("train", person=4821, firm=3072, book=1177, badge=5738)`.
     """
 
     split: str
@@ -32,8 +34,8 @@ class Family(NamedTuple):
     def pages(self) -> Iterator[Row]:
         """Yield the pages of the firm, the person and the book, without ids.
 
-        The book's page leads from the firm to the person. Only the firm's own page has both the
-        firm and the badge.
+        The page of the book has the firm and its founder, the person. Only the page of the firm
+        has both the firm and the badge.
         """
         facts = self._asdict()
         for kind, text in (("firm", _FIRM), ("person", _PERSON), ("book", _BOOK)):
@@ -60,8 +62,10 @@ def families(seed: int) -> list[Family]:
 
 
 def encyclopaedia(seed: int) -> list[Row]:
-    """Generate the pages of a seed, in random order: `{"id": "0017", "title": "firm 3072", "text":
-    "Its founder has badge 5738 and is person 4821.", "split": "train"}`.
+    """Generate the pages of the encyclopaedia from a seed, in random order. A page is
+
+    {"id": "0017", "title": "firm 3072",
+        "text": "Its founder has badge 5738 and is person 4821.", "split": "train"}
     """
     pages = [page for family in families(seed) for page in family.pages()]
     random.Random(seed).shuffle(pages)
@@ -71,8 +75,9 @@ def encyclopaedia(seed: int) -> list[Row]:
 def read(corpus: str) -> list[Row]:
     """Read the pages of a JSON-lines file, or of a folder of text files.
 
-    The first line of a text file is the title. Raises ValueError for an unreadable file, and for a
-    folder without pages.
+    The files of a folder end with .txt or .md. The first line of a file is the title of a page.
+    Raises ValueError if the JSON-lines file is unreadable or has wrong rows, and for a folder
+    without pages.
     """
     folder = Path(corpus)
     if not folder.is_dir():

@@ -19,13 +19,16 @@ def mask_search(
     folder: Path,
     formats: Sequence[str] = ("ramp", "qa"),
 ) -> dict[str, list[Problem]]:
-    """Draw problems for each split from the files `ramp_train.jsonl`, `qa_train.jsonl`, ... of a
-    folder. `formats` are the beginnings of the names.
+    """Draw problems for each split from the files of a folder: `ramp_train.jsonl`,
+    `qa_train.jsonl`, ...
+
+    `formats` selects the files by the beginning of the name. A problem is
 
         Problem("017-2", "Fill in: Its founder has badge [mask] ...", {"answers":
             ["5738", "4821"], "masks": 2, "source": "017", "kind": "ramp"})
 
-    Raises ValueError for a missing file and for more problems than there are.
+    Raises ValueError if a file is missing, or if the files of a split have fewer problems than
+    requested.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {

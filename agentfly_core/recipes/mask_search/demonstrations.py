@@ -1,4 +1,4 @@
-"""Demonstrations by a scripted planner, rewriter and observer; wrong attempts are rejected."""
+"""Demonstrations by a scripted planner, rewriter and observer. Wrong attempts are rejected."""
 
 import hashlib
 import random
@@ -25,14 +25,17 @@ _QUESTION = re.compile(r"Which (\w+) has the founder of (firm \d+)\?")
 
 
 class Gaps(NamedTuple):
-    """The page and the facts to find: `Gaps("firm 3072", ("badge", "person"))`."""
+    """The title of the page that a prompt is about, and the facts to find.
+
+    An example is `Gaps("firm 3072", ("badge", "person"))`.
+    """
 
     subject: str
     cues: Sequence[str]
 
 
 def planned(prompt: str) -> Gaps:
-    """Plan: return the page that a prompt is about, and the word before each gap."""
+    """Act as the planner: find the page that a prompt is about, and the word before each gap."""
     if match := _QUESTION.match(prompt):
         return Gaps(match[2], [match[1]])
     text, _, title = prompt.rstrip(".").rpartition(" This is about ")
@@ -40,12 +43,16 @@ def planned(prompt: str) -> Gaps:
 
 
 def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
-    """Rewrite a plan to a query: the founder's number if results state it, else the subject's."""
+    """Act as the rewriter: return the next search query.
+
+    It is the number of the founder if search results contain this number. Otherwise it is the
+    number of the plan's subject, such as "3072" of "firm 3072".
+    """
     return _founder(plan.subject, observations) or plan.subject.split()[-1]
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
-    """Observe: return for each gap the fact that search results state, or ""."""
+    """Act as the observer: return the fact for each gap, or "" if no search result contains it."""
     founder = _founder(plan.subject, observations)
     facts = [text for title, text in _pages(observations) if title == f"person {founder}"]
     stated = f"person {founder} {' '.join(facts)}".lower()
@@ -82,11 +89,13 @@ def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
 def team(
     problems: Sequence[Problem], seed: int, spoilt: float = 0.0, corpus: str = "", results: int = 1
 ) -> Demonstrator:
-    """Demonstrate: search until each gap is filled, then answer.
+    """Return a policy that searches until each gap is filled, and then answers.
 
-    In a share `spoilt` of the attempts, the planner takes another subject, the rewriter shortens
-    the query, or the observer takes another fact. An attempt with a mistake is demonstrated only if
-    its fills are right. Attempts search the file `corpus`, with a number of `results` per query.
+    With `spoilt`, some demonstrations contain a mistake from which the policy recovers. For each
+    episode, the function plays attempts with real searches in the file `corpus`, with `results`
+    pages per query. In a share `spoilt` of the attempts, the planner chooses a wrong subject, the
+    rewriter shortens the query, or the observer takes a wrong fact. An attempt with a mistake is
+    demonstrated only if it fills all gaps correctly.
     """
     search = _search(corpus, results) if spoilt else None
 
@@ -102,9 +111,9 @@ def team(
 
 
 def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageSearch) -> str:
-    """Return the mistake in the first attempt with right fills.
+    """Play attempts, and return the mistake of the first attempt that fills all gaps correctly.
 
-    Returns "" if that attempt is without a mistake, or if all ATTEMPTS had wrong fills.
+    Returns "" if this attempt contains no mistake, or if none of ATTEMPTS attempts is correct.
     """
     right = call_text("answer", answer=written(problem.facts["answers"]))
     for _ in range(ATTEMPTS):

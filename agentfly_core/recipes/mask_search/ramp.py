@@ -23,18 +23,19 @@ _SHARES = ("train",) * 8 + ("val", "test")
 _ENTITY = re.compile(r"[^\W\d_a-z]\w*(?: [^\W\d_a-z]\w*)*|\d+(?:[.,]\d+)*")
 _SENTENCE_START = re.compile(r"(?:^|[.!?] )$")
 Problems = dict[str, list[dict[str, Any]]]
-"""Rows of problems by split."""
+"""Problems as JSON objects, by split."""
 
 
 def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problems:
-    """Make problems of retrieval-augmented mask prediction from the pages with at least `least`
-    entities. Each page has a problem with one mask, a problem with two masks, and so on:
+    """Make problems of retrieval-augmented mask prediction (RAMP): masked words of a page are found
+    by searches in other pages. Each page gives problems with one mask, two masks, and so on:
 
         {"id": "017-2", "prompt": "Fill in: Its founder has badge [mask] and is person [mask]. This
          is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
          "source": "017", "kind": "ramp"}
 
-    The masked texts are drawn without replacement from `entities`. A problem has at most `masks`.
+    The masked words are drawn from the entities of the page (see the function `entities`). A
+    problem has at most `masks` masks. Pages with fewer than `least` entities give no problems.
     """
     made: Problems = {split: [] for split in SPLITS}
     for page in pages:
@@ -49,10 +50,11 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
 
 
 def entities(page: Row, pages: Iterable[Row]) -> list[str]:
-    """Return the names and numbers in a page that one or two searches in other pages find.
+    """Return the entities of a page: names and numbers that one or two searches can find elsewhere.
 
-    Each occurs once in the page. It also occurs on another page that mentions this page's title, or
-    on the page of an entity that occurs there.
+    An entity occurs once in the page. One search finds it if it occurs on a second page that
+    mentions the title of this page. Two searches find it if it occurs on the page about an entity
+    that the second page mentions.
     """
     names, others = _names(page), [one for one in pages if one["id"] != page["id"]]
     linked = _mentioning(page["title"], others)
@@ -101,8 +103,9 @@ def _problem(page: Row, answers: Sequence[str]) -> dict[str, Any]:
 def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     """Make questions about the encyclopaedia of a seed, in the format of `ramp`.
 
-    Each question has one answer, and the page of the firm as source. The training split asks about
-    only `persons` persons, because labels are rarer than pages.
+    Each question has one answer. Its `source` is the page of the firm in the question. The training
+    split has questions about only `persons` persons, because labelled questions are rarer than
+    pages.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}
@@ -116,7 +119,7 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
 
 
 def write(folder: Path, pages: Sequence[Row], problems: Mapping[str, Problems]) -> None:
-    """Write `pages.jsonl`, `ramp_train.jsonl`, ... The same rows give the same bytes."""
+    """Write the files `pages.jsonl`, `ramp_train.jsonl` and so on. Equal rows give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     files: Iterator[tuple[str, Sequence[Mapping[str, Any]]]] = (
         (f"{kind}_{split}", rows) for kind, made in problems.items() for split, rows in made.items()

@@ -6,7 +6,7 @@ from agentfly_core import Examples, Problem, Score, Trajectory, reward
 
 SEPARATOR = "||"
 LONGEST = 8
-"""The most words of a fill."""
+"""The largest number of words in a fill (the text for one mask)."""
 UNREADABLE = -1.0
 
 
@@ -17,11 +17,11 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(examples=_examples)
 async def fills(trajectory: Trajectory) -> Score:
-    """The share of right fills in an answer such as `A || B`, compared with the fact `answers`.
+    """The share of masks that an answer such as `A || B` fills correctly, according to `answers`.
 
-    An answer is readable if it has as many fills as there are answers, all different, and of 1 to
-    LONGEST words. Other answers get UNREADABLE. The parts are `readable` and `solved` (all fills
-    are right).
+    An answer is readable if it has a fill for each mask, if no two fills are equal, and if each
+    fill has 1 to LONGEST words. The reward of an unreadable answer is UNREADABLE (-1). The partial
+    scores are `readable` and `solved`; `solved` is 1 if all fills are right.
     """
     right = [*map(_plain, trajectory.problem.facts["answers"])]
     given = [*map(_plain, (trajectory.answer or "").split(SEPARATOR))]
@@ -35,7 +35,7 @@ async def fills(trajectory: Trajectory) -> Score:
 
 
 def written(fills: Sequence[str]) -> str:
-    """Return fills as an answer that the reward can read: `A || B`."""
+    """Join fills to an answer that the reward can read, such as `A || B`."""
     return f" {SEPARATOR} ".join(fills)
 
 

@@ -1,4 +1,4 @@
-"""Agents that decide before the first reply whether to call a tool, and that read hidden states."""
+"""Agents that decide before the first reply whether to call a tool, partly by hidden states."""
 
 import base64
 import json
@@ -29,12 +29,13 @@ class Gate(ABC):
 
     - `off`: the model decides.
     - `advise`: the gate appends the message `answer` or CALL to the problem.
-    - `force`: as `advise`. After the message `answer`, the episode ends with the first reply, and
-      its calls are not executed. After CALL, a reply without a call gets CALL a second time.
+    - `force`: the gate appends the same messages as with `advise`. After the message `answer`, the
+      first reply ends the episode, and its tool calls are not executed. After CALL, a reply without
+      a tool call gets the message CALL a second time.
 
-    `agent` is the import path of an agent with the episode's main speaker. With an empty `answer`,
-    no message requests an answer. The counts of decisions, `gate/answer`, `gate/call` and
-    `gate/own` (the model decides), are metrics.
+    `agent` is the import path of an agent that uses only the episode's main speaker. With an empty
+    `answer`, no message is appended for answers. Three metrics count the decisions: `gate/answer`,
+    `gate/call` and `gate/own` (the model decides).
     """
 
     def __init__(self, mode: GateMode, agent: str, answer: str) -> None:
@@ -67,10 +68,11 @@ class Gate(ABC):
 class Gated(Gate):
     """A gate that decides by a probe. `probe` is the file that the flow `fit_gate` wrote.
 
-    The probe reads the hidden states of its layers at the end of the problem with the message
-    `answer`. If the episode's policy is not the probe's policy, the episode fails with StaleProbe.
-    With `stale="own"`, the model decides then. A run needs this, because it also plays the policies
-    after its own steps.
+    The prompt of the probe is the problem, followed by the message `answer`. The probe reads the
+    hidden states of its layers at the last token of this prompt. A probe fits only one policy. If
+    the episode is played by a policy that differs, StaleProbe is raised and the episode fails. With
+    `stale="own"`, the model decides instead. A training run needs this setting, because its policy
+    changes with each step.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class Gated(Gate):
 
 
 class AtRandom(Gate):
-    """A random gate: it forces answers at once in a share `answers` of the problems, and calls in a
-    share `calls`. In the rest, the model decides.
+    """A gate that decides at random.
+
+    It forces an immediate answer in a share `answers` of the problems, and a tool call in a share
+    `calls`. In all other problems, the model decides.
     """
 
     def __init__(
@@ -129,7 +133,8 @@ class Reading:
 
     - `states`: the hidden states [layers, width] of all layers at the last token of the prompt
       (the problem and the message `answer`), encoded as text by `packed`.
-    - `contrast`: the states with the message HIGH minus the states with LOW, in the same form.
+    - `contrast`: the states after the problem and the message HIGH, minus the states after the
+      problem and the message LOW. They are encoded like `states`.
     - `p_yes`: the probability that the model replies yes to ASK.
     - `calls`: whether the model's first reply to the problem alone calls a tool.
     - `policy`: the digest of the model's weights.
@@ -158,23 +163,26 @@ class Reading:
 
 
 def hint_of(text: str) -> tuple[Message, ...]:
-    """Return a tuple with a user message, empty for an empty text."""
+    """Return a tuple with this text as user message. For an empty text, the tuple is empty."""
     return (Message("user", text),) if text else ()
 
 
 def p_yes(reply: Reply) -> float:
-    """Estimate P(yes) from the greedy first token, if P(yes) + P(no) = 1. Other tokens give 0.5."""
+    """Estimate P(yes) from the probability of the greedy first token.
+
+    The estimate assumes that P(yes) + P(no) = 1. It is 0.5 if the token is neither yes nor no.
+    """
     word, chance = reply.message.content.strip().lower(), math.exp(reply.logprobs[0])
     return {"yes": chance, "no": 1 - chance}.get(word, 0.5)
 
 
 def packed(values: Array) -> str:
-    """Encode numbers [layers, width] as text: base64 of float16, then the number of layers."""
+    """Encode an array [layers, width] as text: its float16 values in base64, and `layers`."""
     return base64.b64encode(values.astype("<f2").tobytes()).decode() + f" {len(values)}"
 
 
 def unpacked(text: str) -> Array:
-    """Decode a text that `packed` returned to a float64 array [layers, width]."""
+    """Decode a text that was made by `packed`. Return a float64 array [layers, width]."""
     numbers, _, layers = text.partition(" ")
     flat = np.frombuffer(base64.b64decode(numbers), "<f2").astype(np.float64)
     return flat.reshape(int(layers), -1)

@@ -1,4 +1,4 @@
-"""Questions about shelves, of which half never change, and about capitals and sums."""
+"""Questions about the boxes on shelves, and questions about capitals and sums."""
 
 import random
 import tomllib
@@ -12,11 +12,14 @@ from agentfly_core.datasets.splitting import sampled
 BOXES = range(10, 100)
 SHELVES = range(100, 1000)
 CAPITALS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("capitals.toml").read_text())
-"""Capitals by country."""
+"""The capital of each country, such as `{"Chile": "Santiago"}`."""
 SUMMANDS = (range(1, 10), range(10, 100), range(100, 1000))
-"""Summands by their number of digits."""
+"""Ranges of summands with one, two and three digits."""
 BRIEFLY = "Answer at once, with one word or number."
-"""The beginning of the prompts of `capitals_and_sums`. At their end, SmolLM2 had few right sums."""
+"""The beginning of all prompts of `capitals_and_sums`.
+
+With this text at the end of the prompt, few sums of SmolLM2 were right.
+"""
 NEAR = 20
 """The wrong options of a question differ from the right sum by at most NEAR."""
 
@@ -30,17 +33,18 @@ def shelves(
         Problem("shelf-417-train-0", "Boxes on shelf 417?",
             {"answer": "58", "shelf": 417, "kind": "fixed"})
 
-    `shelves` is the number of shelves. A share `fixed` of them always has the same number of boxes.
-    All other shelves have the kind `changing`, and their number is drawn for each problem. Training
-    asks about all shelves in turn, validation about half of each kind, and test about the other
-    half. Raises ValueError for less than 2 or more than 900 shelves.
+    `shelves` is the number of shelves. A shelf of the kind `fixed` always has the same number of
+    boxes; a share `fixed` of the shelves has this kind. All other shelves have the kind `changing`:
+    the number of boxes is drawn anew for each problem. Training problems are about all shelves in
+    turn, validation problems about half of the shelves of each kind, and test problems about the
+    other half. Raises ValueError for fewer than 2 or more than 900 shelves.
     """
     if not 2 <= shelves <= len(SHELVES):
         raise ValueError(f"data.shelves is {shelves}, expected 2 to {len(SHELVES)}.")
     draw = random.Random(seed)
     numbers = draw.sample(SHELVES, shelves)
     contents = {number: draw.choice(BOXES) for number in numbers[: round(fixed * shelves)]}
-    # every second shelf; the fixed ones come first, so each kind is halved
+    # validation gets every second shelf. Fixed shelves come first, so each kind is halved
     chosen = {"train": numbers, "validation": numbers[::2], "test": numbers[1::2]}
     for of_split in chosen.values():
         draw.shuffle(of_split)
@@ -68,9 +72,9 @@ def capitals_and_sums(
         Problem("capital-Chile", "Answer at once, with one word or number. What is the capital ...",
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
-    Problems are drawn from a pool: a quarter asks for the capital of a country, a quarter for the
-    country of a capital, and half for a sum. Splits share no country and no sum. Raises ValueError
-    for more problems than there are.
+    Problems are drawn from a pool. A quarter of its problems is about the capital of a country, a
+    quarter about the country of a capital, and half about a sum. Splits share no country and no
+    sum. Raises ValueError if more problems are requested than the pool has.
     """
     draw = random.Random(seed)
     countries = [_of_country(country) for country in CAPITALS]
@@ -100,7 +104,7 @@ def _pairs(draw: random.Random, count: int) -> list[tuple[int, int]]:
 
 def _sum(x: int, y: int) -> Problem:
     near = range(x + y - NEAR, x + y + NEAR + 1)
-    # the reply may repeat the question
+    # a reply may repeat the question, so the two summands must not be wrong options
     options = [str(number) for number in near if number == x + y or number not in (x, y)]
     facts = {"answer": str(x + y), "options": options, "kind": "sum"}
     return _problem(f"sum-{x}-{y}", f"What is {x}+{y}?", facts)

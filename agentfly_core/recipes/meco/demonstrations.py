@@ -8,10 +8,11 @@ from agentfly_core.recipes.meco.agents import ANSWER
 
 
 def both_ways(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Demonstrate: if the last message is ANSWER, answer at once; otherwise count with the tool.
+    """Return a policy that answers without the tool after the message ANSWER.
 
-    The model cannot learn the number of boxes on a shelf of the kind `changing`, because problems
-    about the same shelf have different numbers.
+    Without this message, the policy first calls the tool `count_boxes`. The model cannot learn the
+    number of boxes on a shelf of the kind `changing`, because problems about the same shelf have
+    different numbers.
     """
 
     async def policy(conversation: Conversation) -> str:

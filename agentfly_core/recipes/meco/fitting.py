@@ -22,10 +22,11 @@ PredictorRow = dict[str, str | float]
 class Readings:
     """Hidden states and replies of a policy for n questions.
 
-    `states` and `contrasts` are [n, layers, width], the other arrays [n]. `correct` is whether the
-    answer without tools is right, and `first_token` the probability of that answer's first token.
-    `calls` is whether the policy's own first reply calls a tool. `policy` is the digest of the
-    weights. `Reading` explains the rest.
+    `states` and `contrasts` have the shape [n, layers, width], and all other arrays [n]. `correct`
+    is True for questions that the policy answers correctly without tools. `first_token` has the
+    probability of the first token of these answers. `calls` is True for questions where the
+    policy's own first reply calls a tool. `policy` is the digest of the weights. The class
+    `Reading` explains `states`, `contrasts` (its field `contrast`) and `p_yes`.
     """
 
     states: Array
@@ -47,16 +48,19 @@ def fit_gate(
     cost_error: float = 1.0,
     answer: str = ANSWER,
 ) -> list[PredictorRow]:
-    """Fit a probe on the validation problems, and write it to the store and to
-    `folder/DIGEST.npz`. Return a row for each predictor with its AUROC on the test problems:
+    """Fit a probe on the validation problems. Write it to the store and to `folder/DIGEST.npz`.
+
+    The probe predicts whether the policy can answer a question without tools. Returns a row for
+    each predictor, with its AUROC on the test problems:
 
         [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99,
           "correct": 0.49, "file": "probes/4f53....npz"}, ...]
 
-    `policy` has the form of `agentfly play --policy`. `low` and `high` are the 95 % interval of the
-    AUROC, and `correct` is the share of correct answers without tools. `answer` is the setting
-    `answer` of `Gated`. `MetaCogProbe` explains `method`, `layers`, `cost_call` and `cost_error`.
-    Raises ValueError for a missing policy, and for too few correct or wrong answers.
+    `policy` has the form of the option `--policy` of `agentfly play`. `low` and `high` are the
+    bounds of the 95 % interval of the AUROC. `correct` is the share of correct answers without
+    tools. `answer` is the setting `answer` of the agent `Gated`. `MetaCogProbe.fit` explains
+    `method` and `layers`, and `MetaCogProbe.calibrate` explains `cost_call` and `cost_error`.
+    Raises ValueError for a missing policy, and for too few correct or too few wrong answers.
     """
     fit, test = (readings(experiment, policy, split, answer) for split in ("validation", "test"))
     fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
@@ -73,7 +77,10 @@ def fit_gate(
 
 
 def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[PredictorRow]:
-    """Return a row for each probe, for the first token's probability, and for P(yes)."""
+    """Return a row with the AUROC of each predictor on the test questions.
+
+    The predictors are the probes, the probability of the answer's first token, and P(yes).
+    """
     scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
     scores |= {"first_token": test.first_token, "p_yes": test.p_yes}
     share, rows = float(test.correct.mean()), list[PredictorRow]()
@@ -88,9 +95,10 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
 def readings(
     experiment: Experiment, policy: str, split: Literal["validation", "test"], answer: str = ANSWER
 ) -> Readings:
-    """Play all problems of a split twice: with `Reading`, and without tools after `answer`.
+    """Play all problems of a split twice, and return the hidden states and replies.
 
-    Failed episodes are skipped. Raises ValueError if all episodes failed.
+    The agent `Reading` plays first. Then the model answers without tools after the message
+    `answer`. Problems with a failed episode are skipped. Raises ValueError if no problem is left.
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)
@@ -124,12 +132,15 @@ def first_token(trajectory: Trajectory) -> float:
 def fitted_to(
     fit: Readings, method: Method, layers: Sequence[int] | Literal["auto"] = "auto"
 ) -> MetaCogProbe:
-    """Fit a probe to the states of `fit`, with all of them or only some `layers`."""
+    """Fit a probe to the hidden states of the readings `fit`.
+
+    It uses these `layers`, or with "auto" the layer that predicts best.
+    """
     return MetaCogProbe.fit(fit.states, fit.correct, fit.policy, method, layers, fit.contrasts)
 
 
 def key_of(probe: MetaCogProbe) -> ArtifactKey:
-    """Return the key of a probe in the store."""
+    """Return the key of a probe in the store. It contains a digest of the probe's content."""
     name = digest([probe.facts, probe.directions.tolist(), probe.offsets.tolist()])
     return ArtifactKey(f"artifacts/probes/{name[:16]}", "probe", name, {})
 

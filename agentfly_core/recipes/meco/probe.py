@@ -15,22 +15,23 @@ Array = NDArray[Any]
 Method = Literal["pca", "mean_diff", "logreg"]
 GateDecision = Literal["answer", "call", "own"]
 RIDGE = 10.0
-"""Strength of the L2 penalty of `logreg`, on standardised states."""
+"""The strength of the L2 penalty of the method `logreg`. Its inputs are standardised states."""
 FOLDS = 5
 
 
 class StaleProbe(ValueError):
-    """The probe was fitted to another policy than the episode's."""
+    """The probe was fitted to a policy that differs from the policy of the episode."""
 
 
 @dataclass(frozen=True, eq=False)
 class MetaCogProbe:
-    """A linear probe. High scores predict a correct answer without tools.
+    """A linear probe of hidden states. High scores predict a correct answer without tools.
 
-    `directions` [layers, width] and `offsets` [layers] give a score for each of the `layers`. The
-    score of the probe is their mean. `policy` is the digest of the policy's weights, as in
-    `HiddenStates`. Scores of at least `l_yes` decide for an answer at once, scores below `l_no` for
-    a call. `held_out` [n] are the cross-validated scores of the questions that `fit` used.
+    For each of the `layers`, a row of `directions` [layers, width] and a value of `offsets`
+    [layers] give a score. The score of the probe is the mean of these scores. `policy` is the
+    digest of the policy's weights, as in `HiddenStates`. For a score of at least `l_yes`, the
+    decision is to answer without a tool. For a score below `l_no`, it is to call a tool. `held_out`
+    [n] has the cross-validated scores of the n questions to which the probe was fitted.
     """
 
     layers: tuple[int, ...]
@@ -54,12 +55,17 @@ class MetaCogProbe:
     ) -> MetaCogProbe:
         """Fit a probe that predicts `correct` [n] from the states [n, layers, width] of all layers.
 
-        `correct` is whether the answers without tools are correct. `pca` finds directions in
-        `contrasts` [m, layers, width], differences of states after opposite instructions, and uses
-        `correct` only for sign and offset. `auto` takes the layer with the best AUROC in a
-        cross-validation with FOLDS folds, drawn from `seed`; of equal layers, the last. Raises
-        ValueError for less than 2 correct or wrong answers per fold, and for `pca` without
-        `contrasts`.
+        `correct` has True for each question that is answered correctly without tools. `policy` is
+        the digest of the policy's weights.
+
+        The method `logreg` is a logistic regression. `mean_diff` takes the difference between the
+        mean states of correct and of wrong answers as direction. `pca` takes the first principal
+        component of `contrasts` [m, layers, width], which are differences between the states after
+        two opposite instructions; it uses `correct` only for the sign and the offset.
+
+        With the layers "auto", the layer with the best AUROC in a cross-validation is used, and of
+        equally good layers the last. `seed` determines the FOLDS folds. Raises ValueError for `pca`
+        without `contrasts`, and unless there are at least 10 correct and 10 wrong answers.
         """
         correct = np.asarray(correct, bool)
         if min(correct.sum(), (~correct).sum()) < 2 * FOLDS:
@@ -84,12 +90,15 @@ class MetaCogProbe:
         return cls(chosen, directions, offsets, policy, held_out=held_out)
 
     def score(self, values: Array) -> Array:
-        """Return the scores [...] of states [..., layers, width] of the probe's own layers."""
+        """Return the scores of states [..., layers, width]. The result has the shape [...].
+
+        `values` has the states of the probe's layers only.
+        """
         scores: Array = ((values * self.directions).sum(-1) + self.offsets).mean(-1)
         return scores
 
     def decide(self, score: float) -> GateDecision:
-        """Return the decision for a score; `own` means that the model decides."""
+        """Return the decision for a score. The decision `own` means that the model decides."""
         if score >= self.l_yes:
             return "answer"
         return "call" if score < self.l_no else "own"
@@ -102,12 +111,14 @@ class MetaCogProbe:
         cost_call: float = 0.1,
         cost_error: float = 1.0,
     ) -> MetaCogProbe:
-        """Return the probe with the thresholds that cost least on n questions.
+        """Return the probe with the thresholds that have the lowest cost on n questions.
 
-        `scores` [n] are the probe's scores. A wrong answer costs `cost_error`, and a call costs
-        `cost_call`. `l_yes` is chosen on the questions for which the model `calls` a tool, and
-        `l_no` on the other questions. If either group is empty, or `l_no` would be above `l_yes`,
-        both thresholds are chosen on all questions.
+        `scores` [n] are the probe's scores, and `correct` [n] is True for questions that are
+        answered correctly without tools. `calls` [n] is True for questions where the model's own
+        first reply calls a tool. A wrong answer costs `cost_error`, and a call costs `cost_call`.
+        `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. If one
+        of these groups is empty, or if `l_no` would be above `l_yes`, both thresholds are equal and
+        chosen on all questions.
         """
 
         def threshold(chosen: Array) -> float:
@@ -130,7 +141,7 @@ class MetaCogProbe:
 
     @property
     def facts(self) -> str:
-        """Layers, policy and thresholds as JSON."""
+        """The probe's layers, policy and thresholds as JSON text."""
         facts = {"layers": self.layers, "policy": self.policy}
         return json.dumps({**facts, "l_yes": self.l_yes, "l_no": self.l_no})
 
@@ -141,7 +152,10 @@ class MetaCogProbe:
 
     @classmethod
     def load(cls, file: Path) -> MetaCogProbe:
-        """Read a probe from a file of `save`. Raises FileNotFoundError."""
+        """Read a probe from a file that `save` wrote.
+
+        Raises FileNotFoundError if the file does not exist.
+        """
         with np.load(file, allow_pickle=False) as arrays:
             facts = json.loads(str(arrays["facts"]))
             layers = tuple(facts.pop("layers"))
@@ -149,7 +163,11 @@ class MetaCogProbe:
 
 
 def auroc(scores: Array, correct: Array) -> float:
-    """Return the share of pairs with the correct answer above the wrong one; ties count half."""
+    """Return the area under the ROC curve: how well scores separate correct from wrong answers.
+
+    It is the share of pairs of a correct and a wrong answer in which the correct answer has the
+    higher score. Pairs with equal scores count as half.
+    """
     correct = np.asarray(correct, bool)
     above = scores[correct][:, None] - scores[~correct][None]
     return float(((above > 0) + 0.5 * (above == 0)).mean()) if above.size else 0.5
@@ -158,7 +176,10 @@ def auroc(scores: Array, correct: Array) -> float:
 def bootstrap(
     scores: Array, correct: Array, seed: int = 0, draws: int = 1000
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the AUROC over `draws` bootstrap samples of the questions."""
+    """Return the bounds of the AUROC's 95 % interval, from bootstrap samples of the questions.
+
+    `draws` is the number of samples.
+    """
     rows = np.random.default_rng(seed).integers(len(correct), size=(draws, len(correct)))
     low, high = np.quantile([auroc(scores[row], correct[row]) for row in rows], [0.025, 0.975])
     return float(low), float(high)
@@ -166,7 +187,10 @@ def bootstrap(
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """States [n, width] of a layer. For `pca`, `component` [width] is that of its contrasts."""
+    """The states [n, width] of one layer.
+
+    For the method `pca`, `component` [width] is the first principal component of the contrasts.
+    """
 
     states: Array
     method: Method
@@ -181,7 +205,10 @@ class _Layer:
         return cls(states[:, layer].astype(np.float64), method, component)
 
     def held_out(self, correct: Array, parts: Array) -> Array:
-        """Return the score of each question by a direction that was fitted to the other folds."""
+        """Return the cross-validated score of each question.
+
+        The direction for the questions of one fold is fitted to all other folds.
+        """
         scores = np.zeros(len(correct))
         for part in range(FOLDS):
             direction, offset = self.fitted(correct, parts != part)
@@ -189,7 +216,7 @@ class _Layer:
         return scores
 
     def fitted(self, correct: Array, rows: Array) -> tuple[Array, float]:
-        """Fit a direction [width] and an offset to some rows."""
+        """Fit a direction [width] and an offset to the questions with True in `rows`."""
         states, correct = self.states[rows], correct[rows]
         if self.method == "logreg":
             return _logistic(states, correct)
@@ -232,7 +259,11 @@ def _logistic(states: Array, correct: Array) -> tuple[Array, float]:
 
 
 def _threshold(scores: Array, correct: Array, cost_call: float) -> float:
-    """Return the threshold that costs least, the highest if several do. An error costs 1."""
+    """Return the threshold with the lowest cost. Of equally good thresholds, return the highest.
+
+    A score of at least the threshold means an answer. A wrong answer costs 1, and a tool call
+    `cost_call`.
+    """
     ordered = np.sort(scores)
     cuts = np.concatenate([[ordered[0] - 1], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1]])
     answered = scores[None] >= cuts[:, None]

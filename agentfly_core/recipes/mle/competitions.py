@@ -13,15 +13,15 @@ from agentfly_core import ToolError
 
 Formula = Literal["code", "paper"]
 LARGEST = 1_000_000
-"""The most bytes of a submission."""
+"""The largest number of bytes in a submission."""
 SAMPLE = "sample_submission.csv"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A score of predictions: `of(answers, predictions)`.
+    """A metric of a competition. `of(answers, predictions)` returns the score of predictions.
 
-    The arguments are two frames with the same ids in the same order.
+    Both arguments are data frames, with the same ids in the same order.
     """
 
     name: str
@@ -33,16 +33,17 @@ class Metric:
         return "higher" if self.higher_is_better else "lower"
 
     def better(self, score: float, other: float) -> bool:
-        """Whether a score is strictly better than another."""
+        """Whether `score` is strictly better than `other`."""
         return score > other if self.higher_is_better else score < other
 
 
 @dataclass(frozen=True, slots=True)
 class Competition:
-    """A task. The competitor sees only `files` and the score on the public rows.
+    """A machine-learning competition.
 
-    `answers` has the columns of the sample submission: an id, then targets. `public` contains the
-    ids of the public rows. All other rows are private.
+    A competitor sees only the description, the `files` and the score of a submission on the public
+    rows. `answers` has the columns of the sample submission: first the id, then the targets.
+    `public` contains the ids of the public rows. All other rows are private.
     """
 
     name: str
@@ -53,7 +54,10 @@ class Competition:
     metric: Metric
 
     def scores(self, submission: bytes) -> tuple[float, float]:
-        """Return the public and private score of a CSV file. Raises ToolError if it is invalid."""
+        """Return the scores of a submission (a CSV file) on the public and on the private rows.
+
+        Raises ToolError if the submission is invalid.
+        """
         given = self._aligned(submission)
         public = self.answers.iloc[:, 0].isin(self.public).to_numpy()
         try:
@@ -93,7 +97,11 @@ def _read(submission: bytes, header: str) -> pd.DataFrame:
 
 
 def _check(name: str, given: "pd.Series[Any]", expected: "pd.Series[Any]") -> None:
-    """Raise ToolError for missing values, and for texts or infinities in a numeric column."""
+    """Check a column of a submission.
+
+    Raises ToolError for missing values. If the answers (`expected`) are numbers, it also raises
+    ToolError for texts and infinite numbers.
+    """
     if given.isna().any():
         raise ToolError(f"The column {name} has missing values.")
     if pd.api.types.is_numeric_dtype(expected):
@@ -108,9 +116,10 @@ def human_rank(
 ) -> float:
     """Return the HumanRank of a score among the N finite scores of a leaderboard.
 
-    The place p is 1 plus the number of better scores on the board. The formula `code` is
-    (N - p + 1) / N as in MLE-Dojo's code, and `paper` is 1 - p / N, at least 0. The result is 0 for
-    a score that is not finite and for an empty board.
+    HumanRank is about 1 for the best and 0 for the worst score. The place p is 1 plus the number of
+    better scores on the leaderboard `board`. The formula `code` is (N - p + 1) / N, as in
+    MLE-Dojo's code. The formula `paper` is 1 - p / N, at least 0. The result is 0 for a score that
+    is not finite, and for an empty leaderboard.
     """
     others = [other for other in board if math.isfinite(other)]
     if not math.isfinite(score) or not others:

@@ -20,13 +20,14 @@ def competitions(
     kinds: Sequence[str] = tuple(KINDS),
     formula: Formula = "code",
 ) -> dict[str, list[Problem]]:
-    """Make competitions for each split, of the kinds in turn:
+    """Make competitions for each split. Successive competitions are of successive kinds:
 
         Problem("linear-3000000", "Predict the column target of test.csv ...", {"kind": "linear",
             "seed": 3000000, "formula": "code", "leaderboard": {"forest": 1.204, ...}})
 
-    Twelve baselines are fitted for each competition, in about a second. Competitions of the same
-    data set of scikit-learn share rows. Raises ValueError for an unknown kind.
+    The leaderboard of a competition has the scores of twelve baseline models. They are fitted here,
+    in about a second per competition. Competitions of the same data set of scikit-learn share rows.
+    Raises ValueError for an unknown kind, and without kinds.
     """
     if not kinds or not {*kinds} <= KINDS.keys():
         raise ValueError(f"data.kinds: got {[*kinds]}, expected some of {', '.join(KINDS)}.")
@@ -41,10 +42,11 @@ def competitions(
 def dojo(
     seed: int, train: int, validation: int, test: int, folder: Path, formula: Formula = "code"
 ) -> dict[str, list[Problem]]:
-    """Make a problem of each competition in `folder`, for the splits in turn, sorted by name.
+    """Make problems for each split from the competitions in `folder`.
 
-    A competition is a subfolder in MLE-Dojo's layout, see `folders.read`. Raises ValueError for too
-    few competitions.
+    A competition is a subfolder in MLE-Dojo's layout, see `folders.read`. In the order of their
+    names, the first competitions are for training, the next for validation, and the next for the
+    test. Raises ValueError if the folder has too few competitions.
     """
     roots = sorted(path.parent.resolve() for path in folder.glob("*/utils"))
     sizes = {"train": train, "validation": validation, "test": test}

@@ -10,12 +10,15 @@ from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS
 
 
 def pipelines(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
-    """Demonstrate a pipeline of trees, in a share `spoilt` of the episodes a random pipeline."""
+    """Return a policy that fits a pipeline with the tool `fit_pipeline`.
+
+    The pipeline uses trees. In a share `spoilt` of the episodes, it is a random pipeline.
+    """
     return replying(seed, spoilt, _pipeline, ("draw",))
 
 
 def ladder(problems: Sequence[Problem], seed: int, rung: str = "ensemble") -> Demonstrator:
-    """Demonstrate: execute the program LADDER[rung], then finish."""
+    """Return a policy that executes the program LADDER[rung] with a tool, and then finishes."""
 
     async def policy(conversation: Conversation) -> str:
         return "Done." if conversation.turn else call_text("execute_code", code=LADDER[rung])

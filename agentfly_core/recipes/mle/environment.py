@@ -17,11 +17,11 @@ MODULES = (
     *("sklearn.linear_model", "sklearn.model_selection", "sklearn.naive_bayes", "sklearn.svm"),
     *("sklearn.neighbors", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.tree"),
 )
-"""Modules that the sandbox's warm process imports once, before code runs."""
+"""The modules that a process of the sandbox imports in advance. This saves time per execution."""
 LIMITS = Limits(wall=60.0, cpu=30, memory=1024 * 2**20, captured=64 * 1024)
-"""The limits of an execution."""
+"""The limits of one execution of code in the sandbox."""
 MOST_CACHED = 64 * 2**20
-"""The most bytes of all cached executions together."""
+"""The largest number of bytes in the cache of executions."""
 NOT_CACHED = (Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE)
 
 
@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
 _running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[Ran]] = {}
 _executions: dict[Key, Ran] = {}
-"""The cache of finished executions, the oldest first, for all episodes of this process."""
+"""The cache of finished executions. All episodes of this process use it. The oldest come first."""
 
 
 class MLE(Environment):
@@ -50,13 +50,17 @@ class MLE(Environment):
 
         {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
 
-    `rank` is the best HumanRank of the submissions on the private rows. It is 0 until a submission
-    beats the sample submission. `public` is the best score on the public rows, or None before the
-    first submission. Methods raise ToolError for mistakes of the model.
+    `rank` is the best HumanRank of all submissions, computed on the private rows (see
+    `human_rank`). It is 0 until a submission is better than the sample submission. `public` is the
+    best score on the public rows, or None before the first submission. Methods raise ToolError for
+    mistakes of the model, such as code that fails.
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Load the competition. Raises ValueError or KeyError for wrong facts."""
+        """Load the competition.
+
+        Raises KeyError for a missing fact, and ValueError for a wrong one.
+        """
         facts = problem.facts
         self.task: Competition = await asyncio.to_thread(competition_of, facts)
         self.board: Mapping[str, float] = facts["leaderboard"]
@@ -72,9 +76,10 @@ class MLE(Environment):
         return self.ranks[self.formula]
 
     async def run(self, code: str) -> tuple[str, bytes]:
-        """Run code in a folder with the files. Return the printed text and the submission.
+        """Run code in the sandbox, in a folder with the competition's files.
 
-        Raises ToolError if the code fails or writes no submission.
+        Returns the printed text and the file `submission.csv`. Raises ToolError if the code fails
+        or does not write this file. Raises ServiceFailure if the sandbox fails.
         """
         status, printed, submission = await _executed(Key(self._name, code), self.task)
         if status is Status.UNAVAILABLE:
@@ -109,7 +114,11 @@ class MLE(Environment):
 
 
 async def _executed(key: Key, task: Competition) -> Ran:
-    """Return a cached result, else await the same running execution, else start an execution."""
+    """Return the result of an execution, which is done only once for equal keys.
+
+    A cached result is returned at once. If the same execution is running, it is awaited. Otherwise
+    a new execution begins.
+    """
     if key in _executions:
         return _executions[key]
     at = asyncio.get_running_loop(), key
@@ -129,7 +138,7 @@ async def _execution(code: str, task: Competition) -> Ran:
 
 
 def _ended(at: tuple[asyncio.AbstractEventLoop, Key], task: asyncio.Task[Ran]) -> None:
-    """Cache the execution, unless its result depends on the load of the machine."""
+    """Cache a finished execution, unless its result may depend on the load of the machine."""
     del _running[at]
     if task.cancelled() or task.exception() or task.result().status in NOT_CACHED:
         return

@@ -1,4 +1,4 @@
-"""Competitions by their facts: generated competitions, and folders in MLE-Dojo's layout."""
+"""Finds the competition of a problem: a generated one, or a folder in MLE-Dojo's layout."""
 
 import functools
 import importlib.util
@@ -21,7 +21,11 @@ DESCRIPTIONS = ("info/description.txt", "data/public/description.txt")
 
 
 def competition_of(facts: Mapping[str, Any]) -> Competition:
-    """Return the competition with the facts `kind` and `seed`, or in the fact `folder`."""
+    """Return the competition that the facts of a problem describe.
+
+    With a fact `folder`, the competition is read from this folder. Otherwise it is generated from
+    the facts `kind` and `seed`.
+    """
     if "folder" in facts:
         return read(facts["folder"])
     return generated.competition(facts["kind"], facts["seed"])
@@ -29,14 +33,15 @@ def competition_of(facts: Mapping[str, Any]) -> Competition:
 
 @functools.lru_cache(maxsize=16)
 def read(folder: str) -> Competition:
-    """Read a competition from a folder in MLE-Dojo's layout, prepared by its `utils/prepare.py`:
+    """Read a competition from a folder in MLE-Dojo's layout:
 
         info/description.txt                   info/private_leaderboard.csv (or public_...)
         utils/metric.py                        data/private/test_answer.csv
         data/public/sample_submission.csv      data/public/... further files
 
-    Half of the rows, drawn by their ids, are public. `utils/metric.py` runs in this process. Raises
-    ValueError for a missing file.
+    Run the folder's `utils/prepare.py` before. A random half of the test rows is public; it is the
+    same half each time. The code of `utils/metric.py` runs in this process. Raises ValueError if a
+    file is missing.
     """
     root = Path(folder)
     public = root / "data/public"
@@ -59,20 +64,23 @@ def read(folder: str) -> Competition:
 
 
 def leaderboard(folder: Path) -> dict[str, float]:
-    """Return the scores of the private leaderboard, else of the public one, by rank."""
+    """Return the scores of a leaderboard by rank, such as `{"1": 0.93, "2": 0.91}`.
+
+    It is the private leaderboard. If there is only a public leaderboard, it is this one.
+    """
     table = pd.read_csv(_first(folder, *BOARDS))
     return {str(place): float(score) for place, score in enumerate(table["score"], 1)}
 
 
 class CompetitionMetrics:
-    """Substitute for MLE-Dojo's base class of metrics."""
+    """A substitute for MLE-Dojo's base class of metrics, if MLE-Dojo is not installed."""
 
     def __init__(self, higher_is_better: bool = True) -> None:
         self.higher_is_better = higher_is_better
 
 
 class InvalidSubmissionError(Exception):
-    """Substitute for the error that metrics of MLE-Dojo raise."""
+    """A substitute for the error that metrics of MLE-Dojo raise, if it is not installed."""
 
 
 def _first(root: Path, *names: str) -> Path:
@@ -83,7 +91,10 @@ def _first(root: Path, *names: str) -> Path:
 
 
 def _metric(path: Path) -> Metric:
-    """Return a metric that calls the only subclass of CompetitionMetrics in a file."""
+    """Load a metric from a Python file, which must define one subclass of CompetitionMetrics.
+
+    Raises ValueError if the file defines none or several.
+    """
     spec = importlib.util.spec_from_file_location(f"mle_metric_{path.parent.parent.name}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -107,7 +118,11 @@ def _metric(path: Path) -> Metric:
 
 @contextmanager
 def _base() -> Iterator[type]:
-    """Yield MLE-Dojo's `CompetitionMetrics`. Without MLE-Dojo, import a substitute in the block."""
+    """Yield MLE-Dojo's class `CompetitionMetrics`, the base class of metrics.
+
+    If MLE-Dojo is not installed, yield the substitute. In the block, `import mledojo.metrics.base`
+    then imports the substitute.
+    """
     try:
         from mledojo.metrics.base import CompetitionMetrics as Base
     except ImportError:

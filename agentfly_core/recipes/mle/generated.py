@@ -11,7 +11,7 @@ from sklearn import datasets
 from agentfly_core.recipes.mle.competitions import SAMPLE, Competition, Metric
 
 TRAIN, TEST = 160, 600
-"""The number of training rows, and the most test rows."""
+"""The number of training rows, and the largest number of test rows."""
 COLUMNS = 8
 WORDS = (
     *("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "harbour", "indigo"),
@@ -22,7 +22,7 @@ Draw = np.random.Generator
 
 
 class Table(NamedTuple):
-    """Features and target of all rows. Integer targets are classes, others measured numbers."""
+    """The features and the target of all rows. Integers as target are classes."""
 
     features: pd.DataFrame
     target: "pd.Series[Any]"
@@ -54,7 +54,10 @@ def _linear(draw: Draw, rows: int) -> Table:
 
 
 def _interaction(draw: Draw, rows: int) -> Table:
-    """Two classes: the sign of a product of two columns plus a third column, with noise."""
+    """Draw a table with two classes. The class is the sign of x * y + 0.7 * z + noise.
+
+    x, y and z are three of the scaled columns.
+    """
     features = _numbers(draw, rows)
     scaled = (features / features.std()).to_numpy()
     one, two, three = draw.permutation(COLUMNS)[:3]
@@ -64,7 +67,11 @@ def _interaction(draw: Draw, rows: int) -> Table:
 
 
 def _text(draw: Draw, rows: int) -> Table:
-    """Two classes: whether the summed weights of a text's words are above the median."""
+    """Draw a table of texts with two classes.
+
+    Each word has a random weight. The class is 1 if the sum of a text's weights, with noise, is
+    above the median of all texts.
+    """
     weights = dict(zip(WORDS, draw.normal(size=len(WORDS)), strict=True))
     texts = [list(draw.choice(WORDS, size=draw.integers(6, 14))) for _ in range(rows)]
     values = np.array([sum(weights[word] for word in words) for words in texts])
@@ -74,7 +81,10 @@ def _text(draw: Draw, rows: int) -> Table:
 
 
 def _missing(draw: Draw, rows: int) -> Table:
-    """A nonlinear function of three columns. A fifth of all feature values is missing."""
+    """Draw a table with a nonlinear function of three columns as target.
+
+    A fifth of all feature values is missing.
+    """
     features = _numbers(draw, rows)
     scaled = (features / features.std()).to_numpy()
     one, two, three = draw.permutation(COLUMNS)[:3]
@@ -118,7 +128,7 @@ def competition(kind: str, seed: int) -> Competition:
     """
     draw = np.random.default_rng([seed, *kind.encode()])
     features, target = KINDS[kind](draw, TRAIN + TEST)
-    # ids are shuffled, because their order must not show the split
+    # ids are random, because their order must not show which rows are test rows
     frame = features.assign(target=target)
     frame.insert(0, "id", draw.permutation(len(frame)))
     count = TRAIN_ROWS.get(kind, TRAIN)

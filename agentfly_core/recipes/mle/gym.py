@@ -14,19 +14,20 @@ from agentfly_core.recipes.mle.environment import MLE
 
 TOOLS = (tools.request_info, tools.validate_code, tools.execute_code)
 LONGEST = 20_000
-"""The most characters of an argument."""
+"""The largest number of characters in the argument of an action."""
 _PRINTABLE = frozenset(string.printable)
 
 GymAction = dict[str, Any]
 
 
 class MLEGym(gymnasium.Env[str, GymAction]):
-    """Competitions by Gymnasium's interface: `MLEGym(problems).reset(seed=0)` draws a problem.
+    """The environment `MLE` with Gymnasium's interface.
 
-    An action is `{"tool": 2, "argument": "import pandas ..."}`, where `tool` is an index of TOOLS.
-    The observation is the tool's text, with "?" for characters that are not printable ASCII. The
-    reward is the increase of the best HumanRank. `info["error"]` is whether the call failed. An
-    episode is truncated after `max_steps` and never terminates.
+    `MLEGym(problems).reset(seed=0)` draws one of the problems. An action is `{"tool": 2,
+    "argument": "import pandas ..."}`, where `tool` is an index of TOOLS. The observation is the
+    text that the tool returns, with "?" for characters that are not printable ASCII. The reward is
+    the increase of the best HumanRank. `info["error"]` is True if the tool call failed. An episode
+    never terminates; it is truncated after `max_steps` steps.
     """
 
     def __init__(self, problems: Sequence[Problem], max_steps: int = 10) -> None:
@@ -51,7 +52,10 @@ class MLEGym(gymnasium.Env[str, GymAction]):
         return _printable(self._mle.task.description), {"error": False}
 
     def step(self, action: GymAction) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Call a tool. A wrong call or failing code raises no exception, and its reward is 0."""
+        """Call a tool.
+
+        For a wrong call or failing code, the reward is 0 and no exception is raised.
+        """
         tool = TOOLS[action["tool"]]
         name = "topic" if tool is tools.request_info else "code"
         call = ToolCall(tool.name, {name: action["argument"]})

@@ -33,7 +33,7 @@ _CHOSEN = np.logspace(-2, 2, 5)
 
 
 class Baseline(NamedTuple):
-    """Two models of the same type: for classes and for numbers."""
+    """Two models of the same type. `classifier` predicts classes, and `regressor` numbers."""
 
     classifier: Any
     regressor: Any
@@ -58,7 +58,7 @@ BASELINES: Mapping[str, Baseline] = {
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
-    """Fit each baseline, and return its private score by its name."""
+    """Fit all baselines, and return their scores on the private rows by name."""
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}
     for name, baseline in BASELINES.items():
@@ -72,7 +72,11 @@ def leaderboard(task: Competition) -> dict[str, float]:
 
 
 def _pipeline(model: Any, text: bool, curved: bool) -> Pipeline:
-    """Return a model on word counts, or on scaled numbers; `curved` adds word pairs or products."""
+    """Return a pipeline that ends with `model`.
+
+    For texts, the features are word counts, and with `curved` also counts of word pairs. For
+    numbers, they are scaled, and with `curved` products of two columns are added.
+    """
     if text:
         return make_pipeline(CountVectorizer(ngram_range=(1, 1 + curved)), model)
     products = [PolynomialFeatures(2)] if curved else []

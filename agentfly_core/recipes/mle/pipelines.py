@@ -1,4 +1,4 @@
-"""Programs for competitions: the LADDER of complete programs, and pipelines of four choices."""
+"""Programs for competitions: complete programs (LADDER), and pipelines of scikit-learn."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,11 +15,14 @@ _TEXTS = tomllib.loads(Path(__file__).with_name("solutions.toml").read_text())
 LADDER: Mapping[str, str] = {
     name: _TEXTS["prelude"] + code for name, code in _TEXTS["ladder"].items()
 }
-"""Programs by name, from a copy of the sample submission to an ensemble."""
+"""Complete programs by name. The first copies the sample submission, the last is an ensemble."""
 
 
 def program(scaler: str, model: str, strength: int, degree: int) -> str:
-    """Return the program of a pipeline. Raises ToolError for an unknown strength or degree."""
+    """Return the program that fits a pipeline with these settings.
+
+    Raises ToolError for an unknown strength or degree.
+    """
     if strength not in STRENGTHS or degree not in DEGREES:
         raise ToolError(f"Got strength {strength} and degree {degree}, expected 1 to 4 and 1 or 2.")
     choices = f"scaler, degree, strength = {scaler == 'standard'}, {degree}, {strength}\n"

@@ -6,8 +6,9 @@ from agentfly_core.recipes.mle.environment import MLE
 
 @reward
 async def human_rank(mle: MLE) -> Score:
-    """The best HumanRank of an episode on the private rows, by the formula of the problem.
+    """The best HumanRank of an episode's submissions, computed on the private rows.
 
-    The parts are `code` and `paper`, the rank by each formula, and `submissions`, their number.
+    The fact `formula` of the problem is "code" or "paper". The partial scores are the ranks by both
+    formulas (`code` and `paper`), and `submissions`, the number of submissions.
     """
     return Score(mle.rank, parts={**mle.ranks, "submissions": float(mle.executions)})

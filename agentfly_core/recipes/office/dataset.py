@@ -14,9 +14,9 @@ CITIES = (
     *("Izmir", "Jena", "Kyoto", "Lyon", "Malmo", "Nice", "Oulu", "Pisa"),
 )
 COMPANIES, LARGEST = 4, 7
-"""The number of companies in a database, and the most people in a company."""
+"""The number of companies in a database, and the largest number of people in a company."""
 MOST_ORDERS = 7
-"""The most orders of a person."""
+"""The largest number of orders of a person."""
 NUMBERS = range(10, 100)
 ORDERS, AMOUNTS = range(100, 1000), range(10, 100)
 _TABLES = """\
@@ -28,13 +28,15 @@ CREATE TABLE cities (number INTEGER PRIMARY KEY, name TEXT);
 
 QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text())
 KINDS = {kind: (one["question"], len(one["lookups"])) for kind, one in QUESTIONS.items()}
-"""The question of each kind, and the number of lookups that answer it."""
+"""For each kind of question: its text, and the number of lookups that find the answer."""
 Tables = dict[str, list[tuple[Any, ...]]]
 
 
 @generated
 def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Make problems for each split. Each has its own database, and the kinds in KINDS alternate:
+    """Make problems for each split. Each problem has its own database.
+
+    Successive problems have successive kinds of KINDS:
 
         Problem("city-3f2a90c1d4e5b678", "In which city is the company of the person who placed "
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
@@ -54,7 +56,10 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
 
 
 def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequence[str]) -> Problem:
-    """Make a problem. Its id is the kind, and the digest of the question and the database."""
+    """Make a problem.
+
+    Its id consists of its kind, and a digest of the question and the database.
+    """
     text, steps = KINDS[kind]
     tables = _tables(draw, names, firms)
     values = _values(draw, tables)
@@ -90,9 +95,10 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 
 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
-    """Return the values to format a question with, and the answer of each kind.
+    """Draw the values in a question, such as the order, and the answers to all kinds of questions.
 
-    The company is drawn before the person, to give all companies the same probability.
+    The company is drawn first, and then a person of this company. So all companies have the same
+    probability.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

@@ -18,9 +18,9 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A call, and the column `takes` to read from the row that the call finds.
+    """A call of a tool, and the column that is read from its result.
 
-    With an empty `takes`, the whole result of the call is read.
+    `takes` names this column. With an empty `takes`, the whole result is read.
     """
 
     tool: str
@@ -34,7 +34,7 @@ class Lookup:
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
-        """Return the value in the tool's result, or "" for a result without a row."""
+        """Return the value in a tool's result, or "" if the result contains no row."""
         if not self.takes:
             return observation
         try:
@@ -50,10 +50,10 @@ QUERIES = {kind: one["query"] for kind, one in QUESTIONS.items()}
 
 
 def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: look up one value after another, then answer.
+    """Return a policy that looks up one value after another with tools, and then answers.
 
-    In a share `spoilt` of the episodes, the player guesses, stops too early, or misreads the last
-    result.
+    In a share `spoilt` of the episodes, it makes a mistake: it guesses, stops too early, or
+    misreads the last result.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -71,9 +71,9 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: run one SQL query with the tool `sql`, then answer.
+    """Return a policy that runs one SQL query with the tool `sql`, and then answers.
 
-    In a share `spoilt` of the episodes, the player guesses or misreads the answer.
+    In a share `spoilt` of the episodes, it makes a mistake: it guesses or misreads the answer.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -91,7 +91,7 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 def understood(prompt: str) -> tuple[str, str]:
     """Return the kind of a question, and the order or person in it.
 
-    Raises ValueError for any other prompt.
+    Raises ValueError if the prompt does not have the form of a question of KINDS.
     """
     kind, fields = filled(
         prompt, {kind: text for kind, (text, _) in KINDS.items()}, "recipes.office"
@@ -102,7 +102,7 @@ def understood(prompt: str) -> tuple[str, str]:
 
 def _answer(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
     right = str(conversation.problem.facts["answer"])
-    # a player that stops early may have the right answer by chance
+    # after stopping early, the last value may be the right answer by chance
     if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
         return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))
     return value

@@ -19,21 +19,24 @@ TableRow = dict[str, str | int]
 
 
 class Office(Environment):
-    """A SQLite database with the tables TABLES, filled by a problem's fact `database`:
+    """A SQLite database with the tables TABLES. A problem's fact `database` is its SQL script:
 
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
     The database is read-only and runs in this process. For SQL that a model writes, use the
-    environment `Database`. It takes the same fact. Methods raise ToolError for mistakes of the
-    model.
+    environment `Database`, which reads the same fact. Methods raise ToolError for mistakes of the
+    model, such as an unknown column.
     """
 
     def __init__(self) -> None:
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
 
     async def reset(self, problem: Problem) -> None:
-        """Fill the tables. Raises KeyError for a missing fact, sqlite3.Error for a wrong script."""
+        """Make a new database and run the script.
+
+        Raises KeyError without the fact `database`, and sqlite3.Error for a wrong script.
+        """
         script: str = problem.facts["database"]
         await self.close()
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
@@ -44,7 +47,7 @@ class Office(Environment):
         self._opened.executescript(script)
 
     def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
-        """Return the first MOST_ROWS rows of a table in which a column has this value."""
+        """Return the rows of a table in which a column has this value, at most MOST_ROWS."""
         columns = TABLES.get(table, ())
         rows = self._ask(", ".join(columns), table, column, value)
         return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -55,7 +58,7 @@ class Office(Environment):
         return int(number)
 
     def total(self, column: str, value: str | int) -> int:
-        """Return the total amount of the orders in which a column has this value."""
+        """Add up the amounts of all orders in which a column has this value."""
         [(amount,)] = self._ask("coalesce(sum(amount), 0)", "orders", column, value)
         return int(amount)
 

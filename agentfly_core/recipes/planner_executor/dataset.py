@@ -22,7 +22,8 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
             {"answer": "862", "steps": ["17 times 50", "plus 12"]},
         )
 
-    Splits share no pair of first two numbers, in any order. Raises ValueError for more problems
+    The first two numbers (here 17 and 50) of a problem in one split are not the first two numbers
+    of a problem in another split, in any order. Raises ValueError if more problems are requested
     than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}

@@ -10,10 +10,12 @@ from agentfly_core.recipes.planner_executor.dataset import SIGNS
 
 
 def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate both speakers of `agents.planner_executor`: the executor calculates each step.
+    """Return a policy for both speakers of the agent `agents.planner_executor`.
 
-    In a share `spoilt` of the episodes, the planner mistypes a step, stops early or misreads the
-    last result, or the executor uses another operation or reports a wrong result.
+    The planner names the next step of the calculation, and the executor calculates it with the
+    calculator. In a share `spoilt` of the episodes, one of them makes a mistake. The planner
+    mistypes a step, stops early or misreads the last result; the executor uses a wrong operation or
+    reports a wrong result.
     """
     mistakes = ("mistype", "stop early", "misread", "take another operation", "misreport")
     return replying(seed, spoilt, _cooperate, mistakes)

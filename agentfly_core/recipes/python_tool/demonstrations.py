@@ -16,10 +16,10 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate for the dataset `powers`: run a program, then answer with its output.
+    """Return a policy for the dataset `powers`. It runs a program and answers with the output.
 
-    In a share `spoilt` of the episodes, the player guesses, mistypes a bound, uses another exponent
-    or misreads the output.
+    In a share `spoilt` of the episodes, it makes a mistake: it guesses, mistypes a bound, uses a
+    wrong exponent or misreads the output.
     """
     reply = partial(use_tool, programming, partial(calling, "python", "code"), answering)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

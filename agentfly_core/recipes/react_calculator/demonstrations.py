@@ -9,7 +9,11 @@ from agentfly_core.datasets.players import Demonstrator
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate as `datasets.demonstrations:calculator`, but in the format of `agents.react`."""
+    """Return a policy that answers like `datasets.demonstrations:calculator`, in ReAct's format.
+
+    The agent `agents.react` has this format. In a share `spoilt` of the episodes, the policy
+    makes a mistake of SUM_MISTAKES.
+    """
     ask = (
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"

@@ -28,14 +28,14 @@ QUESTIONS: Mapping[str, str] = {
 def encyclopaedia(
     seed: int, train: int, validation: int, test: int, corpus: str
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split about the pages of a file such as data/raw/encyclopaedia.jsonl:
+    """Make problems for each split, from the pages of an encyclopaedia in the file `corpus`:
 
         Problem("country-0417", "In which country was the founder of Amber Mills born?",
             {"answer": "Peru", "kind": "country", "pages": ["0417", "0082"]})
 
-    `pages` are the ids of the two pages that give the answer. Under any seed, splits share no
-    person, company or book. Raises ValueError for more problems than there are, and for an
-    unreadable corpus.
+    The file data/raw/encyclopaedia.jsonl is such a corpus. The fact `pages` has the ids of the two
+    pages that give the answer. Under any seed, splits share no person, company or book. Raises
+    ValueError if more problems are requested than there are, and for an unreadable corpus.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, by_split = random.Random(seed), people()

@@ -24,11 +24,12 @@ UNKNOWN = "unknown"
 
 
 def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: search for the subject of the question, then for the person on its page, then
-    answer.
+    """Return a policy that answers after two searches.
 
-    In a share `spoilt` of the episodes, the player guesses, or answers with the person's name or
-    with another fact on the person's page.
+    The first search finds the page of the company or book in the question. This page names a
+    person, and the second search finds the person's page. In a share `spoilt` of the episodes, the
+    policy makes a mistake: it guesses, or answers with the person's name or a wrong fact of the
+    person's page.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -53,7 +54,10 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def read(observation: str, title: str, what: str) -> str:
-    """Return the fact `what` on the page with this title, from search results, or ""."""
+    """Return a fact from search results, or "" if they do not contain it.
+
+    The fact is on the page with this title. `what` is its kind, such as "country".
+    """
     page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
     match = page and re.search(STATED[what], page[1])
     return match[1] if match else ""

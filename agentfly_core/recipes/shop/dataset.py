@@ -1,4 +1,4 @@
-"""Shopping lists with the names of two products, for a shop with products by key."""
+"""Shopping lists with the names of two products. In the shop, each product has a key."""
 
 import random
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def shop(
             "order": {"47": 2, "81": 1},
         })
 
-    Raises ValueError for more problems than there are, and for fewer than 2 or more than 36
-    products.
+    `order` has the wanted number of pieces by the product's key. Raises ValueError if more problems
+    are requested than there are, and for fewer than 2 or more than 36 products.
     """
     names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
     if not 2 <= products <= len(names):

@@ -1,4 +1,4 @@
-"""The environment of a small shop with products by key, a cart and a checkout."""
+"""The environment of a small shop with products, a cart and a checkout."""
 
 import json
 from collections.abc import Sequence
@@ -21,12 +21,17 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    `page` lists the keys of the products that the model sees. `cart` and, after the checkout,
-    `order` map keys to counts. Methods raise ToolError for mistakes of the model.
+    `products` has the products by key. `page` lists the keys of the products that the model saw
+    last. `cart` has the number of pieces in the cart by key. After the checkout, `order` has the
+    ordered numbers of pieces by key. Methods raise ToolError for mistakes of the model, such as a
+    wrong key.
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Fill the shelves and empty the cart. Raises KeyError or TypeError for wrong facts."""
+        """Fill the shelves and empty the cart.
+
+        Raises KeyError without the fact `products`, and TypeError for a product with wrong fields.
+        """
         products = problem.facts["products"]
         self.products = {key: Product(**fields) for key, fields in products.items()}
         self.page: Sequence[str] = ()
@@ -34,7 +39,7 @@ class Shop(Environment):
         self.order: dict[str, int] | None = None
 
     def search(self, words: str) -> dict[str, str]:
-        """Return the products with all these words in their name, as names by key."""
+        """Find the products that have all these words in their name. Return their names by key."""
         wanted = set(words.lower().split())
         names = {key: product.name for key, product in self.products.items()}
         matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}

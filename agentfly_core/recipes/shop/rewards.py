@@ -8,7 +8,8 @@ from agentfly_core.recipes.shop.environment import Shop
 async def bought(shop: Shop, problem: Problem) -> Score:
     """1 if the order is `problem.facts["order"]`, else 0.
 
-    The part `lines` is the share of lines of the shopping list that were ordered correctly.
+    The partial score `lines` is the share of lines of the shopping list that were ordered
+    correctly.
     """
     wanted: dict[str, int] = problem.facts["order"]
     order = shop.order or {}

@@ -10,7 +10,7 @@ from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sample, shares
 
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
-"""The words of each kind."""
+"""The words of each kind, such as "an animal", separated by spaces."""
 SHARES = {"train": 10, "validation": 3, "test": 7}
 """The number of words of each kind, by split."""
 
@@ -22,7 +22,7 @@ def kinds(seed: int, train: int, validation: int, test: int) -> dict[str, list[P
         Problem("animal-saw-France-horse", "Which of these is an animal: saw, France or horse?",
             {"answer": "horse", "options": ["saw", "France", "horse"], "kind": "an animal"})
 
-    Splits share no word. Raises ValueError for more problems than there are.
+    Splits share no word. Raises ValueError if more problems are requested than there are.
     """
     draw = random.Random(seed)
     words: dict[str, dict[str, Sequence[str]]] = {split: {} for split in SHARES}

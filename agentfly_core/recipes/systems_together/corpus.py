@@ -19,8 +19,8 @@ def pages(seed: int) -> list[dict[str, str]]:
         {"id": "0017", "title": "firm 3072", "text": "In city 12, code 52.", "split": "train"}
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}
 
-    The order is random. In the first half of the cities, all firms have the same code, which a
-    model can memorise. In the other cities, the code of each firm is drawn.
+    The order of the pages is random. In each city of the first half of CITIES, all firms have the
+    same code, which a model can memorise. In the other cities, each firm has a random code.
     """
     draw, made = random.Random(seed), list[dict[str, str]]()
     shared = dict(zip(CITIES, draw.sample(CODES, len(CODES)), strict=False))

@@ -8,7 +8,10 @@ from agentfly_core.datasets.players import Demonstrator, observed
 
 
 def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demonstrator:
-    """Demonstrate: fill the mask after the message `at_once`, else search for the firm first."""
+    """Return a policy that fills the mask without a search if the last message is `at_once`.
+
+    After any other message, it first searches for the firm of the prompt.
+    """
 
     async def policy(conversation: Conversation) -> str:
         problem, seen = conversation.problem, observed(conversation)

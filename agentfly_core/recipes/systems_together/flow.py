@@ -23,20 +23,27 @@ ComparisonRow = dict[str, str | float]
 def systems_together(
     experiment: Experiment, rounds: int = 2, plans: int = 24, competitions: int = 4
 ) -> list[ComparisonRow]:
-    """Build the data, train a start, and run rounds. A round fits a gate to the policy, and trains
-    one step on episodes with the gate.
+    """Build the data, train a first policy, run several rounds, and compare the policies.
 
-    A gate belongs to one policy, so a round has one step. Returns a row for the oracle, the start
-    and the policy of each round. For each evaluation, it has the mean goal on the test problems,
-    and the mean number of tool results (`... calls`):
+    A round fits a gate to the policy: it decides whether a question needs a tool. Then the round
+    trains one step on episodes with this gate. It is only one step, because a gate fits only one
+    policy. Returns a row for the oracle, for the first policy, and for the policy of each round.
+    For each evaluation, the row has the mean goal reward on the test problems, and the mean number
+    of tool results (`... calls`):
 
         [{"policy": "run:systems-together-1f2e3d4c", "own": 0.71, "own calls": 1.0, "program": 0.71,
           ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]
 
-    The evaluations use the agent without its gate (`own`), the agent as a program (`program`), the
-    experiments `tptu` and `mle` with a number of test problems (`plans` and `competitions`), and
-    the agent with the policy's gate (`gated`). The oracle does not have hidden states, so its row
-    lacks `gated`. The same call continues an interrupted one.
+    There are five evaluations:
+
+    - `own`: the agent without a gate
+    - `program`: the agent as a program that uses OpenAI's API
+    - `plans`: the experiment `tptu`, with `plans` test problems
+    - `competitions`: the experiment `mle`, with `competitions` test problems
+    - `gated`: the agent with the gate of the policy. The row of the oracle lacks it, because a gate
+      needs hidden states.
+
+    After an interruption, the same call continues the work.
     """
     subprocess.run([sys.executable, "-m", "dvc", "repro", f"{DATA}/dvc.yaml"], check=True)
     start = train(experiment)["run"]
@@ -58,7 +65,7 @@ def systems_together(
 
 
 def with_gate(experiment: Experiment, policy: str) -> Experiment:
-    """Fit a gate to a policy by the flow `fit_gate`; return the experiment with that gate."""
+    """Fit a gate to a policy with the flow `fit_gate`. Return the experiment with this gate."""
     flow = experiment.settings.flows["fit_gate"]
     rows = resolve_name(flow.use)(experiment, **flow.settings | {"policy": policy})
     (probe,) = [row["file"] for row in rows if row["file"]]
@@ -66,10 +73,11 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
 
 
 def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
-    """Load the experiment `name` with a number of test `problems` for the model `start`.
+    """Load the experiment `name` with the model `start`. `problems` is the number of test problems.
 
-    The tokenizer of `start` needs more tokens for these problems, so the token limits are higher.
-    `place` has the keyword arguments `site` and `store` of `load_experiment`.
+    The token limits are higher than in the original experiment, because the tokenizer of `start`
+    needs more tokens for these problems. `place` has the keyword arguments `site` and `store` of
+    `load_experiment`.
     """
     data = (f"data.test={problems}", "data.train=1", "data.validation=0")
     limits = ("agent.max_tokens=512", "agent.max_model_len=1024", "steps=0")
@@ -86,7 +94,7 @@ def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
             raise ValueError(
                 f"{len(lost)} episodes of {policy} in {name} are without a score: {lost[0].reason}"
             )
-        # an unreadable fill has the reward -1, which counts as 0 here
+        # an unreadable answer has the reward -1, which counts as 0 here
         row[name] = fmean(max(0.0, score.rewards[one.whole.goal]) for score in played.scores)
         row[f"{name} calls"] = fmean(len(episode.observations) for episode in played.episodes)
     return row

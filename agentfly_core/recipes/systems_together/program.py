@@ -19,10 +19,11 @@ TOOLS: Any = [{"type": "function", "function": FUNCTION}]
 
 
 def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
-    """Return the first page that has a word of the query, and the number of further pages.
+    """Search for pages with a word of the query. Return the text of the first page as result.
 
-    Pages with the word in the title come first. The text has the format of the tool `Search`. The
-    page with the id `hidden` is skipped.
+    Pages with the word in their title come first. The page with the id `hidden` is skipped. If
+    further pages match, the result ends with their number. It has the same format as results of the
+    tool `Search`.
     """
     words = {*_WORD.findall(query)}
     others = [page for page in pages if page["id"] != hidden]
@@ -37,7 +38,10 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
 def fill(
     client: openai.OpenAI, pages: Sequence[Mapping[str, str]], problem: Mapping[str, str]
 ) -> str:
-    """Execute the model's calls, and return the content of the first reply without calls."""
+    """Let the model fill the masks of a problem. Execute its tool calls.
+
+    Returns the content of its first reply without a tool call.
+    """
     messages: list[Any] = [{"role": "user", "content": problem["prompt"]}]
     while True:
         completion = client.chat.completions.create(

@@ -15,40 +15,47 @@ LEVELS = ("debug", "error", "info", "warn")
 KEYS = ("depth", "limit", "port", "retries", "speed", "width")
 COLUMNS = ("age", "height", "price", "stock", "weight")
 LONGEST = 60
-"""The most lines of a file."""
+"""The largest number of lines in a file."""
 MOST_STEMS = 8
-"""The most file and folder names of a problem, without endings."""
+"""The largest number of names of files and folders in a problem, not counting endings."""
 PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text())
-"""The prompt of each family."""
+"""The prompt of each family (kind of task)."""
 HELD_OUT = ("sort", "join")
 """Families that `terminal` makes only if `families` names them."""
 LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 
 Folder = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str | None]]
-"""The files, the fields of the prompt, and the changed files, with None for removed files."""
+"""The files of a problem by name, the fields of its prompt, and the files that change.
+
+The value of a removed file is None.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Material for a folder: distinct file names without endings, and names to write into files."""
+    """Random names for the folder of a problem.
+
+    `stems` yields file names without endings, each only once. `people` are names that are written
+    into files.
+    """
 
     draw: random.Random
     stems: Iterator[str]
     people: Sequence[str]
 
     def lines(self, count: int) -> list[str]:
-        """Draw `count` lines with a name each; names may repeat."""
+        """Draw `count` lines. Each line is a name, and names may repeat."""
         return self.draw.choices(self.people, k=count)
 
     def table(self, columns: int) -> dict[str, list[int]]:
-        """Draw three to six rows of two-digit numbers by name, sorted."""
+        """Draw three to six rows of two-digit numbers. Each row has a name; they are sorted."""
         # the command `join` requires sorted rows
         names = self.draw.sample(self.people, self.draw.randint(3, 6))
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
     def others(self, *endings: str) -> dict[str, str]:
-        """Draw two or three files with other endings than these."""
+        """Draw two or three files. None of them has one of these endings."""
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
         return {f"{next(self.stems)}.{ending}": _text(self.lines(3)) for ending in chosen}
@@ -80,7 +87,7 @@ def _total(words: Words) -> Folder:
 
 
 def _largest(words: Words) -> Folder:
-    # distinct sizes, because only one file may be the largest
+    # all sizes differ, because only one file may be the largest
     sizes = words.draw.sample(range(1, LONGEST // 3), 4)
     endings = words.draw.sample(ENDINGS, len(sizes))
     files = {
@@ -115,7 +122,7 @@ def _config(words: Words) -> Folder:
 
 def _sort(words: Words) -> Folder:
     lines = words.lines(6)
-    # repeated lines, which a plain `sort` would keep
+    # some lines occur twice: `sort` without -u would keep both
     lines += words.draw.sample(lines, 2)
     files = {f"{next(words.stems)}.txt": _text(lines), **words.others("txt")}
     return files, {}, {"sorted.md": _text(sorted({*lines}))}
@@ -132,7 +139,7 @@ def _move(words: Words) -> Folder:
 
 def _join(words: Words) -> Folder:
     rows = words.table(2)
-    # in the order of `ls`, which is the order of the columns
+    # sorted like the output of `ls`, because the columns have the order of the files
     names = sorted(f"{next(words.stems)}.csv" for _ in range(2))
     alone = words.draw.sample(sorted(rows), 2)
     one, other = (
@@ -157,7 +164,8 @@ FAMILIES: Mapping[str, Callable[[Words], Folder]] = {one.__name__[1:]: one for o
 def terminal(
     seed: int, train: int, validation: int, test: int, families: tuple[str, ...] = LEARNED
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split, each with its own folder, of the `families` in turn:
+    """Make problems for each split. Each has its own folder; successive ones are of successive
+    `families` (kinds of tasks):
 
         Problem("rename-3f2a90c1d4e5b678",
             "Rename the files of amber-mills to tall-press, with their endings.", {
@@ -166,8 +174,9 @@ def terminal(
                 "expected": {"tall-press.log": "anna-berg\\n", "quiet-steel.md": "hugo-lind\\n"},
             })
 
-    Under any seed, splits share no file name and no person. Raises ValueError for an unknown
-    family. FAMILIES has all of them.
+    `expected` has the files after a successful episode. FAMILIES has all families. Under any seed,
+    splits share no file name and no person. Raises ValueError for an unknown family, and without
+    families.
     """
     if not families or not {*families} <= FAMILIES.keys():
         got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"
@@ -187,7 +196,7 @@ def terminal(
 
 
 def _problem(family: str, words: Words) -> Problem:
-    """Make a problem. Its id is the family, and the digest of the prompt and facts."""
+    """Make a problem. Its id consists of the family, and a digest of the prompt and the facts."""
     files, fields, changes = FAMILIES[family](words)
     prompt = PROMPTS[family].format(**fields)
     expected = {name: text for name, text in {**files, **changes}.items() if text is not None}

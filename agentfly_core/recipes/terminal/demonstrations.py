@@ -13,7 +13,10 @@ from agentfly_core.recipes.terminal.dataset import ENDINGS, KEYS, LEVELS, PROMPT
 MISTAKES = ("stop early", "miscopy")
 DONE = "Done."
 Plan = Generator[str, str, str]
-"""Yields commands that read the folder, receives their output, and returns the solving command."""
+"""A generator that yields commands which read the folder, and receives their output.
+
+It returns the command that solves the problem.
+"""
 _COPIED: Sequence[Sequence[str]] = (
     ADJECTIVES.lower().split(),
     TRADES.lower().split(),
@@ -22,11 +25,14 @@ _COPIED: Sequence[Sequence[str]] = (
     KEYS,
     ("$2", "$3", "$4"),
 )
-"""Words that a command copies from the prompt or from output, in groups of the same kind."""
+"""Words that a command copies from the prompt or from output. Each group has words of one kind."""
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
-    """Run `look`, then `command` with `{file}` as the first printed name with this ending."""
+    """Run the command `look`. In its output, find the first file name with this ending.
+
+    Return `command` with this name instead of `{file}`. An empty `ending` fits all names.
+    """
     listed = yield look.format(**fields)
     files = _ending_in(ending.format(**fields), listed) if ending else listed.split()
     return command.format(file=files[0], **fields)
@@ -81,10 +87,11 @@ PLANS: Mapping[str, Callable[[Mapping[str, str]], Plan]] = {
 
 
 def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: read the folder, then run the solving command, then finish.
+    """Return a policy that reads the folder, runs the command that solves the problem, and
+    finishes.
 
-    In a share `spoilt` of the episodes, the player does not run that command, or runs it with a
-    wrong name, ending, level, key or column.
+    In a share `spoilt` of the episodes, it makes a mistake: it does not run this command, or runs
+    it with a wrong name, ending, level, key or column.
     """
 
     async def policy(conversation: Conversation) -> str:

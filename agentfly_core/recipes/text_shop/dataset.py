@@ -22,7 +22,10 @@ from agentfly_core.recipes.text_shop.rewards import Wish
 WishKind = tuple[str, ...]
 """A category and wanted attributes: `("shirt", "cotton", "slim")`."""
 ROOM = (10, 20, 30)
-"""Limit minus price, with the price rounded down to tens: for $23, limits are 30, 40 and 50."""
+"""The limit of a wish is the product's price, rounded down to tens, plus one of these numbers.
+
+For a price of $23, the limits are 30, 40 and 50.
+"""
 
 
 @generated
@@ -36,9 +39,7 @@ def text_shop(
     attributes: Annotated[int, Field(ge=1, le=3)] = 2,
     options: Annotated[int, Field(ge=0, le=2)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split.
-
-    Problems alternate between a number of `catalogues`, each with a number of `products`:
+    """Make problems for each split. A problem is a wish for a product of a catalogue:
 
         Problem("7-slim-cotton-shirt-red-40", "Buy a slim cotton shirt (red) for at most $40.", {
             "catalogue": {"seed": 7, "products": 1000},
@@ -47,10 +48,12 @@ def text_shop(
             "department": "clothing",
         })
 
-    `attributes` and `options` are the numbers of attributes and options in a wish. The catalogue
-    has a product that fits the wish. Under any seed, splits share no category with the same
-    attributes, and therefore no fitting product. With only one catalogue, a model could memorise
-    product numbers. Raises ValueError for more problems than there are.
+    `catalogues` is the number of catalogues, and the problems use them in equal shares. `products`
+    is the number of products in a catalogue. A wish has `attributes` attributes and `options`
+    options. The catalogue always has a product that fits. Under any seed, splits share no
+    combination of a category and attributes, and therefore no fitting product. With only one
+    catalogue, a model could memorise the numbers of products. Raises ValueError if more problems
+    are requested than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()
@@ -62,7 +65,7 @@ def text_shop(
             size = len(range(number, sizes[split], catalogues))
             goods = catalogue(shop["seed"], products).products.values() if size else ()
             fitting = [one for one in goods if _kind(one, attributes) in kinds]
-            # not a set, because its order differs between processes
+            # a dictionary, because the order of a set differs between processes
             wishes = dict.fromkeys(_wishes(fitting, attributes, options))
             drawn = sample(draw, list(wishes), size, split)
             problems[split] += [_problem(shop, wish) for wish in drawn]
@@ -70,7 +73,10 @@ def text_shop(
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
-    """Return the kinds of wishes in each split. The same words occur in all splits."""
+    """Return the kinds of wishes in each split. A kind is a category with `attributes` attributes.
+
+    Splits share no kind, but the same words occur in all splits.
+    """
     kinds = [
         (category, *chosen)
         for category, department in CATEGORIES.items()

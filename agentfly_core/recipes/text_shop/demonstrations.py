@@ -11,7 +11,7 @@ from agentfly_core.datasets.players import Demonstrator, mistake, observed
 MISTAKES = ("walk out", "take another", "mistake the option")
 GIVES_UP = "Nothing fits."
 Line = tuple[str, str, int]
-"""A listed product: `("4172", "plain slim cotton shirt", 23)`."""
+"""A product in search results, with its title and price: `("4172", "slim cotton shirt", 23)`."""
 _WISH = re.compile(r"Buy an? ([a-z ]+?)(?: \(([a-z, ]+)\))? for at most \$(\d+)\.")
 _LINE = re.compile(r"^(\d{4}) ([a-z ]+) \$(\d+)$", re.MULTILINE)
 _OPTIONS = re.compile(r"^([a-z]+): ([a-z, ]+)$", re.MULTILINE)
@@ -32,10 +32,11 @@ class WantedProduct:
 
 
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: browse for the wish, view fitting products in order, and buy the first one that
-    has the options.
+    """Return a policy that buys the first fitting product that it finds.
 
-    In a share `spoilt` of the episodes, the player buys nothing, another product or another option.
+    It browses with the words of the wish and views products with a fitting title and price, one
+    after the other, until it finds one with all wanted options. In a share `spoilt` of the
+    episodes, it makes a mistake: it buys nothing, a wrong product or a wrong option.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -72,7 +73,7 @@ def listed(page: str) -> list[Line]:
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
-    """Yield the products that the player viewed, each with its options by kind."""
+    """Yield the products on viewed product pages, each with its options by kind."""
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:

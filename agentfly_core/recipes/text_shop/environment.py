@@ -25,7 +25,10 @@ DEPARTMENTS: Mapping[str, Sequence[Sequence[str]]] = {
     name: [words.split() for words in kinds]
     for name, kinds in tomllib.loads(_FILE.read_text()).items()
 }
-"""For each department its categories, then the values of each kind of attribute."""
+"""For each department, lists of words.
+
+The first list has its categories. Each further list has the values of one kind of attribute.
+"""
 CATEGORIES: Mapping[str, str] = {
     category: name for name, (categories, *_) in DEPARTMENTS.items() for category in categories
 }
@@ -39,8 +42,10 @@ IDS, PRICES = range(1000, 10000), range(10, 70)
 
 @dataclass(frozen=True, slots=True)
 class CatalogueProduct:
-    """A product with one attribute of each kind and offered options: `CatalogueProduct("4172",
-    "shirt", ("cotton", "slim", "plain"), 23, {"colour": ["red", "grey"], "size": ["tiny"]})`.
+    """A product. It has one attribute of each kind, and options from which a buyer chooses:
+
+    CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
+                     {"colour": ["red", "grey"], "size": ["tiny", "small"]})
     """
 
     id: str
@@ -51,7 +56,7 @@ class CatalogueProduct:
 
     @property
     def title(self) -> str:
-        """Attributes in reverse order, then the category: `"plain slim cotton shirt"`."""
+        """The attributes in reverse order, and the category: `"plain slim cotton shirt"`."""
         return " ".join((*reversed(self.attributes), self.category))
 
 
@@ -66,7 +71,10 @@ class Catalogue:
                 self._with_word[word].append(product)
 
     def search(self, words: str) -> list[CatalogueProduct]:
-        """Return products with any of the words, sorted by how many words match, then by id."""
+        """Return the products with at least one of the words in their title.
+
+        Products with more matching words come first. Products with equally many are sorted by id.
+        """
         scores = Counter[str]()
         for word in set(re.findall(r"\w+", words.casefold())):
             scores.update(product.id for product in self._with_word.get(word, ()))
@@ -76,12 +84,15 @@ class Catalogue:
 
 @functools.cache
 def catalogue(seed: int, products: int, /) -> Catalogue:
-    """Draw a catalogue from a seed; cached. Raises ValueError for more products than IDS."""
+    """Draw a catalogue from a seed. Catalogues are cached.
+
+    Raises ValueError for more than 9,000 products, because there are only 9,000 ids.
+    """
     draw, made = random.Random(seed), []
     for number in draw.sample(IDS, products):
         category = draw.choice(list(CATEGORIES))
         kinds = DEPARTMENTS[CATEGORIES[category]][1:]
-        # two values or more, because a wrong choice must be possible
+        # at least two values of each kind, because a wrong choice must be possible
         offered = {
             kind: sorted(draw.sample(values, draw.randint(2, len(values) - 2)), key=values.index)
             for kind, values in OPTIONS.items()
@@ -102,18 +113,23 @@ class Purchase:
 
 
 class TextShop(Environment):
-    """A shop with the catalogue of a problem's facts, which lists `results` products per page:
+    """A shop with a generated catalogue. A problem's facts have its seed and number of products:
 
         {"catalogue": {"seed": 7, "products": 1000}}
 
-    `page` is the text that the model read last. Methods raise ToolError for mistakes of the model.
+    A page of search results lists `results` products. `page` is the text that the model read last.
+    `purchase` is None until a product is bought. Methods raise ToolError for mistakes of the model,
+    such as a wrong product number.
     """
 
     def __init__(self, results: Annotated[int, Field(ge=1)] = 4) -> None:
         self.results = results
 
     async def reset(self, problem: Problem) -> None:
-        """Open the shop. Raises KeyError or TypeError for wrong facts."""
+        """Open the shop of a problem.
+
+        Raises KeyError if a fact is missing, and TypeError if one has a wrong type.
+        """
         drawn = problem.facts["catalogue"]
         self.catalogue = catalogue(drawn["seed"], drawn["products"])
         self.page = ""
@@ -131,8 +147,10 @@ class TextShop(Environment):
         return self.page
 
     def view(self, product: str) -> str:
-        """Return the page of a product: its line, then lines of options such as `colour: red,
-        grey`.
+        """Return the page of a product, which consists of several lines.
+
+        The first line has the product's number, title and price. Each further line has the options
+        of one kind, such as `colour: red, grey`.
         """
         seen = self._product(product)
         offered = [f"{kind}: {', '.join(values)}" for kind, values in seen.options.items()]

@@ -19,11 +19,14 @@ class Wish:
 
 @reward
 async def purchase(shop: TextShop, problem: Problem) -> Score:
-    """type x (attributes met + options met + [price <= limit]) / (attributes + options asked + 1).
+    """How well the bought product fits the wish, from 0 to 1. Without a purchase, it is 0.
 
-    Without a purchase, the score is 0. `problem.facts["wish"]` has the fields of a Wish. `type` is
-    1 for the wanted category, 0.5 for another category of the same department, else 0. The parts of
-    the score are type, attributes, options and price.
+    The reward is type * (attributes + options + price) / (number of wanted attributes + number of
+    wanted options + 1). `type` is 1 for the wanted category, 0.5 for a different category of the
+    same department, and otherwise 0. `attributes` and `options` are the numbers of wanted
+    attributes and options that the purchase has. `price` is 1 if the price is at most the limit,
+    else 0. These four terms are the partial scores. The fact `wish` of the problem has the fields
+    of a `Wish`.
     """
     if shop.purchase is None:
         return Score(0.0, {"type": 0.0, "attributes": 0.0, "options": 0.0, "price": 0.0})

@@ -15,9 +15,9 @@ from agentfly_core.datasets.splitting import split_of
 from agentfly_core.recipes.textworld.environment import World
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
-"""The split of each tenth of the things, by a hash of their names."""
+"""The split of each tenth of all objects. A hash of the object's name determines its tenth."""
 HELD_OUT = 8
-"""The number of training worlds divided by the number of validation or test worlds."""
+"""The number of training worlds, divided by the number of validation worlds (or test worlds)."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )
@@ -27,8 +27,8 @@ _OBJECTIVE = re.compile(
 class Hunt:
     """A hunt for the object `thing`, which is in `room`.
 
-    The hunt starts at the end of the path `way` from the world's first room:
-    `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
+    `way` has the moves from the first room of the world to the room in which the hunt starts. An
+    example is `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
     """
 
     world: World
@@ -37,7 +37,10 @@ class Hunt:
     room: str
 
     def problem(self) -> Problem:
-        """Make the problem: the objective and the first view of the compiled game."""
+        """Make the problem of this hunt.
+
+        Compile the game, because the prompt contains its first view.
+        """
         room, seen = self.room.title(), self.world.seen(self.way)
         prompt = f"Take the {self.thing}, which lies in the {room}. You can take only once.\n{seen}"
         steps = (step[0] for step in self.way)
@@ -57,20 +60,21 @@ def textworld(
     things: Annotated[int, Field(ge=1, le=50)] = 8,
     moves: Annotated[int, Field(ge=1, le=19)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split, with the description of the first room:
+    """Make problems for each split. A prompt has the objective and the view of the first room:
 
         Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
             "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
             {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
              "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
 
-    Training has a number of `worlds`, and validation and test have an eighth of that each. A world
-    takes one or two CPU seconds to compile. The object is at least `moves` moves from the start.
-    Under any seed, an object such as an old key is in one split only, but a new key may be in
-    another split. Raises ValueError for too few hunts.
+    Training problems are in `worlds` worlds. Validation has an eighth of this number, and so has
+    test. Compiling the game of a world takes one or two CPU seconds. The object is at least `moves`
+    moves away from the first room of the hunt. Under any seed, an object such as "old key" occurs
+    in one split only, but "new key" may occur in another split. Raises ValueError if the worlds
+    have fewer hunts than requested.
     """
     draw = random.Random(seed)
-    # distinct, because splits must not share a world
+    # the seeds are distinct, because splits must not share a world
     seeds = iter(draw.sample(range(2**31), worlds + 2 * (worlds // HELD_OUT)))
     chosen: dict[str, list[Hunt]] = {}
     for split, size in {"train": train, "validation": validation, "test": test}.items():
@@ -94,7 +98,11 @@ def textworld(
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
-    """Return a hunt for each object from each room that is at least `moves` moves from it."""
+    """Return the possible hunts in a world.
+
+    Each pair of an object and a starting room gives a hunt if their distance is at least `moves`
+    moves.
+    """
     place = world.place()
     ways = {start: place.ways(start) for start in place.exits}
     return [
@@ -106,7 +114,10 @@ def hunts(world: World, moves: int) -> list[Hunt]:
 
 
 def hunted(prompt: str) -> tuple[str, str]:
-    """Return the object and its room in a prompt: `("old key", "Dim Sauna")`. Raises ValueError."""
+    """Return the object and its room in a prompt: `("old key", "Dim Sauna")`.
+
+    Raises ValueError for a prompt that is not a treasure hunt.
+    """
     match = _OBJECTIVE.search(prompt)
     if match is None:
         raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of recipes.textworld.")

@@ -18,15 +18,20 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 
 @dataclass(slots=True)
 class Map:
-    """The visited rooms, with their exits by direction; the target "" is not yet known:
-    `{"Bar": {"north": "Sauna", "east": ""}}`.
+    """The visited rooms of a game.
+
+    `rooms` has the exits of each visited room by direction: `{"Bar": {"north": "Sauna", "east":
+    ""}}`. An exit leads to "" as long as the player has not used it. `here` is the current room.
     """
 
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
     here: str = ""
 
     def see(self, view: str, went: str = "") -> None:
-        """Add the room that a text describes. `went` is the direction of the move to it."""
+        """Add the room that a text of the game describes.
+
+        `went` is the direction in which the player moved to this room, or "" without a move.
+        """
         if not (match := _ROOM.search(view)):
             return
         before, self.here = self.here, match[1]
@@ -38,7 +43,10 @@ class Map:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
 
     def way(self) -> str:
-        """Return the first move on the way to the nearest unknown exit, or "" without one."""
+        """Return the direction of the first move towards the nearest exit that was not used yet.
+
+        Returns "" if the player has used all exits.
+        """
         first = {self.here: ""}
         waiting = deque([self.here])
         while waiting:
@@ -54,12 +62,11 @@ class Map:
 
 
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: explore unknown exits until the object's room is reached, then take the object.
+    """Return a policy that explores the world until it reaches the object's room.
 
-    Replies name the current room, the object and its room.
-
-    In a share `spoilt` of the episodes, the player walks about, or gives up before taking the
-    object.
+    There it takes the object. Each reply names the current room, the object and the object's room.
+    In a share `spoilt` of the episodes, the policy makes a mistake: it moves at random, or gives up
+    before taking the object.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -93,8 +100,9 @@ def lying(view: str) -> list[str]:
 
 
 def short(thing: str, view: str) -> str:
-    """Return the last word of an object's name, or the whole name if another object in the view
-    shares that word.
+    """Return the last word of an object's name, such as "key" for "old key".
+
+    If the last word also occurs in the name of another object in the view, return the whole name.
     """
     last = thing.split()[-1]
     return thing if sum(last in one.split() for one in lying(view)) > 1 else last

@@ -20,16 +20,18 @@ GAMES = Path(".agentfly/textworld")
 """The folder of compiled games."""
 VERBS = ("go", "take", "look", "inventory", "examine")
 _GENERATOR = threading.Lock()
-"""A lock for the generator, which is not thread-safe. Compiled games need no lock."""
+"""A lock for TextWorld's generator, which is not thread-safe. Compiled games need no lock."""
 _COMMAND = re.compile(rf"({'|'.join(VERBS)})( (?!then\b)[a-z0-9'-]+)*")
 _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The map of a world: the exits of each room, the room of each thing, and the first room.
+    """The map of a world.
 
-    For example `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`.
+    `exits` has the exits of each room by direction, and `lying` the room of each object. `first` is
+    the first room. An example is
+    `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`.
     """
 
     exits: Mapping[str, Mapping[str, str]]
@@ -37,7 +39,7 @@ class Place:
     first: str
 
     def ways(self, start: str) -> dict[str, list[str]]:
-        """Return the shortest path from `start` to each room: `{"dim sauna": ["north"]}`."""
+        """Return the shortest path from the room `start` to each room: `{"sauna": ["north"]}`."""
         paths: dict[str, list[str]] = {start: []}
         waiting = deque([start])
         while waiting:
@@ -76,10 +78,13 @@ class World:
         )
 
     def compiled(self) -> Path:
-        """Return the file of the compiled game; cached, because compiling takes a second or two."""
+        """Return the file of the compiled game. Compile the game only if the file does not exist.
+
+        Compiling takes one or two seconds.
+        """
         textworld, _ = _textworld()
         version = textworld.__version__
-        # another version of TextWorld generates another world from the same seed
+        # the world of a seed depends on the version of TextWorld
         path = GAMES / f"{version}-world-{self.rooms}-{self.things}-{self.seed}.z8"
         if path.exists():
             return path
@@ -128,15 +133,17 @@ class World:
 
 
 class TextWorld(Environment):
-    """A treasure hunt in TextWorld (Côté et al., arXiv 1806.11532). A problem's facts name the
-    world and the way from its first room to the start:
+    """A treasure hunt in TextWorld (Côté et al., arXiv 1806.11532).
+
+    A problem's facts have the world, and the moves from its first room to the room in which the
+    hunt starts. They also have the description of this room, and the object to take:
 
         {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
-    The first `take` ends the hunt: `over` becomes True, and for the right object also `won`.
-    Commands that save, restore or end a game are refused. The hunt needs the package textworld (the
-    extra `textworld`), which installs jericho, a package under the GPL.
+    The first command `take` ends the hunt: `over` becomes True. If it takes the right object, `won`
+    becomes True, too. Commands that save, restore or end a game are refused. The environment needs
+    the package textworld (the extra `textworld`). It installs jericho, a package under the GPL.
     """
 
     notice: ClassVar[str] = (
@@ -146,8 +153,8 @@ class TextWorld(Environment):
     async def reset(self, problem: Problem) -> None:
         """Begin the hunt.
 
-        Raises KeyError for a missing fact, and ValueError if this version of TextWorld makes
-        another room.
+        Raises KeyError if a fact is missing. Raises ValueError if the first room differs from the
+        fact `seen`, because the problem was prepared with a different version of TextWorld.
         """
         await self.close()
         facts = problem.facts
@@ -160,7 +167,10 @@ class TextWorld(Environment):
             )
 
     def do(self, command: str) -> str:
-        """Execute a command such as `take red key`; return the game's text. Raises ToolError."""
+        """Execute a command such as `take red key`, and return the text of the game.
+
+        Raises ToolError for a command that does not begin with one of VERBS, or has punctuation.
+        """
         typed = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(typed):
             raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
@@ -206,7 +216,7 @@ def plain_text(text: str) -> str:
 
 @cache
 def _textworld() -> tuple[Any, Any]:
-    """Import TextWorld, with the knowledge base of its treasure hunts."""
+    """Import TextWorld. Return the package, and the knowledge base of its treasure hunts."""
     require_package("textworld==1.7.0", "textworld")
     import textworld
     from textworld.challenges.tw_treasure_hunter import treasure_hunter

@@ -1,1 +1,1 @@
-"""Plans of sub-tasks and tools, with scores of the planning, after TPTU (arXiv 2308.03427)."""
+"""Agents that plan sub-tasks with tools, and scores of these plans: TPTU (arXiv 2308.03427)."""

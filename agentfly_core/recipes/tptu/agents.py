@@ -20,12 +20,12 @@ _WORKING = (
 
 
 class OneStep:
-    """TPTU-OA: the agent plans all sub-tasks, executes them, then answers.
+    """The one-step agent of TPTU (TPTU-OA). It plans all sub-tasks, executes them, and answers.
 
-    The planner is the main speaker. For each sub-task, the speaker `worker` writes the input of the
-    tool, which is the tool's first argument. A reply that is not a plan ends the episode. `notes`
-    describes the data to both speakers. Without `execute`, the plan is the answer. Without
-    `instructions`, the planner reads only the question.
+    The main speaker is the planner. For each sub-task, the speaker `worker` writes the first
+    argument of the tool call. If the planner's reply is not a plan, the episode ends. `notes` is a
+    text that describes the data to both speakers. Without `execute`, the plan itself is the answer.
+    Without `instructions`, the planner reads only the question.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", execute: bool = True) -> None:
@@ -61,9 +61,10 @@ class OneStep:
 
 
 class Sequential(OneStep):
-    """TPTU-SA: the agent plans and executes one sub-task after the other, then answers.
+    """The sequential agent of TPTU (TPTU-SA).
 
-    An empty plan ends the planning, and so do `max_steps` sub-tasks.
+    It plans a sub-task, executes it, plans the next sub-task with its result, and so on. After an
+    empty plan or `max_steps` sub-tasks, it answers.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", max_steps: int = 8) -> None:
@@ -88,7 +89,10 @@ class Sequential(OneStep):
 
 
 async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) -> str:
-    """Execute a sub-task, and return the last line of the tool's answer."""
+    """Execute a sub-task, and return the last line of the tool's result.
+
+    `results` are the results of the earlier sub-tasks.
+    """
     values = dict(enumerate(results, 1))
     tools = {tool.name: tool for tool in worker.rules.schemas}
     described = summary(tools[step.tool]) if step.tool in tools else step.tool
@@ -105,7 +109,7 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
 
 
 async def finished(planner: Episode, result: str) -> Ending:
-    """Request the answer from the planner, after the result."""
+    """Pass the result to the planner, and request the answer of the episode."""
     reply = await planner.reply(Message("user", f"{result}\n{FINISH}"))
     if not reply.cut:
         planner.answer(reply.content.strip())

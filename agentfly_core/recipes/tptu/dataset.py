@@ -20,12 +20,15 @@ PARTS = {
     "staff": ("staff of {}", "companies", "SELECT count(*) FROM people WHERE company = '{}'"),
     "revenue": ("revenue of {}", "companies", f"SELECT sum(amount) {_STAFF}"),
 }
-"""Sub-questions by name: the text, the kind of the entity in it, and the gold SQL."""
+"""Sub-questions by name, as tuples.
+
+A tuple has the text of the sub-question, the kind of the entity in this text, and the right SQL.
+"""
 SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
-"""The number of further databases of a problem, and the numbers of rows in a database."""
+"""WORLDS is the number of further databases of a problem. The others are numbers of rows."""
 TABLES = """\
 CREATE TABLE people (name TEXT, company TEXT);
 CREATE TABLE companies (name TEXT, city TEXT);
@@ -40,7 +43,7 @@ Entities = Mapping[str, Sequence[Any]]
 def office_plans(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split, of the kinds in turn:
+    """Make problems for each split. Successive problems are of successive `kinds`:
 
         Problem("two-3f2a90c1d4e5b678", "What is the sum of the amount of order 482 and the staff "
             "of Amber Mills?", {"answer": "41", "kind": "two", "steps": 3, "plan": [{"tool": "sql",
@@ -48,8 +51,9 @@ def office_plans(
             ...], "entities": {"orders": [482], ...}, "worlds": [17, 4, 93], "database": "CREATE
             ..."})
 
-    `worlds` are the seeds of three further databases with the same entities. The combinations of
-    sub-questions in test problems are in no other split. Splits share no name.
+    `plan` is the right plan. `worlds` are the seeds of three further databases, which have the same
+    entities but different values. The combinations of sub-questions in test problems do not occur
+    in the other splits. Splits share no name of a person or company.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {
@@ -59,13 +63,17 @@ def office_plans(
 
 
 def held_out(parts: Sequence[str]) -> bool:
-    """Whether a combination is for the test: a part is two places after its neighbour in PARTS."""
+    """Whether a combination of sub-questions occurs only in test problems.
+
+    This is the case if a sub-question of the combination is two places after its predecessor in
+    PARTS. The first entry of PARTS follows the last.
+    """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))
 
 
 def script(seed: int, entities: Entities) -> str:
-    """Return the SQL that fills a generated database with these entities."""
+    """Return the SQL script of a database that is generated from a seed and has these entities."""
     draw = random.Random(seed)
     firms = _more(draw, entities["companies"], companies()["train"], COMPANIES)
     names = _more(draw, entities["people"], people()["train"], PEOPLE)
@@ -83,14 +91,17 @@ def script(seed: int, entities: Entities) -> str:
 
 
 def results(database: str, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of each trusted statement on the database of a script."""
+    """Run SQL statements on the database of a script, and return the rows of each statement.
+
+    The statements are not checked, so they must be trusted.
+    """
     with closing(sqlite3.connect(":memory:")) as opened:
         opened.executescript(database)
         return [opened.execute(statement).fetchall() for statement in statements]
 
 
 def calculated(operation: str, values: Sequence[int]) -> int:
-    """Return the sum, difference, product or square of values."""
+    """Return the sum, difference or product of all values, or the square of the first value."""
     total = values[0] ** 2 if operation == "square" else values[0]
     for value in values[1:]:
         signed = {"sum": total + value, "difference": total - value, "product": total * value}
@@ -99,7 +110,10 @@ def calculated(operation: str, values: Sequence[int]) -> int:
 
 
 def program(operation: str, count: int) -> str:
-    """Return the Python code of an operation on the first `count` results: `print({1} + {2})`."""
+    """Return Python code for an operation on the results of the first `count` sub-tasks.
+
+    The code for a sum of two results is `print({1} + {2})`.
+    """
     if operation == "square":
         return "print({1} ** 2)"
     return f"print({f' {SIGNS[operation]} '.join(f'{{{n + 1}}}' for n in range(count))})"
@@ -111,7 +125,8 @@ def _problem(draw: random.Random, kind: str, split: str) -> Problem:
         for parts in permutations(PARTS, KINDS[kind])
         if len(parts) == 1 or held_out(parts) == (split == "test")
     ]
-    while True:  # until the branches differ, and no result is equal in all further databases
+    # until the two branches have unequal values, and each result differs between databases
+    while True:
         parts = draw.choice(combinations)
         entities, steps = _steps(draw, parts, split)
         worlds = [draw.randrange(2**31) for _ in range(1 + WORLDS)]

@@ -1,4 +1,4 @@
-"""Demonstrations of gold plans; a share of the plans has a mistake."""
+"""Demonstrations of right plans. Some of the plans have a mistake."""
 
 import random
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ MISTAKES = ("swap", "leave out", "repeat", "take another tool")
 
 
 def planner(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Demonstrate: reply with the gold plan.
+    """Return a policy that replies with the right plan of the problem (the fact `plan`).
 
-    In a share `spoilt` of the episodes, the plan has one of MISTAKES in its sub-questions. A plan
-    with only one sub-task gets another tool instead of a swap.
+    In a share `spoilt` of the episodes, the plan has one of MISTAKES. Sub-tasks cannot be swapped
+    in a plan with only one sub-task; there, the sub-task gets a wrong tool instead.
     """
     return replying(seed, spoilt, _plan, MISTAKES)
 

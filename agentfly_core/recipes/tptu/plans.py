@@ -33,10 +33,11 @@ SCHEMA = json.dumps(_PLAN.json_schema())
 
 
 def parsed(text: str, earlier: int = 0) -> list[SubTask]:
-    """Read the sub-tasks of a plan. `earlier` is the number of sub-tasks before this plan.
+    """Parse a plan. `earlier` is the number of sub-tasks that were executed before this plan.
 
-    Text around the JSON list is ignored. Raises ValueError for other texts. Also raises it for a
-    sub-task that depends on itself or a later one, or uses a result that it does not depend on.
+    Text around the JSON list is ignored. Raises ValueError for a text without a plan. Also raises
+    ValueError if `depends_on` contains the sub-task itself or a later sub-task, or if `inputs`
+    contains the result of a sub-task that is not in `depends_on`.
     """
     begin, end = text.find("["), text.rfind("]")
     plan = _PLAN.validate_json(text[begin : end + 1])
@@ -56,10 +57,16 @@ def written(plan: Sequence[Mapping[str, Any]]) -> str:
 
 
 def places(texts: Sequence[str]) -> set[int]:
-    """Return the numbers of all results that texts use: 1 and 2 for `["{1}", "{2}"]`."""
+    """Return the numbers of all results that texts contain.
+
+    For `["{1}", "{2}"]` they are 1 and 2.
+    """
     return {int(number) for text in texts for number in _PLACE.findall(text)}
 
 
 def filled(text: str, values: Mapping[int, str]) -> str:
-    """Replace `{1}`, `{2}`, ... in a text by results. Places without a result stay unchanged."""
+    """Replace `{1}`, `{2}`, ... in a text by the results with these numbers.
+
+    A number without a result stays unchanged.
+    """
     return _PLACE.sub(lambda match: values.get(int(match[1]), match[0]), text)

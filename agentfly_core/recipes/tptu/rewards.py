@@ -48,7 +48,11 @@ with open("rows.json", "w") as file:
 
 
 class PlannedEpisode(NamedTuple):
-    """The plan of an episode, the share of its readable plans, and the worker's tool inputs."""
+    """The plan of an episode.
+
+    `plan` has the sub-tasks of all readable plans. `readable` is the number of readable plans
+    divided by the number of all plans. `inputs` has the tool inputs that the worker wrote.
+    """
 
     plan: Sequence[SubTask]
     readable: float
@@ -57,15 +61,16 @@ class PlannedEpisode(NamedTuple):
 
 @reward
 async def planning(team: Team) -> Score:
-    """1 if the plan has the sub-tasks of the gold plan in the same order, else 0.
+    """1 if the plan has the sub-tasks of the right plan (gold plan) in the same order, else 0.
 
-    Parts:
+    The partial scores are:
 
-    - `format`: 1 if each plan is readable.
-    - `order_lcs`: the longest common subsequence as a share of the longer plan.
-    - `pairs`: the F1 score of pairs of a tool and a sub-task.
-    - `over_use`: the share of sub-tasks that are not in the gold plan.
-    - `calls`: the number of replies of the model.
+    - `format`: 1 if each plan of the episode is readable, else 0
+    - `order_lcs`: the length of the longest common subsequence of plan and gold plan, divided by
+      the length of the longer plan
+    - `pairs`: the F1 score of the pairs of a tool and a sub-task
+    - `over_use`: the share of sub-tasks in the plan that are not in the gold plan
+    - `calls`: the number of replies of the model
     """
     played, gold = played_by(team), gold_of(team.trajectories[0].problem)
     plan, pairs = played.plan, len(matched(played.plan, gold))
@@ -83,11 +88,11 @@ async def planning(team: Team) -> Score:
 
 @reward(timeout=120.0)
 async def sql_accuracy(team: Team) -> Score:
-    """The share of SQL sub-tasks in the gold plan for which the model's SQL is right.
+    """The share of SQL sub-tasks in the right plan (gold plan) for which the model's SQL is right.
 
-    SQL is right if it returns the rows of the gold SQL in three other databases, which have the
-    entities of the question, but other values. `{1}` in a statement is the result of sub-task 1 in
-    the same database. The order of rows is ignored.
+    The SQL runs in three further databases, which have the entities of the question but different
+    values. It is right if it returns the same rows as the gold plan's SQL in each of them, in any
+    order. `{1}` in a statement is replaced by the result of sub-task 1 in the same database.
     """
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))
@@ -126,13 +131,17 @@ def played_by(team: Team) -> PlannedEpisode:
 
 
 def gold_of(problem: Problem) -> list[SubTask]:
-    """Return the gold plan of a problem, without the code of its sub-tasks."""
+    """Return the right plan of a problem (its fact `plan`), without the code of its sub-tasks."""
     fields = SubTask.model_fields
     return [SubTask(**{name: step[name] for name in fields}) for step in problem.facts["plan"]]
 
 
 def same(step: SubTask, gold: SubTask) -> bool:
-    """Whether two sub-tasks have the same tool, names, numbers, and most of the other words."""
+    """Whether a sub-task counts as equal to a sub-task of the gold plan.
+
+    They must have the same tool, and the same names and numbers. They must also share most of their
+    other words.
+    """
     one, other = _words(step.subtask), _words(gold.subtask)
     if step.tool != gold.tool or not _mentions(gold) <= one or not _mentions(step) <= other:
         return False
@@ -146,12 +155,19 @@ def _words(text: str) -> set[str]:
 
 
 def _mentions(step: SubTask) -> set[str]:
-    """Return the numbers and names in a sub-task. Names are capitalised words, except the first."""
+    """Return the numbers and names in a sub-task.
+
+    Names are capitalised words. The first word does not count as a name.
+    """
     return {word.lower() for word in _MENTION.findall(step.subtask)}
 
 
 def matched(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> dict[int, int]:
-    """Match equal sub-tasks: return the gold index for each matched index. Each is used once."""
+    """Match the sub-tasks of a plan with equal sub-tasks of the gold plan.
+
+    Returns the index in `gold` by the index in `plan`, for matched sub-tasks only. Each sub-task is
+    matched at most once.
+    """
     pairs, left = dict[int, int](), dict(enumerate(gold))
     for number, step in enumerate(plan):
         place = next((place for place, other in left.items() if same(step, other)), None)
@@ -174,7 +190,11 @@ def common(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> int:
 
 
 async def _rows(worlds: Sequence[str], statements: Sequence[tuple[int, str]]) -> list[list[Any]]:
-    """Run statements in the sandbox. Return for each database their rows, or None for failures."""
+    """Run SQL statements in the sandbox, in each of several databases.
+
+    Returns a list for each database. It has the rows of each statement, or None for a statement
+    that failed.
+    """
     if not statements:
         return [[] for _ in worlds]
     given = json.dumps([worlds, statements])
@@ -186,7 +206,7 @@ async def _rows(worlds: Sequence[str], statements: Sequence[tuple[int, str]]) ->
 
 
 def _plain(rows: Sequence[Sequence[Any]] | None) -> list[list[str]] | None:
-    """Return sorted rows of texts, with equal numbers written in the same way."""
+    """Convert the values of rows to texts, and sort the rows. Equal numbers give equal texts."""
     if rows is None:
         return None
     return sorted([f"{v:g}" if isinstance(v, int | float) else str(v) for v in row] for row in rows)

@@ -1,4 +1,4 @@
-"""Distractors: tools that no question about the office needs."""
+"""Tools that are not needed for any question about the office. An agent must not choose them."""
 
 from agentfly_core import tool
 
