@@ -1,1 +1,1 @@
-"""Runs: their record, listing, metrics, episodes and dataset versions."""
+"""Runs: their records, lists of runs, their metrics and episodes, and the versions of datasets."""

@@ -1,4 +1,6 @@
-"""Read stored episodes, and split their text into sampled text and prompt text."""
+"""Read stored episodes. Their text is split into pieces: text that the model sampled, and text that
+the model read.
+"""
 
 import json
 import textwrap
@@ -31,7 +33,7 @@ KINDS: dict[PieceKind, tuple[str, str]] = {
     "after": (".", "dim italic"),
     "context": ("#", "cyan"),
 }
-"""The mark and the style of each kind of piece."""
+"""For each kind of piece, the character at the beginning of its lines, and their style."""
 Pair = tuple[Trajectory, Scored | None]
 
 
@@ -40,9 +42,13 @@ class Piece:
     """A piece of an episode's text: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    Kinds: `read` is prompt text, `sampled` is sampled text, `said` is the text of a chat service's
-    reply. `after` is a tool result after the last reply, which the model did not read. `context` is
-    the number of a context that begins here.
+    Kinds of pieces:
+
+    - `read`: text that the model read
+    - `sampled`: text that the model sampled
+    - `said`: the text of a reply from a chat service
+    - `after`: a tool's result after the last reply, which the model did not read
+    - `context`: the number of a context (a sequence of tokens) that begins here
     """
 
     kind: PieceKind
@@ -57,11 +63,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Stored episodes with their scores, a function that splits them into pieces, and the metrics
-    of the step.
+    """Stored episodes.
 
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
-    {"resources/Shop/expired": 1.0, ...})`; an episode without scores has None.
+    {"resources/Shop/expired": 1.0, ...})`
+
+    - `pairs`: each trajectory with its score, or with None if it is not scored yet
+    - `pieces`: a function that splits the text of a trajectory into pieces
+    - `metrics`: the metrics of the step
     """
 
     reference: str
@@ -72,10 +81,10 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """Read the episodes of a step, by default the last step with episodes.
+    """Read the episodes of the step `number`, or if it is None, of the last step with episodes.
 
-    A forked run also has the steps of its origin before the fork. Raises ValueError without
-    episodes.
+    A forked run also has the steps before the fork, which another run did. Raises ValueError if
+    episodes are missing.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -100,14 +109,19 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 
 
 def published_rollouts(store: Store, folder: str) -> list[str]:
-    """Return the published shards of a step or an evaluation, also while further shards are
-    played.
+    """Return the paths of the published shards (batches of episodes) of a step or an evaluation.
+
+    More shards may follow while the step is running.
     """
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 
 
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
-    """Read the episodes of these artifacts, with scores if `scored` is published."""
+    """Read the episodes of the artifacts in `rollouts`.
+
+    `scored` is the path of their scores. If the scores are not published yet, each episode is
+    paired with None.
+    """
     played = trajectories_in(store, map(store.artifact, rollouts))
     stored = store.get(scored)
     scores = read_scores(store.open(stored) / SCORES) if stored else []
@@ -116,13 +130,15 @@ def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair
 
 
 def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajectory]:
-    """Read the trajectories of these artifacts, in order."""
+    """Read the trajectories of the artifacts in `rollouts`, in order."""
     folders = [store.open(artifact) for artifact in rollouts]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """Format sorted numbers: `spans([1, 2, 3, 7])` is "1 to 3, 7"."""
+    """Format sorted numbers, with consecutive numbers joined: `spans([1, 2, 3, 7])` is
+    "1 to 3, 7".
+    """
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -133,7 +149,11 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def decoder(store: Store, run: str) -> Decode:
-    """Return the decoder of a run's start policy. Raises ValueError before its publication."""
+    """Return a function that decodes the tokens of a run.
+
+    It uses the tokenizer of the run's start policy. Raises ValueError if the start policy is not
+    published yet.
+    """
     start = store.read_json(RunLayout(run).start)
     if start is None:
         raise ValueError(
@@ -143,10 +163,9 @@ def decoder(store: Store, run: str) -> Decode:
 
 
 def decoder_of(store: Store, artifact: Pointer) -> Decode:
-    """Return a function that decodes tokens, including special tokens, with an artifact's
-    tokenizer.json.
+    """Return a function that decodes tokens with the tokenizer.json in an artifact.
 
-    Raises ValueError if tokenizer.json is missing.
+    The text includes special tokens. Raises ValueError if tokenizer.json is missing.
     """
     written = store.part(artifact, "tokenizer.json")
     if written is None:
@@ -155,13 +174,15 @@ def decoder_of(store: Store, artifact: Pointer) -> Decode:
 
 
 def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
-    """Return a function that decodes tokens, including special tokens, with this tokenizer."""
+    """Return a function that decodes tokens with a tokenizer. The text includes special tokens."""
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """Return the pieces of an episode in chronological order. Text is decoded from tokens; the text
-    of chat services is taken from messages.
+    """Return the pieces of an episode in chronological order.
+
+    Text is decoded from the tokens. The tokens of replies from chat services are unknown, so their
+    text is taken from the messages.
     """
     shown: list[Piece] = []
     context = 0
@@ -179,24 +200,30 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
-    """Make the piece of a sampled span, with a note if it was cut."""
+    """Return the piece for a span of sampled tokens. A note is added if a token limit cut it."""
     cut = " (cut at a token limit)" if span.finish == "length" else ""
     return Piece("sampled", decode(span.tokens) + cut)
 
 
 def answered_last(trajectory: Trajectory) -> list[Piece]:
-    """Make the pieces of tool results after the last reply, which the model never read."""
+    """Return a piece for each tool result after the last reply. The model did not read these
+    results.
+    """
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
 def marked(pieces: Iterable[Piece], width: int) -> list[str]:
-    """Format pieces as lines of at most `width` columns, which begin with the mark of the kind."""
+    """Format pieces as lines of at most `width` columns.
+
+    Each line begins with a character for the kind of the piece, such as `>` for sampled text.
+    """
     return [f"{KINDS[piece.kind][0]} {line}" for piece in pieces for line in lines(piece, width)]
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """Split a piece's text into lines that fit into `width` columns with their mark. Control
-    characters are escaped.
+    """Split the text of a piece into lines for a display with `width` columns.
+
+    The lines are 12 columns shorter, to leave room for labels. Control characters are escaped.
     """
     room = max(20, width - 12)
     wrapped = (
@@ -207,7 +234,11 @@ def lines(piece: Piece, width: int) -> list[str]:
 
 
 def table(stored: Episodes) -> DataFrame:
-    """Make a table with one row for each trajectory: problem, rewards, marked text and counts."""
+    """Return a table with one row for each trajectory.
+
+    The columns are the problem, the rewards, the text made by `marked`, the answer, the ending, and
+    the numbers of turns and sampled tokens.
+    """
     import pandas as pd  # takes half a second
 
     rows = []
@@ -229,5 +260,5 @@ def table(stored: Episodes) -> DataFrame:
 
 
 def reward_of(scored: Scored | None) -> float | None:
-    """Return the reward of an episode, None if it is unscored."""
+    """Return the reward in a score, or None if the episode is unscored."""
     return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward

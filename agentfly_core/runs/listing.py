@@ -1,4 +1,6 @@
-"""List the runs of a store with state, owner, name and next command; filter and sort them."""
+"""List the runs of a store with their states, owners and next commands. The list can be filtered
+and sorted.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,21 @@ from agentfly_core.system.formats.text import clip, did_you_mean, fault
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80
 FIELDS = ("tag", "experiment", "state", "name")
-"""Keys of `agentfly list --filter KEY=VALUE` besides the settings."""
+"""Keys that `agentfly list --filter KEY=VALUE` accepts in addition to the names of settings."""
 Sorting = Literal["name", "time", "success", "step"]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """State of a run. `step` is the last step with a published policy, and `success` the held-out
-    success of a finished run. `changed` contains the settings that differ from the experiment's
-    file. `edited` names the functions that have changed since the run.
+    """The state of a run.
+
+    - `owner`: the process that is writing the run, or empty
+    - `step`: the last step with a published policy
+    - `steps`: the number of steps that the settings ask for
+    - `success`: the held-out success after training, if the run is finished
+    - `command`: the command that continues the run or shows it
+    - `changed`: the settings that differ from the experiment's file
+    - `edited`: the functions that changed since the run began
 
         Listed(
             "quickstart-1f2e3d4c", "stopped", "", 7, 15, None,
@@ -65,7 +73,7 @@ class Listed:
 
     @classmethod
     def of(cls, store: Store, name: str, record: RunRecord) -> Listed:
-        """Describe a run of a store by its run.json."""
+        """Return the state of a run of a store. `record` is the content of its run.json."""
         layout, steps = RunLayout(name), record["settings"]["steps"]
         fork = record["settings"].get("fork")
         start = fork["step"] if isinstance(fork, dict) else 0
@@ -100,12 +108,17 @@ class Listed:
         )
 
     def has(self, key: str, value: JSON) -> bool:
-        """Whether the run has this tag, experiment, state, name or setting."""
+        """Whether the run has the value `value` for `key`.
+
+        `key` is `tag`, `experiment`, `state`, `name` or the name of a setting.
+        """
         return (str(value) if key in FIELDS else value) in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
-        """Return the values that `--filter` compares: all tags of the run, or its value of another
-        key.
+        """Return the values that `--filter KEY=VALUE` compares with VALUE.
+
+        For the key `tag`, these are all tags of the run. For any other key, the list has one value,
+        or is empty if the run does not have the key.
         """
         facts = {"experiment": self.experiment, "state": self.state, "name": self.name}
         single = {**self.settings, **facts}
@@ -143,12 +156,12 @@ def listed(store: Store) -> list[ListedRun]:
 
 
 def run_named(store: Store, reference: str) -> str:
-    """Return the full name of a run for a reference, such as `quickstart-1a2b3c4d@7` for
-    `quickstart@7`.
+    """Replace the name in a reference by the full name of a run: `quickstart@7` becomes
+    `quickstart-1a2b3c4d@7`.
 
-    A reference is the name of a run, the name of an experiment (its newest run), or a unique prefix
-    of a run's name. Unknown names are returned unchanged. Raises ValueError for a prefix of several
-    runs.
+    The name may be the name of a run, the name of an experiment, which means its newest run, or the
+    beginning of the name of only one run. An unknown name is returned unchanged. Raises ValueError
+    if the names of several runs begin with the name.
     """
     name, at, step = reference.removeprefix("run:").partition("@")
     names = store.names("runs")
@@ -164,7 +177,7 @@ def run_named(store: Store, reference: str) -> str:
 
 
 def view(runs: list[ListedRun], store: Store) -> RenderableType:
-    """Show two lines for each run: its state, and the command that continues or shows it."""
+    """Return two lines for each run: its state, and the command that continues or shows the run."""
     if not runs:
         return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
     width, differing, shown = max(len(run.name) for run in runs), differences(runs), []
@@ -188,8 +201,10 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
-    """For each readable run, return the seed and the changed settings, without settings that are
-    equal in all runs.
+    """Return, for each readable run, the settings by which it differs from the other runs.
+
+    Only the seed and settings that differ from the experiment's file are considered. Settings that
+    are equal in all runs are left out.
     """
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
@@ -209,12 +224,15 @@ def settled(settings: Mapping[str, JSON]) -> list[str]:
 
 
 def typed(value: JSON) -> str:
-    """Return a setting's value in YAML: `[1, 2]`."""
+    """Return the value of a setting as it is typed in YAML: `[1, 2]`."""
     return strict_yaml.dump(value, flow=True).strip()
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
-    """Return the command that continues a run, with all settings that differ from its file."""
+    """Return the command that continues a run.
+
+    The command contains all settings that differ from the experiment's current file.
+    """
     experiment, changed = experiment_of(record)
     site = record["site"]["name"]
     where = [] if site == "local" else ["--site", site]
@@ -222,8 +240,10 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
-    """Return the experiment of a run, and the settings that differ from the experiment's current
-    file, as words of a command: `("quickstart", ["seed=1"])`.
+    """Return the words of a command that name the experiment of a run:
+    `("quickstart", ["seed=1"])`.
+
+    The second entry has the settings that differ from the experiment's current file.
     """
     path = _file(record)
     in_conf = path is None or path.parent == loading.CONF
@@ -242,9 +262,10 @@ def _file(record: RunRecord) -> Path | None:
 
 
 def _changed(record: RunRecord) -> dict[str, JSON]:
-    """Return the settings in which a run differs from its experiment's current file.
+    """Return the settings of a run that differ from the current file of its experiment.
 
-    If the file cannot be read, return the overrides with which the run was started.
+    If the file cannot be read, the result has the settings that the command which started the run
+    has overridden.
     """
     settings, path = record["settings"], _file(record)
     try:
@@ -268,19 +289,23 @@ def _changed(record: RunRecord) -> dict[str, JSON]:
     return {key: values.get(key, settings.get(key)) for key in sorted(whole)}
 
 
-# time and folder are only cache keys, so that an edited file is read again
+# time and folder are arguments only to be keys of the cache: an edited file is read again
 @lru_cache(maxsize=64)
 def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
-    """Read the current settings of an experiment's file. Cached, because many runs share a file."""
+    """Read the current settings in the file of an experiment.
+
+    The result is cached, because many runs have the same file.
+    """
     now: dict[str, JSON] = loading.read(path).settings.model_dump(mode="json")
     return now
 
 
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
-    """Return the runs that meet all conditions: `state=stopped`, `update.learning_rate=3e-4`, or
-    any text.
+    """Return the runs that meet all conditions in `wanted`.
 
-    Raises ValueError for a key or a value that none of the runs has.
+    A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`, or a text that
+    must occur in the description of the run. Raises ValueError if not a single run has the key or
+    the value.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:
@@ -304,8 +329,9 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
-    """Sort runs by name, or by time, success or step with the highest first. Damaged runs come
-    last, except when sorting by name.
+    """Sort runs by name, by time (the newest first), by success or by step (the highest first).
+
+    Damaged runs come last, unless runs are sorted by name.
     """
 
     def rank(run: ListedRun) -> tuple[float, str]:
@@ -319,7 +345,9 @@ def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
 
 
 def as_json(runs: Sequence[ListedRun]) -> dict[str, JSON]:
-    """Return runs as JSON; `differs` contains the settings in which the runs differ."""
+    """Return runs as JSON. The field `differs` of a run contains the settings by which it differs
+    from the other runs.
+    """
     differing = differences(runs)
     rows: list[JSON] = []
     for run in runs:

@@ -32,7 +32,10 @@ from agentfly_core.system.formats.json_value import JSON
 
 ZERO_SPREAD = "rollout/zero_spread_groups"
 Cause = Literal["text", "calls", "earlier"]
-"""How an agent changed history: a reply's text or calls, or only messages or tools before it."""
+"""How an agent changed the conversation before its next request. It changed the text of an earlier
+reply (`text`), the calls of an earlier reply (`calls`), or only earlier messages or tools
+(`earlier`).
+"""
 CAUSES: tuple[Cause, ...] = ("text", "calls", "earlier")
 
 
@@ -43,19 +46,19 @@ def rollout_metrics(
     goal: str,
     tools: Sequence[str],
 ) -> dict[str, float]:
-    """Compute the metrics of a stage's episodes by name; empty without episodes.
+    """Compute the metrics of the episodes of a stage, by name. Empty without episodes.
 
     All names begin with `rollout/`, except `reward_extra/*`. Most metrics are means or shares over
-    all episodes; times are in seconds. The exceptions:
+    all episodes. Times are in seconds. Some metrics are computed differently:
 
     - `reward`, `success`, `reward_extra/*`: means, maxima and minima over scored episodes
     - `tokens_per_second`: sampled tokens divided by the time in which any episode was played
     - `zero_spread_groups`: the share of problems where all rewards of each speaker are equal
-    - `avg_bad_calls`: unreadable calls, and calls of tools that are not in `tools`. Only `tools`
-      are counted by name, because a model may invent names.
+    - `avg_bad_calls`: unreadable calls, and calls of tools that are not in `tools`, because a model
+      may invent names. Only tools in `tools` have metrics with their own name.
     - `avg_lenient_calls`: readable calls that deviate from the template's format
-    - `rewritten_replies`: the share of sampled replies that the template would write with other
-      tokens
+    - `rewritten_replies`: the share of sampled replies that the chat template would write with
+      different tokens
     - `speaker/NAME/...`: the metrics of each speaker, if there are several
     """
     if not trajectories:
@@ -80,9 +83,9 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward named `goal` is 1 or more; None for an unscored episode.
+    """Whether the reward named `goal` is 1 or more. None if the episode is unscored.
 
-    All speakers of an episode have the same value.
+    The result is the same for the scores of all speakers of an episode.
     """
     if isinstance(scored.reward, Unscored):
         return None
@@ -92,7 +95,9 @@ def solved(scored: Scored, goal: str) -> bool | None:
 def solved_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, float]:
-    """Return the solved share of the scored episodes of each problem: `{"add-41-58": 1.0}`."""
+    """Return, for each problem, the share of its scored episodes that are solved:
+    `{"add-41-58": 1.0}`.
+    """
     outcomes = outcomes_by_problem(trajectories, scored, goal)
     return {problem: fmean(values) for problem, values in outcomes.items()}
 
@@ -100,8 +105,10 @@ def solved_by_problem(
 def outcomes_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, list[bool]]:
-    """Return for each problem which of its scored episodes were solved, in order: `{"add-41-58":
-    [True, False]}`.
+    """Return, for each problem, whether each of its scored episodes was solved:
+    `{"add-41-58": [True, False]}`.
+
+    The episodes are in the order of `trajectories`.
     """
     by_id = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
@@ -112,24 +119,24 @@ def outcomes_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """Return a step's metrics as metrics.json and MLflow store them: `{"step": 7, "time_ms": ...,
+    """Return the metrics of a step in the form of metrics.json: `{"step": 7, "time_ms": ...,
     "metrics": {...}}`.
 
-    Infinite values and NaN are omitted, not replaced by zero.
+    Infinite values and NaN are left out.
     """
     finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
     return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
 def _share(marks: Iterable[bool]) -> float:
-    """Return the share of marks that are true, or 0 for no marks."""
+    """Return the share of true values, or 0 for an empty sequence."""
     values = [*marks]
     return fmean(values) if values else 0.0
 
 
 @dataclass(frozen=True)
 class _Played:
-    """The trajectories of a stage, and their scores by trajectory id."""
+    """The trajectories of a stage. `scored` maps the id of each trajectory to its score."""
 
     trajectories: Sequence[Trajectory]
     scored: Mapping[str, Scored]
@@ -141,11 +148,11 @@ class _Played:
 
     @property
     def scores(self) -> list[Scored]:
-        """The scores, one for each episode."""
+        """The score of the first trajectory of each episode."""
         return [self.scored[episode[0].id] for episode in self.episodes]
 
     def conversation(self, tools: Sequence[str]) -> dict[str, float]:
-        """Compute the metrics of endings, turns, tokens and tool calls."""
+        """Compute the metrics of the episodes' endings, turns, tokens and tool calls."""
         turns = [turn for t in self.trajectories for turn in t.turns]
         sampled = [turn for turn in turns if turn.sampled]
         reasoned = [turn.sampled[0].tokens for turn in sampled if turn.reply.reasoning]
@@ -175,8 +182,9 @@ class _Played:
         }
 
     def times(self, timings: Sequence[Timing]) -> dict[str, float]:
-        """Compute the seconds per episode and the sampled tokens per second. Empty without
-        timings.
+        """Compute the seconds per episode and the sampled tokens per second.
+
+        The result is empty if `timings` is empty.
         """
         if not timings:
             return {}
@@ -196,8 +204,10 @@ class _Played:
         }
 
     def rewards(self, goal: str) -> dict[str, float]:
-        """Compute the mean reward and success, the share of unscored episodes, and the share of
-        problems with equal rewards in all episodes.
+        """Compute the metrics of rewards.
+
+        These are the mean reward, the mean success, the share of unscored episodes, and the share
+        of problems with equal rewards in all of their episodes.
         """
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)
@@ -215,8 +225,10 @@ class _Played:
         return figures
 
     def speakers(self) -> dict[str, float]:
-        """Compute each speaker's activity per episode, and its mean reward over the episodes where
-        it has turns. Empty with fewer than two speakers.
+        """Compute the activity of each speaker per episode, and the mean reward of each speaker.
+
+        The mean reward of a speaker is over the episodes in which the speaker has turns. The result
+        is empty if there are fewer than two speakers.
         """
         did = activity(self.trajectories)
         if len(did) < 2:
@@ -232,10 +244,10 @@ class _Played:
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return the share of turns that start a new context because the agent changed the history
-    after a reply: in total and by cause.
+    """Return the share of turns that start a new context because the agent changed the conversation
+    before them. The result has the total and the share of each cause.
 
-    Assistant messages in an agent's first prompt count as few-shot examples, not as changes.
+    Assistant messages in the first prompt of an agent are few-shot examples and count as unchanged.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))

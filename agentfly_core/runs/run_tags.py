@@ -1,4 +1,4 @@
-"""Tags of runs. They have a file of their own, beside run.json: a running run can be tagged."""
+"""Tags of runs. They have their own file, so a run can be tagged while it runs."""
 
 import logging
 import re
@@ -13,7 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 def tags_of(store: Store, run: str) -> tuple[str, ...]:
-    """Return the sorted tags of a run. A damaged file is logged and counts as empty."""
+    """Return the sorted tags of a run.
+
+    If the file is damaged, a warning is logged and the result is empty.
+    """
     try:
         stored = store.read_json(RunLayout(run).tags)
     except Damaged as damage:
@@ -25,9 +28,9 @@ def tags_of(store: Store, run: str) -> tuple[str, ...]:
 def change_tags(
     store: Store, run: str, added: Sequence[str], removed: Sequence[str]
 ) -> tuple[str, ...]:
-    """Add and remove tags of a run, and return its tags. The next sync sends them to MLflow.
+    """Add and remove tags of a run, and return the tags that it now has.
 
-    Raises ValueError for a tag that is not a single word.
+    The next sync sends the tags to MLflow. Raises ValueError if a tag is not a single word.
     """
     if wrong := [word for word in added if not WORD.fullmatch(word)]:
         raise ValueError(

@@ -14,11 +14,11 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 
 
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
-    """Copy a run's last policy with its memory and, for an adapter, its base model; also copy
-    run.json and summary.json.
+    """Copy the last policy of a run from the store `source` to the store `target`.
 
-    Returns the policy and the number of copied artifacts. Raises ValueError if the target has a
-    different run of this name.
+    The policy's memory, run.json and summary.json are copied, too. If the policy is an adapter, its
+    base model is also copied. Returns the policy and the number of copied artifacts. Raises
+    ValueError if `target` already contains a different run with this name.
     """
     policy = final_policy(source, run)
     base, memory = adapter_artifact.base_of(source, policy), memory_of(source, policy)
@@ -34,8 +34,11 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy the policies of other runs that a run needs (parent and reference), with their base
-    models, memories and learner states, and the records of these runs.
+    """Copy the policies of other runs that a run needs from `store` to `again`.
+
+    These are the policy from which the run starts (its parent), and the reference policy of the KL
+    penalty. Their base models and memories, the learner state of the parent, and the records of the
+    other runs are copied, too.
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]
@@ -51,7 +54,7 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
 
 
 def _require_same(run: str, source: Store, target: Store) -> None:
-    """Raise ValueError if the target has a different run of this name."""
+    """Raise ValueError if the store `target` contains a different run with the same name."""
     there = record_of(target, run)
     record = record_of(source, run) if there else None
     if there and (record is None or there["uid"] != record["uid"]):

@@ -1,4 +1,4 @@
-"""The summary of a run: held-out success before and after, and seconds by stage."""
+"""The summary of a run: held-out success before and after training, and seconds of each stage."""
 
 from __future__ import annotations
 
@@ -37,10 +37,15 @@ class Evaluation:
     """The success of a policy on the held-out problems of a split, and the time of its evaluation.
 
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000,
-    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`. For a dataset of
-    evaluate.datasets, `split` is the name of the dataset. `solved` is the share of solved episodes
-    by problem. `pass_at` contains pass@k by k. `by` contains the success by the values of a fact
-    and by task. `datasets` contains evaluations of the same policy on evaluate.datasets.
+    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`
+
+    - `policy`: the digest of the policy
+    - `split`: the split, or the name of a dataset in the setting evaluate.datasets
+    - `solved`: for each problem, the share of its episodes that are solved
+    - `time_ms`: when the evaluation ended, in milliseconds since 1970
+    - `pass_at`: pass@k for each k
+    - `by`: the success for each value of a fact (entry of `Problem.facts`), and for each task
+    - `datasets`: evaluations of the same policy on the datasets in evaluate.datasets
     """
 
     policy: str
@@ -55,15 +60,16 @@ class Evaluation:
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Return the total seconds of this evaluation and its `datasets`. Evaluations that ended
-        before `time_ms` are not counted.
+        """Return the total seconds of this evaluation and of the evaluations in `datasets`.
+
+        Evaluations that ended before `time_ms` are not counted.
         """
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
     @property
     def details(self) -> dict[str, JSON]:
-        """The optional figures as JSON, without empty entries."""
+        """The fields `pass_at`, `by` and `datasets` as JSON. Empty fields are left out."""
         pass_at = {str(k): rate.to_json() for k, rate in self.pass_at.items()}
         by = {
             fact: {value: rate.to_json() for value, rate in rates.items()}
@@ -75,9 +81,11 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics of this evaluation, without `datasets`: `evaluate/test/success`,
-        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success`, each also with `_low` and
-        `_high`, the limits of its interval.
+        """The metrics of this evaluation, for example `evaluate/test/success`,
+        `evaluate/test/pass_at_4` and `evaluate/test/kind/hard/success`.
+
+        The limits of the 95 % intervals have the same names with `_low` and `_high` appended. The
+        evaluations in `datasets` are not included.
         """
         rates = {"success": Rate(self.success, self.interval, len(self.solved))}
         rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}
@@ -92,7 +100,7 @@ class Evaluation:
         return {f"evaluate/{self.split}/{name}": value for name, value in metrics.items()}
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the evaluation as JSON, without single problems."""
+        """Return the evaluation as JSON. The results of single problems are left out."""
         rate = Rate(self.success, self.interval, len(self.solved))
         return {"policy": self.policy, **rate.to_json(), **self.details}
 
@@ -106,21 +114,25 @@ class Evaluations:
     experiment: Experiment
 
     def stored(self, policy: Pointer, split: str, data: Pointer) -> Evaluation:
-        """Read the evaluation of a policy. Raises FileNotFoundError if it is not complete."""
+        """Read the evaluation of a policy on a split.
+
+        Raises FileNotFoundError if the evaluation is not complete.
+        """
         return self.of(policy, split, *self.artifacts(policy, split, data))
 
     def episodes(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Trajectory], list[Scored]]:
-        """Read the evaluation's episodes and scores. Raises FileNotFoundError if a part is
-        missing.
+        """Read the episodes of an evaluation and their scores.
+
+        Raises FileNotFoundError if episodes or scores are missing.
         """
         played, scored = self.artifacts(policy, split, data)
         store = self.experiment.store
         return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
 
     def is_complete(self, policy: Pointer, split: str, data: Pointer) -> bool:
-        """Whether the episodes of all problems of a split are stored, scored and undamaged."""
+        """Whether the evaluation is complete: all episodes are stored and scored."""
         store, shards = self.experiment.store, self.experiment.evaluation_keys(policy, data, split)
         played = [manifest for shard in shards if (manifest := store.find(shard))]
         scored = StageKeys(self.experiment.settings).scored
@@ -129,9 +141,10 @@ class Evaluations:
     def artifacts(
         self, policy: Pointer, split: str, data: Pointer
     ) -> tuple[list[Artifact], Artifact]:
-        """Return the artifacts with the evaluation's episodes, and the artifact with their scores.
+        """Return the artifacts that contain the episodes of an evaluation, and the artifact that
+        contains their scores.
 
-        Raises FileNotFoundError if a part is missing.
+        Raises FileNotFoundError if the evaluation is not complete.
         """
         store, keys = self.experiment.store, StageKeys(self.experiment.settings)
         targets = self.experiment.evaluation_keys(policy, data, split)
@@ -141,7 +154,11 @@ class Evaluations:
         return shards, store.artifact(keys.scored(shards).uri)
 
     def with_datasets(self, policy: Pointer, evaluation: Evaluation) -> Evaluation:
-        """Add the complete evaluations on evaluate.datasets to an evaluation."""
+        """Return `evaluation` with the evaluations of the policy on the datasets in
+        evaluate.datasets.
+
+        Evaluations that are not complete are left out.
+        """
         datasets = {}
         for name, dataset in self.experiment.settings.evaluate.datasets.items():
             with suppress(FileNotFoundError):  # this dataset was added to the settings later
@@ -192,8 +209,10 @@ class Evaluations:
 def rates_by(
     value_of: Callable[[Problem], str], problems: Iterable[Problem], solved: Mapping[str, float]
 ) -> dict[str, Rate]:
-    """Group problems by `value_of(problem)`, and return the success rate of each group, sorted by
-    that value: `{"hard": Rate(...)}`.
+    """Group problems by `value_of(problem)`, and return the success rate of each group:
+    `{"hard": Rate(...)}`.
+
+    `solved` has the solved share of each problem. The groups are sorted by their value.
     """
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
@@ -203,7 +222,11 @@ def rates_by(
 
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:
-    """Compute pass@k by k over the problems with at least k scored episodes: `{4: Rate(...)}`."""
+    """Compute pass@k for each k in `sizes`: `{4: Rate(...)}`.
+
+    pass@k is the mean over the problems with at least k scored episodes. Without such problems, k
+    is left out.
+    """
     chances = {
         k: {p: intervals.pass_at(k, sum(s), len(s)) for p, s in outcomes.items() if len(s) >= k}
         for k in sizes
@@ -212,10 +235,11 @@ def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> 
 
 
 def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> Summary:
-    """Make the content of summary.json.
+    """Return the content of summary.json.
 
-    `evaluations` contains the evaluations before and after training; empty without rewards. The
-    seconds do not include stages and evaluations that ended before this run began.
+    `evaluations` contains the evaluation before training and the evaluation after training. It is
+    empty for an experiment without rewards. Stages and evaluations that ended before the run began
+    count as 0 seconds.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     made = stages_before(run.store, run.name)
@@ -254,7 +278,7 @@ def _details(before: Evaluation, after: Evaluation) -> Details:
 
 
 def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]]:
-    """Return the losses of the rounds of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
+    """Return the losses of each round of a warm start: `[{"loss": 1.2, "held_out_loss": 1.3}]`.
 
     `warm_start` contains the demonstrations, followed by the policy of each round.
     """
@@ -266,19 +290,20 @@ def losses(store: Store, warm_start: Sequence[Pointer]) -> list[dict[str, float]
 def before_steps(
     data: Pointer, model: Pointer, warm_start: Sequence[Pointer], parent: Parent | None
 ) -> StagesBefore:
-    """Return the stages before the first step in order: `{"prepare": [...], "model": [...], ...}`.
+    """Return the outputs of the stages before the first step, in order: `{"prepare": [...],
+    "model": [...], "warm_start": [...]}`.
 
-    The stage `warm_start` contains the demonstrations, followed by the policy of each round. A run
-    with a parent has no stage `model`.
+    The entry `warm_start` has the demonstrations, followed by the policy of each round. If the run
+    starts from a policy of another run (`parent`), the entry `model` is left out.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
 
 
 def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """Return a table of all metrics with a row for each step, for plots.
+    """Return a table of the metrics with one row for each step, for plots.
 
-    Raises Damaged if `metrics_of` does.
+    Raises Damaged if the metrics.json of a step is missing or damaged.
     """
     import pandas as pd  # takes half a second
 
@@ -287,6 +312,6 @@ def steps_frame(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
 
 
 def run_ledger(store: Store, run: str, steps: Iterable[int]) -> DataFrame:
-    """Return the ledger of these steps of a run: each problem with its outcome."""
+    """Return the ledger of some steps of a run: a table of played problems and their outcomes."""
     layouts = [RunLayout(run).step(number) for number in steps]
     return ledger.joined([store.open(store.artifact(step.scored)) for step in layouts])

@@ -1,6 +1,7 @@
 """Version datasets and experiments with DVC. Each experiment has its own DVC pipeline.
 
-Short calls of DVC hold a lock of AgentFly, because DVC rejects a second writer instead of waiting.
+If two DVC commands run at the same time, DVC rejects the second command instead of waiting. Short
+calls of DVC therefore hold a lock of AgentFly.
 """
 
 import fcntl
@@ -28,11 +29,12 @@ BUSY = "is being blocked by"
 
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
-    """Update an experiment's dataset in DVC.
+    """Update the dataset of an experiment in DVC, and return its version.
 
-    Returns the version, "dc97ba12...e1.dir", or why a version is missing, "none: data or seed
-    overridden". Only the dataset that the experiment's file describes is versioned. Raises
-    ValueError with DVC's output if building the dataset fails.
+    A version is a text such as "dc97ba12...e1.dir". Only the dataset that the file of the
+    experiment describes has a version. For any other dataset, the result is the reason, such as
+    "none: data or seed overridden". If DVC cannot build the dataset, raises ValueError with the
+    output of DVC.
     """
     if "DVC_STAGE" in os.environ:
         return "none: DVC started this and keeps the versions itself"
@@ -67,9 +69,9 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
 
 
 def reproduce(name: str, project: Path) -> int:
-    """Run `dvc repro` for an experiment in the terminal, and return DVC's exit status.
+    """Run `dvc repro` for an experiment in the terminal, and return the exit status of DVC.
 
-    The stage `resolve` always runs, because DVC does not track the user's code.
+    The stage `resolve` of the pipeline always runs, because DVC does not track the user's code.
     """
     file = pipeline(name, project)
     resolving = ["repro", "--force", "--single-item", f"{file}:resolve"]
@@ -77,11 +79,11 @@ def reproduce(name: str, project: Path) -> int:
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """Return the path of the experiment's dvc.yaml relative to the project: dvc.yaml for the
-    experiment in params.yaml, results/NAME/dvc.yaml for other experiments.
+    """Return the path of an experiment's dvc.yaml, relative to the project.
 
-    The file in results/NAME is a symbolic link to the project's dvc.yaml and is created if it is
-    missing. Raises ValueError for an unknown experiment.
+    If params.yaml names the experiment, this is dvc.yaml. Otherwise it is results/NAME/dvc.yaml, a
+    symbolic link to the project's dvc.yaml. The link is created if it is missing. Raises ValueError
+    if the experiment is unknown, if DVC cannot use its name, or if the project lacks DVC's files.
     """
     if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(
@@ -112,9 +114,10 @@ def pipeline(name: str, project: Path) -> Path:
 
 
 def read_pointer(path: Path) -> Pointer:
-    """Read the pointer in a file of results/, which DVC tracks instead of the artifact.
+    """Read the pointer to an artifact from a file in results/. DVC tracks this file instead of the
+    artifact.
 
-    Raises FileNotFoundError, and Damaged if the file has no pointer.
+    Raises FileNotFoundError if the file is missing, and Damaged if it does not contain a pointer.
     """
     if (content := files.read_regular(path)) is None:
         raise FileNotFoundError(f"There is no file {path}.")
@@ -122,8 +125,9 @@ def read_pointer(path: Path) -> Pointer:
 
 
 def overrides_in(params: Path) -> list[str]:
-    """Return the `overrides` of a params.yaml: `["update.learning_rate=3e-4"]`; raises
-    ValueError.
+    """Return the list `overrides` in a params.yaml: `["update.learning_rate=3e-4"]`.
+
+    Raises ValueError if `overrides` is not a list of texts.
     """
     overrides = strict_yaml.settings(params).get("overrides", [])
     if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
@@ -135,9 +139,11 @@ def overrides_in(params: Path) -> list[str]:
 
 
 def remote(project: Path) -> str:
-    """Return the store of shared policies: `agentfly` in DVC's default remote.
+    """Return the address of the store for shared policies. It is the folder `agentfly` in DVC's
+    default remote.
 
-    Raises ValueError if the default remote is missing, or if it is neither a folder nor s3://.
+    Raises ValueError if the default remote is missing, if it is neither a folder nor s3://, or if
+    the folder is a symbolic link.
     """
     from dvc.config import Config
 
@@ -161,9 +167,10 @@ def remote(project: Path) -> str:
 
 
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
-    """Run DVC, and return its exit status and output. An interrupt kills DVC and its stage.
+    """Run DVC, and return its exit status and its output.
 
-    DVC inherits the lock and holds it until DVC exits, even if this process is killed.
+    An interrupt kills DVC and the stage that DVC runs. DVC inherits the lock of AgentFly and holds
+    it until DVC exits, even if this process is killed.
     """
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)
@@ -181,7 +188,7 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
             try:
                 printed, _ = process.communicate()
             finally:
-                # after an interrupt; otherwise DVC and its stage would outlive this process
+                # after an interrupt, DVC and its stage would otherwise outlive this process
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, printed

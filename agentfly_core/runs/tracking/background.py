@@ -1,4 +1,4 @@
-"""Call MLflow in a separate thread, because stages must not wait for it."""
+"""Call MLflow in a separate thread, because stages must not wait for MLflow."""
 
 import threading
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from agentfly_core.runs.tracking.mlflow_client import REFUSALS, MlflowStore
 from agentfly_core.system.formats.text import fault, redact
 
 LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
-"""The longest wait at the end of a run:
+"""The longest time that the end of a run waits for MLflow:
 
-- LOCAL: seconds for a database without a server
-- SERVER: seconds for a server
-- OUTAGE: a share of the run's time, for a server whose last answer was an error
+- LOCAL: for a database without a server, in seconds
+- SERVER: for a server, in seconds
+- OUTAGE: for a server if the last call failed, as a share of the run's duration
 """
 
 
 @dataclass
 class Background:
-    """Calls `send`, which sends all missing data to MLflow, in a daemon thread.
+    """Calls the function `send` in a daemon thread. `send` sends all missing data to MLflow.
 
-    `error` is the error of the last call, None after a success. `command` is the command with which
-    the user can send the rest later.
+    `error` is the error of the last call, or None if the call succeeded. `command` is the command
+    with which the user can send missing data later.
     """
 
     place: MlflowStore
@@ -33,15 +33,17 @@ class Background:
     _began: float = field(default_factory=monotonic)
 
     def start(self) -> None:
-        """Send in the thread, unless the previous call is still running."""
+        """Call `send` in a new thread, unless the previous call is still running."""
         if not self._thread.is_alive():
             # a daemon, because a server that hangs must not keep the process from ending
             self._thread = threading.Thread(target=self._call, daemon=True)
             self._thread.start()
 
     def finish(self) -> None:
-        """Send for the last time, within a time limit. If data is missing in MLflow, print the
-        reason and the command that sends the rest.
+        """Call `send` for the last time, and wait for its end within a time limit.
+
+        If data is still missing in MLflow, the reason and the command that sends this data are
+        printed.
         """
         begin, limit = monotonic(), SERVER if self.place.served else LOCAL
         if self.place.served and self.error:
@@ -66,7 +68,7 @@ class Background:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of the original error in a chain of errors."""
+    """Return the first line of the message of the first error in a chain of errors."""
     while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = cause
     return fault(error).splitlines()[0][:200].rstrip(".")

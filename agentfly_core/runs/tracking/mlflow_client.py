@@ -1,4 +1,6 @@
-"""MLflow's store, and a run in it. Entries that are sent twice are stored only once."""
+"""The address of MLflow's store, and a run in this store. If an entry is sent twice, MLflow stores
+it only once.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ FLOW_RUN = "agentfly.prefect_flow_run"
 DIGEST, SUCCESS, DATASET = "agentfly.policy_digest", "agentfly.success", "agentfly.dataset"
 TABLES, TABLES_LISTED = "mlflow.loggedArtifacts", 80
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-"""Codes of MLflow errors that would also occur if the request were repeated."""
+"""Codes of MLflow errors that occur again if the request is repeated."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -39,9 +41,11 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class MlflowStore:
-    """The address of MLflow's store. `why` names the setting that chose it.
+    """The address of MLflow's store.
 
     `MlflowStore("sqlite:////shop/.agentfly/mlflow.db", "/shop/.agentfly", "the project's own")`
+
+    `state` is the folder for files of this project. `why` names the setting that chose the address.
     """
 
     uri: str
@@ -50,8 +54,11 @@ class MlflowStore:
 
     @classmethod
     def choose(cls, state: Path, chosen: str = "") -> MlflowStore:
-        """Choose the MLflow address: `chosen` (from the site), else MLFLOW_TRACKING_URI, else a
-        database in the folder `state`.
+        """Choose the address of MLflow's store.
+
+        This is `chosen`, which comes from the site's settings. If `chosen` is empty, it is the
+        environment variable MLFLOW_TRACKING_URI. If the variable is not set, it is a database in
+        the folder `state`.
         """
         state = state.resolve()
         if chosen:
@@ -62,11 +69,13 @@ class MlflowStore:
 
     @property
     def served(self) -> bool:
-        """Whether this MLflow is a server. A server itself chooses the folder of artifacts."""
+        """Whether the address is a server. A server chooses its folder of artifacts itself."""
         return self.uri.startswith(("http://", "https://", "databricks"))
 
     def connect(self) -> MlflowClient:
-        """Return a client of this store. Each request to a server times out after 10 seconds."""
+        """Return a client of this store. If a server does not answer within 10 seconds, requests
+        fail.
+        """
         self.create()
         return _client(self.uri)
 
@@ -85,8 +94,8 @@ class MlflowStore:
             new = Path(folder, path.name)
             _client(f"{scheme}:///{new}").search_experiments()
             with contextlib.suppress(FileExistsError):  # another process was faster
-                # a link fails if the file exists; a rename would replace another process's file
-                # database
+                # linking fails if the file exists; renaming would replace the database that another
+                # process has made
                 os.link(new, path)
 
 
@@ -100,9 +109,10 @@ def _client(uri: str) -> MlflowClient:
 
 
 def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> None:
-    """Move each alias of a registered model to the newest version of the policy with this digest.
+    """Move the aliases of a registered model.
 
-    If the version is missing, the alias is removed.
+    `digests` maps each alias to the digest of a policy. The alias is moved to the newest version of
+    the model that is this policy. If the model does not have such a version, the alias is removed.
     """
     client, model = place.connect(), foreign_names.mlflow_model(model)
     versions = client.search_model_versions(f"name = '{model}'")
@@ -115,8 +125,9 @@ def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> N
 
 
 def add_report(place: MlflowStore, run_id: str, text: str, address: str) -> None:
-    """Log a night's report as report.md of its MLflow run, and store the `address` of its Prefect
-    flow run as a tag.
+    """Log the report `text` of a night as report.md of the night's MLflow run.
+
+    `address` is the address of the night's flow run in Prefect, and becomes a tag.
     """
     client = place.connect()
     client.log_text(run_id, foreign_names.storable(text), "report.md")
@@ -124,14 +135,15 @@ def add_report(place: MlflowStore, run_id: str, text: str, address: str) -> None
 
 
 def page(place: MlflowStore, run_id: str, server: str) -> str:
-    """Return the address of a run's charts on the MLflow server `server`."""
+    """Return the address of the page with the charts of a run on the MLflow server `server`."""
     run = f"experiments/{place.connect().get_run(run_id).info.experiment_id}/runs/{run_id}"
     return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
 
 
 class MlflowRun:
-    """A run in MLflow, found by its uid or created. Only one thread at a time may use it.
+    """A run in MLflow. Only one thread at a time may use it.
 
+    The run is found by a tag with the `uid` of the AgentFly run. If it is missing, it is created.
     If MLflow refuses an entry, a warning is logged and all other entries are stored. Other errors
     of MLflow's client are raised.
     """
@@ -158,15 +170,15 @@ class MlflowRun:
         self._params, self._tags = dict(run.data.params), dict(run.data.tags)
 
     def tag(self, name: str) -> str:
-        """Return the value of a tag, empty if it is missing."""
+        """Return the value of a tag, or an empty text if the tag is missing."""
         return str(self._tags.get(mlflow_key(name), ""))
 
     def settings(self, values: Mapping[str, JSON], site: Mapping[str, JSON]) -> None:
-        """Log the settings and the site as parameters, and the digests of settings and code as
-        tags.
+        """Log the settings and the site as parameters.
 
-        MLflow does not allow changes of parameters, so a setting that a continued run has changed
-        becomes the tag `agentfly.continued.NAME`.
+        MLflow does not allow changes of parameters. If a continued run has changed a setting, the
+        new value becomes the tag `agentfly.continued.NAME`. The digests of the settings and of the
+        code also become tags.
         """
         from mlflow.entities import Param
 
@@ -180,7 +192,7 @@ class MlflowRun:
         self.tags({"agentfly.settings_digest": hashing.digest({**values}), **tags})
 
     def tags(self, values: Mapping[str, str]) -> None:
-        """Set the tags that are missing in MLflow or have another value there."""
+        """Set tags. Tags that already have the same value in MLflow are not sent."""
         from mlflow.entities import RunTag
 
         tags = _tags(values)
@@ -188,7 +200,9 @@ class MlflowRun:
         self._tags |= tags
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
-        """Log metrics measured at `time_ms` (milliseconds since 1970)."""
+        """Log metrics of the step `step`, which were measured at `time_ms` (milliseconds since
+        1970).
+        """
         from mlflow.entities import Metric
 
         self._log("metrics", [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
@@ -208,8 +222,9 @@ class MlflowRun:
         self.tags({"agentfly.dvc_dataset": version})
 
     def table(self, name: str, step: int, frame: DataFrame) -> None:
-        """Log a step's table in the form that MLflow's pages show. They list the newest 80
-        tables.
+        """Log a table of a step in the form that MLflow's pages show.
+
+        The pages list only the newest 80 tables of the run.
         """
         path = f"{name}/step-{step:06d}.json"
         with self._attempt(f"the table {path}"):
@@ -221,8 +236,9 @@ class MlflowRun:
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
         """Register a policy as a version of `model` with the tags `lineage`, and move the aliases.
 
-        A policy is registered only once. The alias `last` is the newest version. The alias `best`
-        is the version with the highest success among the versions with the same dataset as `last`.
+        A policy is registered only once. The alias `last` names the newest version. The alias
+        `best` names the version with the highest success, of all versions that were trained on the
+        same dataset as `last`.
         """
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
@@ -246,17 +262,20 @@ class MlflowRun:
         client.set_registered_model_alias(model, "best", best.version)
 
     def finish(self, status: str, time_ms: int, summary: Mapping[str, JSON] | None = None) -> None:
-        """End the run as FINISHED, FAILED or KILLED; log its summary as summary.json."""
+        """End the run with the status FINISHED, FAILED or KILLED.
+
+        `summary` is logged as the file summary.json.
+        """
         if summary:
             self.client.log_dict(self.run_id, dict(summary), "summary.json")
         self.client.set_terminated(self.run_id, status, time_ms)
 
     @contextlib.contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
-        """Log an error of the block if MLflow still answers, so that later entries are sent.
+        """Log an error of the `with` block as a warning if MLflow still answers.
 
-        Used for files and datasets: metrics must be sent even if the artifact store is full or
-        forbidden.
+        This is used for files and datasets. Metrics must be sent even if the store of artifacts is
+        full or forbidden.
         """
         try:
             yield
@@ -265,10 +284,11 @@ class MlflowRun:
             _refused(name, error)
 
     def _log(self, kind: str, entries: Sequence[Any]) -> None:
-        """Log metrics, parameters or tags.
+        """Send metrics, parameters or tags in a batch.
 
-        A refused batch is halved until each refused entry is alone. This also handles MLflow's
-        limits of 100 parameters or tags and 1,000 metrics.
+        If MLflow refuses a batch, it is halved and sent again, until each refused entry is alone in
+        its batch. This also handles MLflow's limits: a batch may have 1,000 metrics, but only 100
+        parameters or tags.
         """
         from mlflow.exceptions import MlflowException
 

@@ -1,8 +1,8 @@
 """Send a run to MLflow.
 
-The run's files are authoritative; a sync sends the entries that are missing in MLflow. A tag of the
-MLflow run names the last step that MLflow has completely. Each metric is sent with the time at
-which its stage ended, so MLflow stores a metric that is sent twice only once.
+The files of the run are the source, and a sync sends the entries that are missing in MLflow. A tag
+of the MLflow run has the number of the last step that was sent completely. Each metric is sent with
+the time at which its stage ended. If a metric is sent twice, MLflow therefore stores it only once.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,11 @@ EVALUATE = "agentfly.synced_evaluate"
 
 
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
-    """Send the seconds of each stage, and the metrics of each round: `warm_start/train/loss`."""
+    """Send the seconds of each stage before the first step.
+
+    The metrics of these stages are sent, too, for example `warm_start/train/loss` for each round of
+    the warm start.
+    """
     for stage, artifacts in stages.items():
         measures = [measured(store, artifact) for artifact in artifacts]
         seconds = {f"time/{stage}": sum(each.seconds for each in measures)}
@@ -39,7 +43,7 @@ def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
 
 
 def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> None:
-    """Send the evaluation of a step's policy, including its `datasets`."""
+    """Send the evaluation of the policy of a step, with the evaluations in its `datasets`."""
     for each in (evaluation, *evaluation.datasets.values()):
         mlflow.points(each.metrics, step, each.time_ms)
 
@@ -47,8 +51,8 @@ def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> Non
 def sync(run: Run, mlflow: MlflowRun) -> None:
     """Send all entries of a running or finished run that are missing in MLflow.
 
-    Raises Damaged if a metrics.json of a finished run is missing. Raises the errors of MLflow's
-    client.
+    Raises Damaged if a step of a finished run lacks its metrics.json. Errors of MLflow's client are
+    raised, too.
     """
     run.link("mlflow_run_ids", mlflow.run_id)
     sender, finished = _Sender(run, mlflow), run.finished
@@ -76,7 +80,10 @@ class _Sender:
     mlflow: MlflowRun
 
     def start(self) -> None:
-        """Send the stages before the first step. Raises FileNotFoundError while one is running."""
+        """Send the stages before the first step and the evaluation of the start policy.
+
+        Raises FileNotFoundError if a stage has not finished.
+        """
         run, data, step = self.run, self.data, self.run.settings.start_step
         uri, version = f"{run.store.uri}/{data.uri}", run.record["dataset_version"]
         self.mlflow.dataset(run.experiment.name, uri, data.digest, version)
@@ -87,9 +94,10 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def step(self, step: int) -> None:
-        """Send a step's metrics, its evaluation and, every few steps, a table of its episodes.
+        """Send the metrics of a step and the evaluation of its policy.
 
-        Raises FileNotFoundError if the step or its evaluation has not finished.
+        For some steps, a table of the episodes is sent, too (see `log_trajectories_every`). Raises
+        FileNotFoundError if the step or the evaluation has not finished.
         """
         run, layout = self.run, self.run.layout.step(step)
         if not run.finished and run.store.read_json(layout.metrics) is None:
@@ -97,17 +105,20 @@ class _Sender:
         point = metrics_of(run.store, layout)
         self.mlflow.points(point["metrics"], step, point["time_ms"])
         if run.evaluates(step):
-            # evaluate.every may have changed since a finished run
+            # a finished run may lack this evaluation, because evaluate.every may have changed
             with suppress(FileNotFoundError) if run.finished else nullcontext():
                 self.judged(run.store.artifact(layout.policy), "validation", step)
         if step == run.settings.own_steps.start or step % run.settings.log_trajectories_every == 0:
-            # a table contains the text of each episode, so not every step sends one
+            # tables are large, because they contain the text of each episode
             played = episodes.read_step(run.store, run.name, step)
             self.mlflow.table("trajectories", step, episodes.table(played))
         self.mlflow.tags({SYNCED: str(step)})
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Send an evaluation. Raises FileNotFoundError if it has not finished."""
+        """Send the evaluation of a policy on a split, and return it.
+
+        Raises FileNotFoundError if the evaluation has not finished.
+        """
         run, evaluations = self.run, Evaluations(self.run.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
         if split == "test":
@@ -144,7 +155,11 @@ class _Sender:
 
     @property
     def data(self) -> Pointer:
-        """The dataset that the run uses, even if the dataset's source files have changed since."""
+        """The dataset that the run uses, as run.json records it.
+
+        The source files of the dataset may have changed since then. Raises FileNotFoundError if the
+        run has not read a dataset yet.
+        """
         record = self.run.record
         if "dataset_uri" not in record:
             raise FileNotFoundError(f"{self.run.name} has not read a dataset yet.")
@@ -152,8 +167,10 @@ class _Sender:
 
     @property
     def parents(self) -> dict[str, str]:
-        """Tags that name policies of other runs: the run's parent, and the reference of its KL
-        penalty.
+        """Tags that name policies of other runs.
+
+        These are the policy from which this run starts (its parent), and the reference policy of
+        the KL penalty.
         """
         reference, parent = self.run.reference, self.run.parent
         tags = {"agentfly.reference_policy": reference.digest} if reference else {}
