@@ -1,4 +1,4 @@
-"""A calculator with an allow-list of operations on bounded numbers."""
+"""A calculator. It allows only some operations, on numbers of limited size."""
 
 import ast
 import math
@@ -26,9 +26,9 @@ async def calculator(expression: str) -> str:
 
 
 def evaluate(expression: str) -> Number:
-    """Compute an expression.
+    """Compute an arithmetic expression, such as "(41+58)*2".
 
-    Raises ToolError for wrong expressions and for numbers above 10**100.
+    Raises ToolError for a wrong expression, a division by zero, and numbers above 10**100.
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(
@@ -47,7 +47,11 @@ def evaluate(expression: str) -> Number:
 
 
 def written(number: Number) -> str:
-    """Format a number with 12 digits: 0.1+0.2 gives "0.3", 10/4*2 "5", 1/3 "0.333333333333"."""
+    """Format a number.
+
+    A float has at most 12 significant digits, and a whole number has no fraction. For example, the
+    text is "0.3" for 0.1 + 0.2, and "5" for 5.0.
+    """
     # a float has 15 exact digits
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
         number = int(number)
@@ -81,7 +85,7 @@ def _divide(left: Number, right: Number) -> Number:
 def _power(base: Number, exponent: Number) -> Number | complex:
     if base == 0 and exponent < 0:
         raise ZeroDivisionError
-    # before the calculation, which could fill the memory
+    # checked before the calculation, because the result could fill the memory
     if base != 0 and exponent * math.log10(abs(base)) > MAX_EXPONENT_OF_TEN:
         raise ToolError(
             f"{written(base)} to the power of {written(exponent)} is larger than "

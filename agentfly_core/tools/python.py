@@ -1,6 +1,6 @@
-"""Run Python that the model writes, in a sandbox.
+"""Tools that run the model's Python code in a sandbox.
 
-Only `python_session` keeps state between calls.
+Only the tool `python_session` keeps variables and files between calls.
 """
 
 from agentfly_core.authoring.tool import tool

@@ -22,7 +22,10 @@ NOTHING = "Nothing was found."
 
 
 class Index:
-    """Ranks rows by BM25 (Lucene's variant, k1 1.5, b 0.75); words of titles count twice."""
+    """Ranks the rows (pages) of a corpus by BM25. Words in titles count twice.
+
+    It uses Lucene's variant of BM25 with k1 = 1.5 and b = 0.75.
+    """
 
     def __init__(self, pages: Sequence[Row]) -> None:
         import bm25s  # an optional dependency that takes half a second to import
@@ -34,8 +37,9 @@ class Index:
         self._bm25.index([*map(_words, texts)], show_progress=False)
 
     def ranked(self, query: str, exclude: Collection[str] = ()) -> list[Row]:
-        """Return the rows that contain a word of the query, best first; rows with equal scores by
-        id.
+        """Return the rows that contain a word of the query, in descending order of their scores.
+
+        Rows with equal scores are sorted by id. Rows with an id in `exclude` are left out.
         """
         wanted = _words(query)
         if not wanted:
@@ -47,12 +51,12 @@ class Index:
 
 @tool
 class Search:
-    """Search in the JSON-lines file `corpus`, whose rows have `id`, `title` and `text`.
+    """A tool that searches in the JSON-lines file `corpus`. Each row has `id`, `title` and `text`.
 
-    The tool shows `results` rows at a time. `sha256` is the expected checksum of the file, or at
-    least its first 16 digits. The row whose `id` is the problem's fact `hides` is never shown. All
-    tools of a process share one index. Raises ValueError for an unreadable corpus and a wrong
-    checksum.
+    A call shows `results` rows. `sha256` is the expected checksum of the file, or at least the
+    first 16 digits of it. `hides` is the name of a fact: the row with the id in this fact of the
+    problem is never shown. All tools of a process that search in the same file share one index.
+    Raises ValueError for an unreadable corpus and a wrong checksum.
     """
 
     def __init__(
@@ -100,14 +104,18 @@ class Search:
 
 @functools.cache
 def index(corpus: str, version: str) -> Index:
-    """Build the index of a version of a corpus; cached."""
+    """Build the index of a corpus.
+
+    Indices are cached by path and `version`, a checksum of the file.
+    """
     return Index(rows(corpus))
 
 
 def rows(corpus: str) -> list[Row]:
-    """Read the rows of a corpus.
+    """Read the rows of a corpus, a JSON-lines file. Each row has an `id`, a `title` and a `text`.
 
-    Raises ValueError for an unreadable file, wrong rows and repeated ids.
+    Raises ValueError for an unreadable or empty file, for a row without these fields, and for
+    repeated ids.
     """
     try:
         text = _content(corpus).decode()
