@@ -61,9 +61,10 @@ def save():
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """`QueryResult(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more` rows are omitted.
+    """The result of an SQL statement: `QueryResult(("name", "price"), (("pens", 3),), more=0)`.
 
-    Values are int, float, str and None; a blob is given as its Python literal.
+    `more` is the number of further rows, which are left out. Values are int, float, str or None. A
+    blob is the text of a Python literal, such as "b'\\x00'".
     """
 
     columns: tuple[str, ...]
@@ -72,13 +73,15 @@ class QueryResult:
 
 
 class Database(Environment):
-    """A database that starts with the SQL script in the problem's fact `database`:
+    """A SQLite database for one episode.
+
+    The problem's fact `database` is the SQL script that fills it:
 
         {"database": "CREATE TABLE products (name TEXT, price INT); "
                      "INSERT INTO products VALUES ('pens', 3)"}
 
-    Statements run in a sandbox with limits. The database has at most 16 MiB, and pragmas are
-    refused.
+    Statements run in a sandbox with limits of time and memory. The database has at most 16 MiB.
+    Pragmas are refused.
     """
 
     def __init__(self) -> None:
@@ -99,9 +102,10 @@ class Database(Environment):
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> QueryResult:
-        """Run a statement for at most 5 seconds, and read at most `most` rows; raises ToolError.
+        """Run an SQL statement for at most 5 seconds, and return at most `most` rows.
 
-        If a statement is killed, the database is reset and all changes are lost.
+        Raises ToolError if the statement fails, takes too long, or finds too much. If the sandbox
+        is killed meanwhile, the script fills the database again and all changes are lost.
         """
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):
@@ -123,13 +127,15 @@ class Database(Environment):
     def state_key(self) -> str:
         """Return a digest of the database's bytes.
 
-        Adding a row and then deleting it changes the digest.
+        Equal tables may have unequal digests, for example after adding a row and deleting it.
         """
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """Run code in _PROGRAM and return its answer; a killed program restarts with a new
-        database.
+        """Run code in the interpreter with _PROGRAM, and return the value that the code reports.
+
+        If the interpreter was killed, start a new one, fill the database again, and raise
+        ToolError.
         """
         result = await self._interpreter.run(code)
         # a script that kills the program must not be run again and again

@@ -14,22 +14,25 @@ LIMITS = Limits()
 
 
 class Interpreter(Environment):
-    """A Python interpreter that keeps its state for one episode and is then discarded."""
+    """A Python interpreter in a sandbox. It keeps its state during one episode."""
 
     max_uses: ClassVar[int | None] = 1
 
     async def reset(self, problem: Problem) -> None:
-        """Choose the sandbox; raises Unavailable. The interpreter starts at the first call."""
+        """Choose the kind of sandbox. The interpreter itself starts with the first call of `run`.
+
+        Raises Unavailable if no sandbox is available.
+        """
         await self.close()
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
     async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the state of earlier calls; `collect` names files to return."""
+        """Run code with the state of earlier calls. `collect` has the names of files to return."""
         return await self._session.run(code, collect)
 
     @property
     def alive(self) -> bool:
-        """Whether the next call continues with the state of earlier calls."""
+        """Whether the next call of `run` continues with the state of earlier calls."""
         return self._session.alive
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from agentfly_core.system.formats import hashing
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100
 LONGEST_NAME, LONGEST_PART = 1000, 255  # bytes
-# limit for the JSON of a command's files: a byte can take six in JSON
+# the largest JSON file with the files after a command. One byte can take six bytes in JSON
 LONGEST_RECORD = 8 * MOST_BYTES
 LIMITS = Limits()
 _PROGRAM = """
@@ -39,11 +39,12 @@ sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
 
 
 class Workspace(Environment):
-    """Text files, which start as given in the problem's fact `files`:
+    """The text files of an episode. The problem's fact `files` has the files at its start:
 
         {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
 
-    Methods raise ToolError. There may be at most 500 files with 1 MB in total.
+    Methods raise ToolError for mistakes of the model, such as a wrong file name. There may be at
+    most 500 files with 1 MB in total.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -65,7 +66,10 @@ class Workspace(Environment):
         self._become({**self.files, name: text})
 
     def replace(self, name: str, old: str, new: str) -> None:
-        """Replace the only occurrence of `old` in a file."""
+        """Replace the only occurrence of `old` in a file.
+
+        Raises ToolError unless `old` occurs exactly once.
+        """
         if (count := self.text(name).count(old)) != 1:
             raise ToolError(
                 f"{name!r} has {count} places that read {old!r}, expected 1: say more, or less, "
@@ -74,15 +78,16 @@ class Workspace(Environment):
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
-        """Undo the last change, even if a command made it."""
+        """Undo the last change of the files, also if a shell command made it."""
         if not self._before:
             raise ToolError("Nothing was changed that could be undone.")
         self.files = self._before.pop()
 
     async def run(self, command: str) -> ExecResult:
-        """Run a shell command on these files in a sandbox, and store the files that it changed.
+        """Run a shell command in a sandbox on these files.
 
-        A command that is killed changes nothing. Raises Unavailable if no sandbox is available.
+        Then take over the files as it left them. If the command is killed, no file changes. Raises
+        Unavailable if no sandbox is available.
         """
         given = {f"work/{name}": text for name, text in self.files.items()}
         given["command.txt"] = command
@@ -97,9 +102,7 @@ class Workspace(Environment):
         return result
 
     async def snapshot(self) -> bytes:
-        """Return the files as they are now, and as they were before each change that can be
-        undone.
-        """
+        """Return the files, and all earlier states of the files to which `undo` can return."""
         return json.dumps([*self._before, self.files]).encode()
 
     async def restore(self, snapshot: bytes) -> None:

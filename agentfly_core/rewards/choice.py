@@ -11,8 +11,9 @@ _BEFORE = r"(?<!\w)(?<!\w[-'’])(?<!\d[.,/:])"
 _AROUND = " \n\t()[]*.:'\""
 _SPACES = r"\s+"
 _AFTER = r"(?![\w+#%]|[-'’]\w|[.,/:]\d)"
-"""Pattern after an option, which must be a whole word or number: `C` is not in `C++`, nor is `1` in
-`1.5`, `-1` or `1/2`.
+"""A pattern for the text after an option, which must be a whole word or number.
+
+So the option "C" does not occur in "C++", and "1" does not occur in "1.5" or "1/2".
 """
 
 
@@ -24,12 +25,14 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(examples=_examples)
 async def choice(trajectory: Trajectory) -> float:
-    """1 if the answer names `problem.facts["answer"]` and no other of `problem.facts["options"]`.
+    """1 if the answer names the right option and no wrong option, else 0.
 
-    With the options "horse" and "horse race", "A Horse, of course." names the first: case does not
-    matter, but "horses" is another word. Of overlapping options, the longest counts, so "a horse
-    race" names only the second. Options of one letter are case-sensitive within a sentence, because
-    "a" is an article.
+    The fact `answer` of the problem has the right option, and the fact `options` has all options.
+    With the options "horse" and "horse race", the answer "A Horse, of course." names the first
+    option, because case does not matter. The answer "horses" names none, because it is a different
+    word. The answer "a horse race" names only the second option, because the longest of overlapping
+    options counts. Within a sentence, options of one letter are case-sensitive, because "a" is an
+    article.
     """
     problem = trajectory.problem
     options, right = option_texts(problem), _right_options(problem)
@@ -38,7 +41,10 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """Return the options of the fact `answer`. Raises ValueError if none exist."""
+    """Return the options with the text of a right answer.
+
+    Raises ValueError if the fact `answer` is not the text of an option.
+    """
     options, answers = option_texts(problem), right_answers(problem)
     alike = {_key(option).casefold(): option for option in options}
     keys = [_key(one).casefold() for one in answers]
@@ -50,14 +56,15 @@ def _right_options(problem: Problem) -> list[str]:
 
 
 def _named(answer: str, options: Sequence[str]) -> list[str]:
-    """Return the options that occur in an answer, from left to right. Of overlapping options, the
-    longest counts.
+    """Return the options that occur in an answer, from left to right.
+
+    Of overlapping options, only the longest is returned.
     """
     letter = answer.strip(_AROUND).casefold()
     if len(letter) == 1:
         return [option for option in options if option.casefold() == letter]
     by_key = {_key(option): option for option in options}
-    # the longest first: a regex takes the first alternative that fits
+    # the longest option comes first, because a regex takes the first alternative that matches
     pattern = "|".join(map(_pattern, sorted(by_key, key=len, reverse=True)))
     matches = re.finditer(pattern, answer.replace("\u2212", "-"), re.IGNORECASE)
     named = [by_key.get(_key(match[0])) for match in matches]
@@ -65,12 +72,15 @@ def _named(answer: str, options: Sequence[str]) -> list[str]:
 
 
 def _pattern(option: str) -> str:
-    """Return a pattern for an option as a whole word or number, with any white space within it."""
+    """Return a pattern that matches an option as a whole word or number.
+
+    The words of the option may be separated by any white space.
+    """
     before = _BEFORE + (r"(?<![-+])" if option[:1].isdecimal() else "")
     return f"{before}{_SPACES.join(map(re.escape, option.split()))}{_AFTER}"
 
 
 def _key(text: str) -> str:
-    """Normalise an option: lower case and single spaces. Single letters keep their case."""
+    """Normalise an option to lower case and single spaces. A single letter keeps its case."""
     plain = text.replace("\u2212", "-")
     return plain if len(plain) == 1 else " ".join(plain.casefold().split())

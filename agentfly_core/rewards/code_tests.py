@@ -70,9 +70,10 @@ with open("verdict.json", "w") as file:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Check the facts of a problem. Return no examples, because no right program is known.
+    """Check the facts `function` and `tests` of a problem.
 
-    Raises ValueError for wrong facts.
+    Returns no example answers, because the problem does not contain a right program. Raises
+    ValueError for wrong facts.
     """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
@@ -90,12 +91,13 @@ def _readable(problem: Problem) -> Examples:
 async def code_tests(trajectory: Trajectory) -> Score:
     """1 if the program in the answer passes every hidden test, else 0.
 
-    The part `passed` is the share of passed tests.
+    The partial score `passed` is the share of passed tests. The program is the answer's last ```
+    block, or the whole answer if it has no such block. The facts of the problem are:
 
-    The program is the answer's last ``` block, or the whole answer. `problem.facts["function"]` is
-    the function's name. `problem.facts["tests"]` is a list of tests such as `{"args": [2, 3],
-    "expected": 5}`, in JSON types. Tuples count as lists, and floats are compared to nine digits.
-    All calls together may take `problem.facts["seconds"]`, by default 10.
+    - `function`: the name of the function that the tests call
+    - `tests`: a list of tests such as `{"args": [2, 3], "expected": 5}`, with JSON types. Tuples
+      count as lists, and floats are compared to nine digits.
+    - `seconds` (optional): the time limit of all calls together, by default 10
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
@@ -107,14 +109,14 @@ async def code_tests(trajectory: Trajectory) -> Score:
     grading = json.dumps([nonce, [test["expected"] for test in tests]])
     files = {"results.jsonl": results or b"", "grading.json": grading}
     verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
-    # without the nonce, the program itself ended the grading and wrote the results
+    # a wrong nonce means that the tested program manipulated the grading
     graded = verdict["passed"] if verdict.get("nonce") == nonce else [False] * len(tests)
     passed = [right is True for right in graded]
     return Score(float(all(passed)), parts={"passed": sum(passed) / len(passed)})
 
 
 def program(answer: str) -> str:
-    """Return the last fenced block of an answer, or the whole answer."""
+    """Return the last ``` block of an answer, or the whole answer if it has no such block."""
     blocks: list[str] = _BLOCK.findall(answer)
     return blocks[-1] if blocks else answer
 

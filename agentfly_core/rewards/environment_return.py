@@ -8,6 +8,9 @@ from agentfly_core.records.trajectory import Score, Trajectory
 
 @reward
 def environment_return(trajectory: Trajectory) -> Score:
-    """The sum of the tools' step rewards, with their sum in each turn; 0 without step rewards."""
+    """The sum of all step rewards that tools returned. Without step rewards, it is 0.
+
+    The score also has the sum of each turn.
+    """
     per_turn = tuple(turn.reward or 0.0 for turn in trajectory.turns)
     return Score(math.fsum(per_turn), per_turn=per_turn)

@@ -51,8 +51,8 @@ with open("verdict.txt", "w") as file:
 async def expected_files(workspace: Workspace, problem: Problem) -> Score:
     """1 if the workspace has exactly the files of `problem.facts["expected"]`, else 0.
 
-    Line breaks at the end of a file are ignored. The part `wrong` is the number of wrong, missing
-    and extra files.
+    Line breaks at the end of a file are ignored. The partial score `wrong` is the number of wrong,
+    missing and additional files.
     """
     expected = {name: text.rstrip("\n") for name, text in problem.facts["expected"].items()}
     left = {name: text.rstrip("\n") for name, text in workspace.files.items()}
@@ -62,16 +62,18 @@ async def expected_files(workspace: Workspace, problem: Problem) -> Score:
 
 @reward(timeout=1200.0, ready=chosen)
 async def hidden_check(workspace: Workspace, problem: Problem) -> float:
-    """Run the problem's check in a fresh sandbox with the workspace's files. Returns 0 to 1.
+    """The result of the problem's check (a hidden shell script), a number from 0 to 1.
 
-    The check is `problem.facts["check"]`, as `datasets.harbor` makes it:
+    The check runs in a new sandbox with the files of the workspace. It is the fact `check` of the
+    problem, for example of the dataset `datasets.harbor`:
 
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 
-    The check's files are in /tests, and the workspace's files in /app. The script runs in /tests
-    with an empty home, and Python imports nothing from /app. The script writes the reward, a number
-    from 0 to 1, to /logs/verifier/reward.txt. With `by_exit_code`, the reward is instead 1 if the
-    script exits with 0. In all other cases, and after `seconds`, the reward is 0.
+    In the sandbox, the files of the check are in /tests, and the files of the workspace in /app.
+    The script runs in /tests with an empty home folder, and Python imports nothing from /app. The
+    script writes the reward to the file /logs/verifier/reward.txt. With `by_exit_code`, the file is
+    ignored, and the reward is 1 if the script exits with 0. The reward is 0 if the script takes
+    longer than `seconds` or writes no number from 0 to 1.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])
@@ -85,5 +87,5 @@ async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     if done.status is Status.UNAVAILABLE or (signed == nonce and verdict.startswith(_NO_CHECK)):
         raise RuntimeError(f"the sandbox failed: {verdict or done.stderr}")
     value = float(verdict) if signed == nonce else 0.0
-    # nan fails both comparisons, too
+    # the comparison is also false for nan
     return value if 0 <= value <= 1 else 0.0

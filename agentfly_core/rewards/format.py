@@ -6,9 +6,9 @@ from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
 
 @reward
 async def tool_format(trajectory: Trajectory) -> Score:
-    """The share of tool calls that could be parsed; 0 without calls.
+    """The share of tool calls that could be parsed. It is 0 for an episode without tool calls.
 
-    The part `answered` is the share of calls that the tool answered without an error.
+    The partial score `answered` is the share of tool results that are not errors.
     """
     calls = [call for turn in trajectory.turns for call in turn.reply.calls]
     answers = trajectory.observations

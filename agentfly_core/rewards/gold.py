@@ -25,11 +25,12 @@ _EXPECTED = {
 
 
 def right_answers(problem: Problem) -> list[str]:
-    """Return the right answers as texts: `["Lima", "City of Lima"]`, or `["72", "72.0"]` for 72.0.
+    """Return the right answers of a problem as texts, such as `["Lima", "City of Lima"]`.
 
-    Accepts a text, a number, a list of these, SQuAD's `{"text": [...], "answer_start": [...]}` and
-    TriviaQA's `{"value": "Lima", "aliases": [...]}`. Raises ValueError for anything else, and for
-    empty lists or texts.
+    They are read from the fact `answer`. It is a text, a number, a list of texts and numbers, or
+    has the form of SQuAD (`{"text": [...], "answer_start": [...]}`) or of TriviaQA (`{"value":
+    "Lima", "aliases": [...]}`). A float gives two texts: "72" and "72.0" for 72.0. Raises
+    ValueError for anything else, and for empty lists or texts.
     """
     answer = problem.facts.get("answer")
     values = answer if isinstance(answer, list | tuple) else [answer]
@@ -44,9 +45,9 @@ def right_answers(problem: Problem) -> list[str]:
 
 
 def option_texts(problem: Problem) -> list[str]:
-    """Return the fact `options` as texts.
+    """Return the fact `options` of a problem as texts.
 
-    Raises ValueError for wrong types and repeated options.
+    Raises ValueError if it is not a list of texts and numbers, and for repeated options.
     """
     options = _checked(problem.facts.get("options"), problem, "options")
     texts = [option if isinstance(option, str) else number_text(option) for option in options]
@@ -56,16 +57,20 @@ def option_texts(problem: Problem) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """Format a number without exponent or zero fraction: "72" for 72.0, "0.00001" for 1e-05."""
+    """Format a number without an exponent, and without a fraction that is zero.
+
+    For example, the text is "72" for 72.0, and "0.00001" for 1e-05.
+    """
     if isinstance(number, int):
         return str(number)
     return str(int(number)) if number.is_integer() else format(Decimal(repr(number)), "f")
 
 
 def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Examples]:
-    """Make a reward's `examples` function.
+    """Make the `examples` function of a reward: right and wrong answers to a problem.
 
-    Its wrong answers are NO_ANSWER and the results of `mistaken` for each right answer.
+    The right answers are read from the fact `answer`. The wrong answers are NO_ANSWER, and the
+    results of `mistaken` for each right answer.
     """
 
     def of_problem(problem: Problem) -> Examples:
@@ -77,9 +82,10 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 
 
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
-    """Return the values as stripped texts and finite numbers.
+    """Return a list of texts and numbers. Texts are stripped of outer white space.
 
-    Raises ValueError if none exists or another type.
+    Raises ValueError if `values` is not a list, if it is empty, or if it contains a value that is
+    neither a text that is not empty nor a finite number.
     """
     try:
         return _VALUES.validate_python(values)

@@ -14,20 +14,21 @@ SECONDS = 5
 MEMORY = 1 << 30
 NOT_BEGUN = 3
 _RESULT = struct.Struct("d")
-# sent by a person or by the kernel when memory is short, not caused by the answer
+# signals that a person sends, or the kernel if memory is short. The answer does not cause them
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
-    """Run `work` in a fork of this process, which must have a single thread; return the result.
+    """Run `work` in a fork of this process, with limits of CPU time and memory. Return the result.
 
-    Returns None if `work` raises an error or exceeds a limit. Raises RuntimeError if the fork was
-    killed from outside or could not start.
+    This process must have a single thread. Returns None if `work` raises an error or exceeds a
+    limit. Raises RuntimeError if the fork was killed for a different reason, or if its limits could
+    not be set.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         _compute(work, seconds, write)
-    # with its own end open, this process would never read the end of the pipe
+    # otherwise this process would wait forever, because its own writing end would stay open
     os.close(write)
     with open(read, "rb") as line:
         result = line.read()
@@ -48,7 +49,7 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
             used = int(sizes.read().split()[0]) * resource.getpagesize()
-        # the parent's size is added to the limit, because the fork shares its address space
+        # the size of the parent is added to the limit, because the fork has a copy of its memory
         _limit(resource.RLIMIT_AS, used + MEMORY)
         # an answer that crashes the fork must not leave a core file
         _limit(resource.RLIMIT_CORE, 0)
@@ -57,11 +58,11 @@ def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
         with suppress(Exception):  # an answer for which a library raises any error is wrong
             os.write(write, _RESULT.pack(work()))
     finally:
-        # not `sys.exit`, which would run the exit handlers of the parent
+        # `sys.exit` would run the exit handlers of the parent
         os._exit(code)
 
 
 def _limit(kind: int, most: int) -> None:
     _, hard = resource.getrlimit(kind)
-    # the kernel refuses a limit above the hard one
+    # the kernel refuses a limit above the hard limit
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -31,7 +31,7 @@ _NUMBER = re.compile(
 _TERM = re.compile(r"[-+]?[\d.]+([A-Za-z])")
 _WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*((?i:no)|[A-Za-z][A-Za-z' -]{2,}?)\s*\}?")
 
-# it warns that its timeouts are off; kernel limits replace them
+# math-verify warns that its timeouts are off. Here, limits of the kernel replace them
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 _READY = partial(require_package, "math-verify==0.9.0", "math")
 
@@ -43,21 +43,26 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
 def math(trajectory: Trajectory) -> float:
-    """1 if the answer in the text (see `stated`) equals `problem.facts["answer"]`, else 0.
+    """1 if the answer has the value of a right answer (the fact `answer` of the problem), else 0.
 
-    Integers may be written as 99, 99.0 or 1,234, and other numbers as fractions, mixed numbers or
-    decimals with PLACES digits. A number with a base, such as 1010_2, must be in the expected base.
-    Words are compared without case, other text by its value. Units are ignored. An answer that
-    copies the prompt or takes more than 5 s to compare is wrong.
+    The function `stated` extracts the answer from the reply, for example from a box.
+
+    - Integers may be written as 99, 99.0 or 1,234. All other numbers may be written as fractions,
+      mixed numbers, or decimals with 6 significant digits.
+    - A number with a base, such as 1010_2, must have the expected base.
+    - For words, case does not matter. All other answers are compared by their mathematical value.
+    - Units are ignored.
+    - An answer that copies the prompt is wrong, and so is an answer whose comparison takes more
+      than 5 s.
     """
     return _judged(trajectory)
 
 
 def _readable(problem: Problem) -> Examples:
-    """Check the facts of a problem. Return no examples, because an answer without a tool call earns
-    nothing.
+    """Check the fact `answer` of a problem.
 
-    Raises ValueError as `_examples` does.
+    Returns no example answers, because an answer without a tool call always earns 0. Raises
+    ValueError if the fact is missing, has a wrong type, or contains no answer.
     """
     for right in _examples(problem).right:
         if not stated(right):
@@ -67,11 +72,11 @@ def _readable(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_readable)
 def math_with_tool(trajectory: Trajectory) -> Score:
-    """`math` that requires a tool. Without a tool's answer, the reward is 0. With a tool's answer,
-    it is 1 for a right answer and 0.1 for a wrong one.
+    """A variant of the reward `math` that requires the use of a tool.
 
-    Errors and the tool that ends the episode do not count as tool answers. The part `right` is the
-    score of `math`.
+    Without a tool result, the reward is 0. With a tool result, it is 1 for a right answer and 0.1
+    for a wrong answer. Errors, and results of the tool that ends the episode, do not count as tool
+    results. The partial score `right` is the reward `math`.
     """
     right = _judged(trajectory)
     ended = trajectory.ending is Ending.TERMINAL
@@ -83,9 +88,9 @@ def math_with_tool(trajectory: Trajectory) -> Score:
 def stated(text: str) -> str:
     """Extract the answer from a text: `stated("So it is $\\boxed{99}$.")` returns "99".
 
-    The answer is the content of the last box, and empty if that box is not closed. Without a box,
-    the answer is the rest of the line after the last `####`, "answer is" or "answer:". Without any
-    of these, it is the whole text.
+    The answer is the content of the last `\\boxed{...}` or `\\fbox{...}`. If this box is not
+    closed, the answer is empty. In a text without a box, the answer is the rest of the line after
+    the last "####", "answer is" or "answer:". In a text without any of these, it is the whole text.
     """
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
@@ -96,7 +101,7 @@ def stated(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Remove markup around a text: `_bare("**$99$**.")` is "99"."""
+    """Remove markup and the full stop around a text: `_bare("**$99$**.")` is "99"."""
     bare = text.strip().rstrip(".").strip("$* \n")
     for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
         bare = bare.removeprefix(opening).removesuffix(closing)
@@ -104,8 +109,9 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the index of the brace that closes the brace before `start`, or `start` if it is never
-    closed.
+    """Return the index of the closing brace for the opening brace before the index `start`.
+
+    Without a closing brace, return `start`.
     """
     depth = 1
     for place in range(start, len(text)):
@@ -130,7 +136,7 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
         answer = _NAMED.sub("", answer).strip()
     if _squeezed(answer) == _squeezed(right):
         return True
-    # the time of parsing grows with the length
+    # longer answers take longer to parse
     if len(answer) > max(LONGEST, 2 * len(right)):
         return False
     answer, right = without_unit(answer), without_unit(right)
@@ -142,11 +148,11 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
         return other is not None and _in_words(other) == _in_words(words)
     if _is_excluded(answer, right, prompt):
         return False
-    # math-verify would read the s of the term 4s as a unit
+    # math-verify would take the s in the term 4s for a unit
     for text, counterpart in ((right, answer), (answer, right)):
         if (term := _TERM.fullmatch(text)) and term[1] not in counterpart:
             return False
-    # without limits: an error in the author's fact must be reported, not count as wrong
+    # the right answer is parsed without limits, because an error in it must be reported
     expected = _read(decimal(right))
     return bool(limited(partial(_equal, expected, decimal(answer))))
 
@@ -156,7 +162,11 @@ def _in_words(match: re.Match[str]) -> str:
 
 
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
-    """Whether an answer is empty, unbalanced, a needless equation, or a copy of the prompt."""
+    """Whether an answer is wrong without a comparison of values.
+
+    It is wrong if it is empty, has unbalanced braces, copies the prompt, or is an equation although
+    the right answer is not.
+    """
     return (
         not answer
         or _closing(f"{answer}}}", 0) != len(answer)
@@ -166,9 +176,9 @@ def _is_excluded(answer: str, right: str, prompt: str) -> bool:
 
 
 def _equal(expected: list[Any], answer: str) -> float:
-    """Whether an answer has the form and value of `expected`, as 1.0 or 0.0.
+    """Return 1.0 if an answer has the form and the value of `expected`, else 0.0.
 
-    Decimals are compared to PLACES digits.
+    Decimals are compared to PLACES significant digits.
     """
     from math_verify import verify
 
@@ -187,7 +197,7 @@ def _equal(expected: list[Any], answer: str) -> float:
 
 
 def _read(text: str) -> list[Any]:
-    """Return the values that math-verify reads in a text, followed by the normalised text."""
+    """Parse a text with math-verify. Return the values, followed by the normalised text."""
     from math_verify import LatexExtractionConfig, parse
 
     escaped = re.sub(r"(?<!\\)%", r"\\%", text)

@@ -10,18 +10,20 @@ from agentfly_core.rewards.gold import examples, right_answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(rf"((?<!\S)-(?=\.?\d)|\.(?=\d))|[{re.escape(string.punctuation)}]")
-"""Punctuation to remove. The group keeps the sign and the point of a number, which SQuAD removes:
-1.5 is not 15.
+"""A pattern for punctuation that is removed.
+
+Its group matches the sign and the point of numbers, which are kept. SQuAD removes both, so 1.5
+would equal 15.
 """
 _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 
 
 @reward(examples=_EXAMPLES)
 async def qa_em(trajectory: Trajectory) -> float:
-    """1 if the answer equals a right answer except for case, articles, punctuation and spaces, else
-    0.
+    """1 if the answer equals a right answer, else 0 ("exact match", arXiv 1606.05250, section 6.1).
 
-    See arXiv 1606.05250, section 6.1, and `gold.right_answers` for `problem.facts["answer"]`.
+    Case, articles, punctuation and spaces are ignored. `gold.right_answers` reads the right answers
+    from the fact `answer`.
     """
     given = normalised(trajectory.answer or "")
     return float(given != "" and given in map(normalised, right_answers(trajectory.problem)))
@@ -29,10 +31,11 @@ async def qa_em(trajectory: Trajectory) -> float:
 
 @reward(examples=_EXAMPLES)
 async def qa_f1(trajectory: Trajectory) -> float:
-    """The word F1 of the answer and a right answer. The right answer with the highest F1 counts.
+    """The F1 score of the words in the answer and in a right answer.
 
-    Words are compared as in `qa_em`. "Lima in Peru" earns 0.5 if "Peru" is right: 2 * p * r / (p +
-    r) with p = 1/3 and r = 1.
+    Of several right answers, the answer with the highest F1 score counts. Words are normalised as
+    in `qa_em`. If "Peru" is right, "Lima in Peru" earns 0.5: its precision is 1/3 and its recall is
+    1.
     """
     given = normalised(trajectory.answer or "").split()
     best = 0.0
@@ -44,10 +47,11 @@ async def qa_f1(trajectory: Trajectory) -> float:
 
 
 def normalised(text: str) -> str:
-    """Convert to lower case without punctuation and articles: "The River-Bank!" gives "riverbank".
+    """Convert a text to lower case, and remove punctuation and articles.
 
-    Numbers keep their sign and decimal point. Articles or punctuation are kept if nothing else
-    would remain: "A." gives "a".
+    For example, "The River-Bank!" becomes "riverbank". Numbers keep their sign and decimal point.
+    If only articles would remain, they are kept: "A." becomes "a". If only punctuation would
+    remain, it is kept, too.
     """
     lower = " ".join(text.lower().replace("\u2212", "-").split())
     bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())

@@ -52,7 +52,7 @@ _NO_UNITS = re.compile(
     r"|mod|more|negative|nor|not|of|or|over|pi|plus|pm|sin|sqrt|squared|tan|than|think|times|to)\b",
     re.IGNORECASE,
 )
-"""Words after a number that change its value, or that are not a unit."""
+"""Words after a number that are not units. Some of them change the value, such as "million"."""
 _MIXED = re.compile(
     rf"([-+]?)({_DIGITS})\s*(?:\s(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{{(\d+)\}}\s*\{{(\d+)\}}"
     r"|\\[dt]?frac\s*(\d)(\d))",
@@ -67,17 +67,22 @@ _BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII
 
 
 def plain(text: str) -> str:
-    """Replace Unicode minus, times and degree signs and superscript digits by ASCII or LaTeX."""
+    """Replace Unicode characters by ASCII or LaTeX.
+
+    These are minus signs, multiplication signs, degree signs, special spaces and superscript
+    digits.
+    """
     raised = _RAISED_NUMBER.sub(lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
     return raised.translate(_SIGNS)
 
 
 def without_unit(text: str) -> str:
-    """Return the number of a quantity: "5" for "5 cm^2", "\\$5" and "5 clips".
+    """Return the number of a quantity without its unit: "5" for "5 cm^2", "\\$5" and "5 clips".
 
-    The text "5 percent" gives "5\\%". Other text is returned as `plain` returns it. A unit is a
-    degree sign, a currency, or up to four words after a space, except words such as "million". A
-    unit of one letter needs a space before it: `4s` is a term.
+    The text "5 percent" becomes "5\\%". A text that is not a quantity is returned as `plain`
+    returns it. A unit is a degree sign, a currency, or at most four words after a space. Words such
+    as "million" are not units. A unit of one letter needs a space before it, because `4s` is a
+    term.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
@@ -92,7 +97,11 @@ def without_unit(text: str) -> str:
 
 
 def decimal(text: str) -> str:
-    """A mixed number as a fraction, 1.5 \\times 10^7 as a decimal, other text unchanged."""
+    """Convert a number to a form that math-verify reads correctly.
+
+    A mixed number, such as "1 1/2", becomes a LaTeX fraction. A number in scientific notation, such
+    as "1.5 \\times 10^7", becomes a decimal number. All other texts are returned unchanged.
+    """
     if mixed := _MIXED.fullmatch(text):
         sign, whole, *rest = mixed.groups()
         over, under = (int(digits) for digits in rest if digits is not None)
@@ -106,8 +115,9 @@ def decimal(text: str) -> str:
 
 
 def in_base(text: str) -> tuple[str, int] | None:
-    """Return the digits and the base of a number with a base: `in_base("0101_2")` is `("101",
-    2)`.
+    """Return the digits and the base of a number: `in_base("0101_2")` is `("101", 2)`.
+
+    Returns None for a text that is not a number with a base from 2 to 16.
     """
     match = _BASE.fullmatch(re.sub(r"[\s$]", "", text))
     if match is None or not 2 <= int(match[2]) <= 16:

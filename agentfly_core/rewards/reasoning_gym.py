@@ -20,7 +20,7 @@ LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Datasets with scorers that call Python's `eval` on the answer."""
 OF_GIVEN_NUMBERS = "countdown"
-"""A dataset with a scorer that looks for the problem's numbers in the answer."""
+"""A dataset whose problems give numbers. Its scorer checks that the answer uses these numbers."""
 PARSED = {
     *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
     "simple_integration",
@@ -37,7 +37,11 @@ _ARITHMETIC = (
 
 
 def _examples(problem: Problem) -> Examples:
-    """Return the entry's answer as an example, or no example if many answers are right."""
+    """Return the answer of the problem's entry as an example of a right answer.
+
+    The entry of a problem with many right answers does not contain one. Then the example is
+    missing.
+    """
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
     return Examples(right, tuple(text for text in NO_ANSWER if text not in right))
@@ -45,11 +49,12 @@ def _examples(problem: Problem) -> Examples:
 
 @reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
 def reasoning_gym(trajectory: Trajectory) -> Score:
-    """1 if the scorer of `problem.facts["dataset"]` returns 1, else 0.
+    """1 if reasoning-gym's scorer for the problem's dataset gives 1, else 0.
 
-    The part `partial` is the scorer's value. It is only a metric, because scorers also reward
-    longer text that contains the answer. Answers that could run code, or that take more than 5 s to
-    score, are wrong.
+    The fact `dataset` of the problem has the name of the dataset. The partial score `partial` is
+    the value that the scorer gives. It is only a metric, because scorers also give points for a
+    longer text that contains the answer. An answer that could run code is wrong, and so is an
+    answer that takes more than 5 s to score.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
     if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
@@ -61,7 +66,11 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 
 
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
-    """Create a dataset of reasoning-gym. Raises ValueError for an unknown name or configuration."""
+    """Create a dataset of reasoning-gym.
+
+    Raises ValueError for an unknown name, for a wrong configuration, and for a dataset in which one
+    answer solves all problems.
+    """
     _READY()
     from reasoning_gym.factory import create_dataset
 
@@ -83,10 +92,11 @@ def _scorer(dataset: str, config: str) -> Any:
 
 
 def runs_code(dataset: str, answer: str) -> bool:
-    """Whether a scorer would evaluate more of this answer than arithmetic.
+    """Whether a scorer would execute something in this answer that is not arithmetic.
 
-    For the datasets in OF_GIVEN_NUMBERS only whole numbers are allowed. `parse_expr` accepts more
-    than Python's syntax.
+    For the dataset OF_GIVEN_NUMBERS, only whole numbers are allowed. For datasets of PARSED, an
+    answer with a syntax error also counts as code, because `parse_expr` accepts more than Python's
+    syntax.
     """
     if dataset not in EVALUATED | PARSED:
         return False
@@ -101,7 +111,10 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """Whether an expression uses whole numbers only. Names could make other numbers, as in x/x."""
+    """Whether a part of an expression is arithmetic with whole numbers.
+
+    Names are refused, because they could make further numbers, as in x/x.
+    """
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     return not isinstance(node, ast.Name | ast.Call) and _is_arithmetic(node)
