@@ -1,4 +1,4 @@
-"""Builders for tests of tools, rewards, agents and algorithms; they need no model and no pytest."""
+"""Functions for tests of tools, rewards, agents and algorithms, without a model and pytest."""
 
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.testing.datasets import problems_of

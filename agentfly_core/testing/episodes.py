@@ -44,11 +44,12 @@ def rollout_spec(
     limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
-    """Make the spec of episodes. By default, letters are tokens and the agent is `tool_loop`.
+    """Make the rules by which episodes are played. By default, each letter is a token.
 
-    `rewards` must read an environment. `limits` are the limits of environments, by default one
-    environment of each class that is needed; `{Game: Limit(1, settings={"highest": 10})}` passes
-    settings. Raises the same ValueErrors as an experiment.
+    `rewards` are only those rewards that read an environment. `limits` has the number of
+    environments of each class, by default one of each class that is needed. A limit can also pass
+    settings: `{Game: Limit(1, settings={"highest": 10})}`. Raises ValueError if the parts do not
+    fit together, with the same messages as an experiment.
     """
     needed = kinds_needed([*tools, *rewards])
     given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
@@ -74,12 +75,12 @@ def rollout_spec(
 
 
 def scripted(policy: ScriptedPolicy) -> Scripted:
-    """Make a sampler that replies with a scripted policy. Letters are tokens."""
+    """Make a sampler that replies with a scripted policy instead of a model. Letters are tokens."""
     return Scripted(encode, STOP, policy, _text_of)
 
 
 def saying(*replies: str) -> ScriptedPolicy:
-    """Make a policy that replies with one of these texts in each turn, in order."""
+    """Make a policy that replies with the first text in the first turn, and so on."""
 
     async def policy(conversation: Conversation) -> str:
         return replies[conversation.turn]
@@ -88,7 +89,7 @@ def saying(*replies: str) -> ScriptedPolicy:
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
-    """Make the specs of episodes in training step 7, `chains` episodes for each problem."""
+    """Make the specs of episodes in training step 7. Each problem has `chains` episodes."""
     return [
         EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain), chains)
         for problem in problems
@@ -106,7 +107,10 @@ async def play_all(
     sampler: Sampler,
     watch: Callable[[Trajectory], None] = unwatched,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play episodes in new environments, and return trajectories, timings and metrics."""
+    """Play episodes in new environments. Return trajectories, timings and metrics.
+
+    `watch` is called with each trajectory when it is finished.
+    """
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
 
@@ -121,10 +125,11 @@ async def play(
 
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
-    `replies` is a list, or a policy: an `async def` that gets a Conversation and returns a reply,
-    up to 100 times. A reply in a list is a text, a call or several calls. Set limits, rewards or an
-    agent with `spec=rollout_spec(...)`. Returns the trajectory with the answer; `play_all` returns
-    all trajectories. Raises errors of the agent.
+    `replies` is a list or a policy. A reply in a list is a text, a tool call, or a list of tool
+    calls. A policy is an `async def` that gets a `Conversation` and returns a reply; it is called
+    at most 100 times. To set limits, rewards or an agent, pass `spec=rollout_spec(...)`. Returns
+    the first finished trajectory; `play_all` returns the trajectories of all speakers. Errors of
+    the agent are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)
@@ -153,7 +158,9 @@ async def play(
 
 
 async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
-    """Score a trajectory with a reward. `.reward` of the result is a number, or `Unscored` with the
+    """Score a trajectory with a reward.
+
+    The field `reward` of the result is a number. If the reward fails, it is `Unscored`, with the
     reason.
     """
     (scored,) = await score([trajectory], {reward: 1.0})

@@ -19,8 +19,10 @@ GRPO = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
 def advantages_of(
     algorithm: Algorithm, trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> list[list[float]]:
-    """Return the advantage of each sampled token, in a list for each trajectory: `[[1.0, 1.0],
-    [-1.0]]`.
+    """Return the advantage of each sampled token, in one list per trajectory.
+
+    For two trajectories with two and one sampled tokens, the result is like `[[1.0, 1.0], [-1.0]]`.
+    `rewards` has a reward for each trajectory.
     """
     batch = pack(trajectories)
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
@@ -39,10 +41,10 @@ def update_job(
     algorithm: AlgorithmPart = GRPO,
     update: Update = Update(mini_batches=1),  # noqa: B008 - it is frozen
 ) -> UpdateJob:
-    """Make the job of a policy's first update on trajectories with these rewards, and write its
-    files to `folder`.
+    """Make a job for a learner: the first update of a policy on these trajectories.
 
-    Use `dataclasses.replace` to change other fields of the job.
+    `rewards` has a reward for each trajectory. The files of the job are written to `folder`. To
+    change further fields of the job, use `dataclasses.replace`.
     """
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
     write_trajectories(folder / EPISODES, trajectories)

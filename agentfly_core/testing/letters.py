@@ -42,9 +42,7 @@ def as_letters(trajectory: Trajectory) -> str:
 
 
 def loss_mask(trajectory: Trajectory) -> str:
-    """Return a sign for each token of a trajectory: `x` for trained tokens, `.` for other
-    tokens.
-    """
+    """Return a character for each token of a trajectory: `x` if it is trained, else `.`."""
     return "".join(
         "." * len(turn.given.tokens)
         + "".join(
@@ -56,7 +54,10 @@ def loss_mask(trajectory: Trajectory) -> str:
 
 
 class Letters:
-    """The chat template, as described in this module's docstring."""
+    """A chat template for tests, in which each letter is a token.
+
+    The module describes its format.
+    """
 
     stop_tokens = (STOP,)
 

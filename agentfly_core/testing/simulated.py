@@ -1,4 +1,4 @@
-"""A simulated policy with skills and errors. Both are computed from the visible conversation."""
+"""A simulated policy with skills and errors. Both depend only on the visible conversation."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ _policy: ContextVar["Simulated | None"] = ContextVar("policy", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The input of a skill: the speaker's name, the texts of all messages, and a random generator
-    that is seeded with both.
+    """The input of a skill, such as `Visible("main", ("Reply with a plan.", "41+58?"), draw)`.
 
-    `Visible("main", ("Reply with a plan.", "What is 41+58?"), draw)`; the last text is the newest.
+    `speaker` is the speaker's name. `texts` has the texts of all messages; the last text is the
+    newest. `draw` is a random generator that is seeded with the speaker and the texts.
     """
 
     speaker: str
@@ -36,7 +36,7 @@ Skill = Callable[[Visible], str | None]
 
 @dataclass
 class Simulated:
-    """A policy for `play` that replies with the first skill that applies.
+    """A policy for `play` that replies with the first of its skills that applies:
 
         def adds(visible: Visible) -> str | None:
             match = re.fullmatch(r"(\\d+)\\+(\\d+)\\?", visible.texts[-1])
@@ -44,10 +44,11 @@ class Simulated:
 
         await play(Simulated([adds], error_rate=0.1, mistake=lambda visible, reply: "0"), ...)
 
-    A skill computes its reply only from texts, without the problem and its facts. `mistake`
-    replaces a share `error_rate` of the replies. Equal conversations have equal replies and equal
-    errors, so agents that are compared have the same errors. `facts_read` counts how often a skill
-    read facts of `counted` problems; it must stay 0.
+    A skill must compute its reply only from the texts, without the problem's facts. To check this,
+    wrap the problems with the function `counted`: `facts_read` then counts how often a skill read
+    facts. In a share `error_rate` of the replies, the function `mistake` replaces the reply. Equal
+    conversations have equal replies and equal errors, so several agents can be compared under the
+    same errors.
     """
 
     skills: Sequence[Skill]
@@ -59,7 +60,7 @@ class Simulated:
     async def __call__(self, conversation: Conversation) -> str:
         texts = tuple(message.content for message in conversation.messages)
         draw = random.Random(hashing.seed(self.seed, conversation.speaker, *texts))
-        # drawn before the skills, which may draw as well
+        # the error is drawn before the skills run, because they may use the generator, too
         visible, errs = Visible(conversation.speaker, texts, draw), draw.random() < self.error_rate
         before = _policy.set(self)
         try:
@@ -71,14 +72,15 @@ class Simulated:
 
 
 def counted(problem: Problem) -> Problem:
-    """Return the problem with facts that count a simulated policy's reads in
-    `Simulated.facts_read`.
+    """Return a copy of the problem with facts that count how often they are read.
+
+    If a `Simulated` policy reads the facts, its field `facts_read` increases.
     """
     return replace(problem, facts=_CountedFacts(problem.facts))
 
 
 class _CountedFacts(dict[str, Any]):
-    """Facts that count reads of their names and values."""
+    """Facts of a problem that count how often a simulated policy reads their names and values."""
 
     def __getattribute__(self, name: str) -> Any:
         _count()
@@ -118,8 +120,9 @@ async def scores_of_policy(
 
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
-    `counted` wraps each problem, so `policy.facts_read` counts reads of facts. Rewards may have a
-    parameter `Team`. The rewards of a failed or unscored episode are empty.
+    Each problem is wrapped by `counted`, so `policy.facts_read` counts how often facts were read. A
+    reward may have a parameter of the type `Team`. The dictionary of an episode is empty if the
+    episode failed or got no score.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

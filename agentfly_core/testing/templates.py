@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 
 def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[str, str]:
-    """Try `template: model` with this tokenizer on ten short conversations; return the outcomes.
+    """Check that a tokenizer's own chat template works in training (the setting `template: model`).
+
+    The template is tried on ten short conversations. Returns the outcome of each conversation by
+    name:
 
         check_template(AutoTokenizer.from_pretrained("my-model"))["a call"]  # "continues"
 
-    `settings` are settings of the template. Raises ValueError for a tokenizer that cannot be used,
-    and for a prompt whose tokens differ from those of the served model.
+    `settings` are settings of the template. Raises ValueError if the tokenizer cannot be used, or
+    if the tokens of a prompt differ from the tokens that the served model would read.
     """
     verdicts = table(ModelTemplate(tokenizer, **settings))
     for name, verdict in verdicts.items():

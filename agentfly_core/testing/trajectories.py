@@ -1,4 +1,4 @@
-"""Make turns and trajectories from their tokens."""
+"""Make turns and trajectories from handwritten tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +15,10 @@ def turn(
     version: int = 0,
     temperature: float | None = None,
 ) -> record.Turn:
-    """Make a turn from prompt tokens and the log-probabilities of sampled tokens: `turn([1, 87,
-    203], {57: -0.1, 2: -0.5}, reply="99")`.
+    """Make a turn, such as `turn([1, 87, 203], {57: -0.1, 2: -0.5}, reply="99")`.
 
-    Turns with the same `context` form a sequence.
+    `given` are the prompt's tokens. Each of `spans` maps sampled tokens to their log-probabilities.
+    Turns with the same `context` form one sequence of tokens.
     """
     sampled = tuple(
         record.Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans
@@ -45,8 +45,9 @@ def trajectory(
     answered: str | None = None,
     policy: str = "",
 ) -> record.Trajectory:
-    """Make a trajectory from turns in chronological order. The default problem is named after
-    `group`.
+    """Make a trajectory from turns in chronological order.
+
+    Without a `problem`, the trajectory gets a problem with the id `problem-{group}`.
     """
     return record.Trajectory(
         id=name,

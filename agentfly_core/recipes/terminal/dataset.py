@@ -164,8 +164,7 @@ FAMILIES: Mapping[str, Callable[[Words], Folder]] = {one.__name__[1:]: one for o
 def terminal(
     seed: int, train: int, validation: int, test: int, families: tuple[str, ...] = LEARNED
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Each has its own folder; successive ones are of successive
-    `families` (kinds of tasks):
+    """Make problems for each split. Each problem has its own folder, and `families` take turns:
 
         Problem("rename-3f2a90c1d4e5b678",
             "Rename the files of amber-mills to tall-press, with their endings.", {
