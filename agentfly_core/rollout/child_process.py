@@ -1,4 +1,4 @@
-"""A child process of an environment. It answers each line of JSON with one line of JSON."""
+"""A child process of an environment: it answers each line of JSON with a line of JSON."""
 
 import asyncio
 import functools
@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 class Child:
-    """A process that an environment uses.
+    """A child process that an environment starts and uses.
 
-    It must answer each line on stdin with one line on stdout.
+    The program must answer each line of JSON on stdin with one line of JSON on stdout.
 
         class Chess(Environment):
             def __init__(self) -> None:
@@ -54,10 +54,10 @@ class Child:
             async def close(self) -> None:
                 await self.engine.end()
 
-    The child gets the variables in `env` in addition to those that child processes inherit.
-    `folder` is the child's private TMPDIR, which also contains its stderr; it exists from `start`
-    to `end`. When the Python process dies, the child's stdin is closed. A child that does not exit
-    then is killed when the next run starts.
+    The child gets the variables in `env` in addition to the inherited environment variables.
+    `folder` is the child's private TMPDIR and also contains its stderr. The folder exists from
+    `start` to `end`. If the Python process dies, the child's stdin is closed. The child should then
+    exit. Otherwise the next run kills it at its start.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,7 @@ class Child:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the program in its own session. Raises OSError if the program does not exist."""
+        """Start the program in a new session. Raises OSError if the program does not exist."""
         assert self._process is None, "a child is started once"
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()
@@ -81,20 +81,20 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The child's process id, 0 before the start."""
+        """The child's process id, or 0 before the start."""
         return self._process.pid if self._process else 0
 
     @property
     def alive(self) -> bool:
-        """Whether the program is still running."""
+        """Whether the child process is running."""
         return self._process is not None and self._process.returncode is None
 
-    async def ask(self, question: JSON, seconds: float) -> Any:  # the caller knows its type
-        """Send a JSON value and return the answer; requests run in order.
+    async def ask(self, question: JSON, seconds: float) -> Any:  # of any JSON type
+        """Send a JSON value and return the answer. Concurrent calls are processed in sequence.
 
-        Raises ServiceFailure if the process is dead, exceeds the time limit or answers with invalid
-        JSON. After such an error or a cancellation the process is killed. Otherwise a late answer
-        would be read as the answer to the next request.
+        Raises ServiceFailure if the process is dead, does not answer within `seconds`, or answers
+        with invalid JSON. After such an error or a cancellation the process is killed, because a
+        late answer would be read as the answer to the next request.
         """
         # NaN is not allowed, because strict JSON parsers reject it
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
@@ -115,7 +115,7 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill the program with its descendants, and remove its folder."""
+        """Kill the program and all its descendants, and remove its folder."""
         self._kill()
         if self.folder == Path():
             return
@@ -152,7 +152,7 @@ class Child:
 
 @functools.cache
 def sweep() -> None:
-    """Kill the child processes that dead parent processes left. Only the first call does this."""
+    """Kill child processes of Python processes that died. Only the first call has an effect."""
     if ended := orphans_killed(None):
         _log.warning(
             "Ended the processes %s, which environments of a dead run had left behind.", [*ended]

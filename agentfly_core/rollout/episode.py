@@ -1,4 +1,4 @@
-"""The episode that an agent plays: its speakers and its concurrent tasks."""
+"""The episode that an agent plays, with its speakers and its concurrent tasks."""
 
 from __future__ import annotations
 
@@ -47,17 +47,18 @@ MAX_RESET_BYTES = 65_536
 
 
 class Episode(Speaker):
-    """One problem, played by an agent: `async def agent(episode: Episode) -> Ending`.
+    """One attempt of an agent at a problem: `async def agent(episode: Episode) -> Ending`.
 
     The episode itself is the main speaker, with the agent's `name` and the experiment's tools.
 
-    - `opening`: the system message, the problem and the texts that `reset` of environments returned
-    - `turns`: the recorded turns
+    - `opening`: the system message, the messages of the problem, and the texts that the method
+      `reset` of environments returned
+    - `turns`: the recorded turns of the main speaker
     - `closing`: the tool results after the last reply, which the model did not read
     - `speakers`: all speakers; the first one is the main speaker
-    - `session`: samples the replies
-    - `makes`: functions that create the speakers of a role with another source of replies, by role
-    - `counts`: numbers of events, which become metrics of the shard
+    - `session`: the sampler session that samples the replies
+    - `makes`: maps roles that a chat service plays to functions that create speakers of the role
+    - `counts`: counts of events, which become metrics
     """
 
     def __init__(
@@ -69,7 +70,8 @@ class Episode(Speaker):
         name: str,
     ) -> None:
         problem = episode_spec.problem
-        # tools and environments may change the facts, which other episodes of the problem share
+        # copied, because tools and environments may change facts, and other episodes share the
+        # problem
         problem = replace(problem, facts=deepcopy(problem.facts))
         self.opening: tuple[Message | Observation, ...] = rules.opening(problem)
         self.lent: dict[type[Lent], Lent] = {Problem: problem}
@@ -81,8 +83,9 @@ class Episode(Speaker):
         self.timed, self.counts = state.timed, state.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
-        """Lend an environment to tools and rewards, and append the text of its `reset` to the
-        opening.
+        """Make an environment available to tools and rewards.
+
+        Also append the text that its `reset` returned to the opening.
         """
         self.lent[kind] = environment
         if text := environment.reset_text.strip():
@@ -97,16 +100,17 @@ class Episode(Speaker):
 
     @property
     def memory(self) -> Path:
-        """The folder that `agent.remembers` filled after the previous step.
+        """The folder that the function `agent.remembers` filled after the previous step.
 
-        Before the first step the folder is empty. Do not write to it.
+        Before the first step the folder is empty. Do not write to this folder.
         """
         return self.rules.memory or Path(_no_memory().name)
 
     @property
     def answered(self) -> tuple[str, str | None]:
-        """The name of the speaker that answered last, and its answer. Without an answer: the main
-        speaker's name and None.
+        """The name of the speaker that answered last, and this answer.
+
+        If no speaker has answered: the main speaker's name and None.
         """
         return self.state.trunk.answers[-1] if self.state.trunk.answers else (self.name, None)
 
@@ -122,11 +126,11 @@ class Episode(Speaker):
     ) -> Speaker:
         """Add another speaker with its own system message, tools and limits.
 
-        Each speaker has its own trajectory. Advantages compare trajectories of the same role in
-        different episodes of a problem. The second speaker of the role `searcher` (`instance` 2)
-        has the name `searcher/2`. Roles in `agent.frozen` are not trained. Raises ValueError if the
-        name is taken, if a tool needs an environment that the episode does not have, or if
-        `instance` is missing within `gather`.
+        Each speaker has its own trajectory. Advantages compare the trajectories of a role in all
+        episodes of a problem. `instance` numbers the speakers of a role: the second speaker of the
+        role `searcher` has `instance` 2 and the name `searcher/2`. Roles in `agent.frozen` are not
+        trained. Raises ValueError if the name is taken, if a tool needs an environment that the
+        episode does not have, or if `instance` is missing within `gather`.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
@@ -153,12 +157,14 @@ class Episode(Speaker):
         return made
 
     async def gather(self, *work: Coroutine[Any, Any, R]) -> list[R]:
-        """Run coroutines of the agent concurrently, and return their results in order.
+        """Run coroutines of the agent concurrently, and return their results in the order of
+        `work`.
 
-        Seeds do not depend on timing. Limits such as `max_turns` count a coroutine's own replies
-        and the replies before `gather`, but no replies of the other coroutines. The first error is
-        raised after all coroutines have ended; EpisodeOver is raised only if there is no other
-        error. Raises ServiceFailure if the coroutines wait for each other.
+        Seeds do not depend on timing. For each coroutine, limits such as `max_turns` count its own
+        replies and the replies before `gather`, but not the replies of the other coroutines. If
+        coroutines raise errors, the first error is raised after all coroutines have ended. An
+        EpisodeOver is raised only if all errors are EpisodeOver. Raises ServiceFailure if the
+        coroutines wait for each other.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -172,10 +178,10 @@ class Episode(Speaker):
         if standstill := self.state.parts.failure:
             raise standstill
         errors = [result for result in results if isinstance(result, BaseException)]
-        # the sort is stable: the first other error comes before all EpisodeOver
+        # a stable sort, so the first error of another class comes before every EpisodeOver
         errors.sort(key=lambda error: isinstance(error, EpisodeOver))
         if errors:
-            # this branch joins last, because the record ends with the branch that ended the episode
+            # the branch with this error joins last, because it ended the episode
             branches.append(branches.pop(results.index(errors[0])))
         branch.join(branches)
         if errors:
@@ -190,11 +196,12 @@ class Episode(Speaker):
                 async with episode.branch():
                     return await episode.turn(messages)
 
-        A block may begin at any time. Its history contains all replies before its beginning; after
-        the block, its replies belong to the episode's history. Seeds are derived from the prompts.
-        Raises EpisodeOver after the end of the episode, and ValueError while a reply outside of
-        such blocks is running. The in-process sampler batches these requests in the order of their
-        arrival, which is not reproducible: use `gather` if the coroutines are known beforehand.
+        A block may begin at any time. Its prompts can continue all replies before its beginning.
+        After the block, its replies belong to the episode's history. Seeds are derived from the
+        prompts. Raises EpisodeOver after the end of the episode, and ValueError while a reply
+        outside of such blocks is running. The in-process sampler batches these requests in the
+        order of their arrival, which is not reproducible: use `gather` if the coroutines are known
+        beforehand.
         """
         trunk = self.history
         branch = trunk.part()
@@ -230,16 +237,19 @@ class Episode(Speaker):
         await self.state.do(self.state.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
-        """Play `count` more episodes from here. Returns 0 here and 1, 2, ... in the new episodes.
+        """Play `count` more episodes that continue from this call.
+
+        Returns 0 in the current episode and 1, 2, ... in the new episodes.
 
             number = await episode.fork(2)  # three episodes continue from here
             await episode.reply(Message("user", f"Try approach {number}."))
 
-        In each new episode the agent runs from its beginning. Up to this call it gets the recorded
-        replies and tool results, so nothing is sampled or executed. Then the environments are
-        restored from snapshots. If an environment has no `snapshot`, tools are executed again
-        instead of being replayed. A new episode ends FAILED if its agent makes other requests than
-        before or gets other tool results. Limits also count the replies before the fork.
+        In each new episode the agent's code runs from its beginning. Up to this call the agent gets
+        the recorded replies and tool results, so nothing is sampled and no tool is executed. Then
+        the environments are restored from snapshots. If an environment does not implement
+        `snapshot`, the tools before the call are executed again. A new episode ends FAILED if its
+        agent requests other replies or tool calls than those recorded, or gets other tool results.
+        Limits also count the replies before the fork.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.
@@ -266,7 +276,7 @@ class Episode(Speaker):
         return 0
 
     async def leave(self) -> None:
-        """Cancel the agent's pending work and refuse further requests."""
+        """Cancel the agent's pending requests and refuse further requests."""
         await self.state.end()
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
@@ -284,7 +294,9 @@ class Episode(Speaker):
                 await self.state.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
-        """Open branches of `trunk`. The sampler already counts the first branch."""
+        """Open `count` branches of `trunk`. The sampler already counts the first of its open
+        branches.
+        """
         for _ in range(count):
             if trunk.parts:
                 self.state.open()
@@ -309,7 +321,7 @@ class Episode(Speaker):
 
 @cache
 def _no_memory() -> TemporaryDirectory[str]:
-    """Create an empty folder, which is removed when the process ends."""
+    """Create an empty folder. It is removed when the process ends."""
     return TemporaryDirectory(prefix="agentfly-no-memory-")
 
 
@@ -318,12 +330,15 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSpec(EpisodeRules):
-    """Rules, agent and time limit (`deadline`, in seconds) of an experiment's episodes.
+    """The rules, the agent and the time limit of an experiment's episodes.
 
-    `rewards` contains only rewards that read an environment; all other rewards are computed after
-    the rollout. `limits` maps each environment class to its maximum number of instances. `at_once`
-    is the maximum number of concurrent episodes. In a mixture of tasks, `tasks` maps the name of a
-    task to its spec, and this spec has the tools and rewards of all tasks.
+    - `rewards`: only the rewards that read an environment. All other rewards are computed after the
+    rollout.
+    - `deadline`: the time limit of an episode in seconds
+    - `limits`: maps each environment class to its maximum number of instances
+    - `at_once`: the maximum number of concurrent episodes
+    - `tasks`: if the experiment trains several tasks, maps the name of each task to its spec. The
+      outer spec then has the tools and rewards of all tasks.
     """
 
     rewards: tuple[Reward, ...]
@@ -334,9 +349,9 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """Return the spec of a problem's task, with only the tools that the problem selects.
+        """Return the spec of the problem's task, with only the tools that the problem selects.
 
-        Raises ValueError for a tool that the experiment does not have.
+        Raises ValueError if the problem selects a tool that the experiment does not have.
         """
         own, names = self.tasks.get(problem.task, self), problem.tools
         if names is None:
@@ -351,7 +366,7 @@ class RolloutSpec(EpisodeRules):
         return replace(own, tools=tuple(tool for tool in own.tools if tool.name in names))
 
     def require_room(self, problems: Iterable[Problem]) -> None:
-        """Raise PromptTooLong if a problem's opening leaves no token for a reply."""
+        """Raise PromptTooLong if the opening of a problem leaves no room for a reply."""
         tokens = {
             p.id: len(self.template.open(self.opening(p), self.of(p).schemas)) for p in problems
         }

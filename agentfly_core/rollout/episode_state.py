@@ -1,4 +1,4 @@
-"""State that all speakers of an episode share."""
+"""The state that all speakers of an episode share."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ from agentfly_core.system.formats.text import fault
 R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
-"""The branch of the running agent code, None outside `Episode.gather`."""
+"""The branch of `Episode.gather` in which the running agent code is, None outside of `gather`."""
 
 
 @dataclass
@@ -45,13 +45,15 @@ class EpisodeState:
     children: list[ForkOrigin] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     fault: Exception | None = None
-    """The last error of a request (reply, tool call or snapshot), as opposed to an error in the
-    agent's own code.
+    """The last error of a request (a reply, a tool call or a snapshot). An error in the agent's own
+    code is not stored in this field.
     """
     over: bool = False
-    """Whether the agent has ended; later requests of its tasks are refused."""
+    """Whether the agent has ended. Requests of tasks that still run are then refused."""
     _opened: int = 0
-    """The number of branches that the sampler counts as open, without the episode's first one."""
+    """The number of open branches that the sampler counts in addition to the episode's first
+    branch.
+    """
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
@@ -68,11 +70,14 @@ class EpisodeState:
 
     @property
     def environments(self) -> dict[type[Lent], Environment]:
-        """The lent environments by class."""
+        """The environments that are lent to the episode, by class."""
         return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
 
     async def snapshot(self) -> Snapshot:
-        """Return the states of all environments; raises the same errors as `state_of`."""
+        """Return the saved states of all environments, by class.
+
+        Raises the same errors as `state_of`.
+        """
         environments = self.environments
         return {
             kind: await state_of(one, "snapshot", one.snapshot)
@@ -80,18 +85,19 @@ class EpisodeState:
         }
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot; raises the same errors as `state_of`."""
+        """Set all environments to their saved states. Raises the same errors as `state_of`."""
         for kind, one in self.environments.items():
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """Return the state keys of all environments, joined by spaces; raises the same errors as
-        `state_of`.
+        """Return the results of `state_key` of all environments, joined by spaces.
+
+        Raises the same errors as `state_of`.
         """
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
     async def fork(self, count: int, before_reply: bool = False) -> None:
-        """Record `count` forked episodes that continue from here.
+        """Record `count` forked episodes, which continue from the current point of this episode.
 
         Raises ServiceFailure if an environment's `snapshot` fails.
         """
@@ -100,22 +106,25 @@ class EpisodeState:
         except NotImplementedError:
             snapshot = None
         for number in range(1, count + 1):
-            # copied now: the episode continues and may change both
+            # copied now, because this episode continues and may change its facts and its path
             facts, path = deepcopy(self.problem.facts), self.repetition.path.copy(number)
             self.children.append(ForkOrigin(path, snapshot, facts, before_reply))
 
     async def begin_at(self, origin: ForkOrigin) -> None:
-        """Restore environments and facts at the point from which a forked episode continues."""
+        """Restore the environments and the facts to their state at the fork `origin`.
+
+        A forked episode calls this when it has repeated its parent's replies before the fork.
+        """
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)
             self.lent[Problem] = replace(self.problem, facts=deepcopy(origin.facts))
 
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
-        """Run a request as a task that `end` can cancel.
+        """Run a request (a reply, a tool call or a snapshot) as a task that `end` can cancel.
 
-        With `held`, the request is a reply that the sampler starts only when all running branches
-        of the episode have requested a reply. Raises EpisodeOver if the episode is over or the
-        agent was cancelled.
+        Set `held` for a reply that the sampler starts only when all running branches of the episode
+        have requested a reply. Raises EpisodeOver if the episode is over or the agent was
+        cancelled.
         """
         if self.over or is_cancelled():
             work.close()
@@ -128,19 +137,22 @@ class EpisodeState:
                 return await request
         except EpisodeOver:
             raise
-        except Exception as error:  # EpisodeOver is not recorded as an error of the agent's code
+        except Exception as error:  # except EpisodeOver, see above
             self.fault = error
             raise
 
     async def end(self) -> None:
-        """Cancel the requests of tasks that outlive the agent, and refuse later requests."""
+        """Cancel the requests of tasks that still run after the agent has ended, and refuse later
+        requests.
+        """
         self.over = True
         for request in self._requests:
             request.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)
         for _ in range(self._opened):
             self.session.close()
-        # branches that wait for messages are already closed; the shard closes the episode itself
+        # branches that wait for messages are already closed; the shard closes the first branch
+        # itself
         for _ in range(-self._opened):
             self.session.open()
 
@@ -158,7 +170,7 @@ class EpisodeState:
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
-        """Record a span with the start and duration of the block."""
+        """Record a span with the kind of work (`doing`), and the start and end of the block."""
         start = moment()
         try:
             yield
@@ -167,10 +179,11 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """Call `work`, an environment's method that saves or restores its state; return the result.
+    """Call `work`, a method of an environment that saves or restores its state, and return the
+    result.
 
-    Raises NotImplementedError if the environment does not implement the method, and ServiceFailure
-    for any other error.
+    Raises NotImplementedError if the environment does not implement the method. Raises
+    ServiceFailure for any other error.
     """
     kind = type(environment).__name__
     try:

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cast(SamplerSession):
-    """The sampler sessions of all speakers of a shard.
+    """The sampler sessions of all speakers in a shard (a batch of concurrent episodes).
 
-    `sessions` contains the session of the trained policy and a session for each frozen policy.
-    `places` maps a frozen role to its index in `sessions`. `speakers` maps a role that a chat
-    service plays to the function that creates its speakers.
+    - `sessions`: the session of the trained policy, followed by a session for each frozen policy
+    - `places`: maps each role that a frozen policy plays to its index in `sessions`
+    - `speakers`: maps each role that a chat service plays to the function that creates its speakers
     """
 
     sessions: Sequence[SamplerSession]
@@ -43,9 +43,10 @@ class Cast(SamplerSession):
     speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply in the speaker's session; raises SamplerLost.
+        """Sample a reply in the session of the speaker's policy. Raises SamplerLost if the sampler
+        dies.
 
-        While an episode waits for a reply in one session, the sessions before it in the list do not
+        While an episode waits for a reply in one session, sessions earlier in `sessions` do not
         wait for requests of this episode. So batches do not depend on timing.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
@@ -60,7 +61,9 @@ class Cast(SamplerSession):
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Return hidden states of the speaker's policy; raises NoReply for a chat service."""
+        """Return hidden states of the speaker's policy. Raises NoReply if a chat service plays the
+        speaker.
+        """
         role = speaker.partition("/")[0]
         if role in self.speakers:
             return await super().hidden(prompt, layers, speaker)
@@ -84,8 +87,8 @@ class Cast(SamplerSession):
         return role not in self.speakers and session.waits_for_all(speaker)
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
-        needs.
+        """Whether a reply of this speaker may be sampled in two requests. Thinking budgets need
+        this.
         """
         place = self.places.get(speaker.partition("/")[0], 0)
         return self.sessions[place].continues(speaker)
@@ -95,9 +98,10 @@ class Cast(SamplerSession):
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """Open the sessions of a sampler and of frozen speakers.
+    """Open the sampler sessions of a shard: of the trained policy and of all frozen speakers.
 
-    Raises ValueError for a missing API key.
+    `episodes` is the number of episodes that run at once. Raises ValueError if the API key of a
+    chat service is missing.
     """
     samplers, places = [sampler], dict[str, int]()
     chats: dict[str, ChatClient] = {}
@@ -121,10 +125,10 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker with replies from a chat service, which are text without tokens.
+    """A speaker for which a chat service replies. The replies are text without tokens.
 
-    Only the limits `max_turns` and `max_tokens` apply. The service counts tokens of its own
-    tokenizer.
+    Of the limits, only `max_turns` and `max_tokens` apply. The service counts `max_tokens` with its
+    own tokenizer.
     """
 
     def __init__(
@@ -140,8 +144,10 @@ class EndpointSpeaker(Speaker):
         read: tuple[Message | Observation, ...],
         settings: ReplySettings,
     ) -> Reply:
-        """Raises EpisodeOver, ServiceFailure if no reply arrives, and NoReply if the service
-        refuses the request.
+        """Request a reply from the chat service.
+
+        Raises EpisodeOver if no turn is left, ServiceFailure if no reply arrives, and NoReply if
+        the service refuses the request.
         """
         self._require_turn(branch)
         messages = (*timeline.messages_of(before), *read)

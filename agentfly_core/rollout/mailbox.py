@@ -23,8 +23,8 @@ class EpisodeMailbox(Generic[M]):
 
         await episode.gather(speak(), listen())
 
-    Messages of one sender keep their order. The order of messages of several senders depends on
-    timing, so create one mailbox for each sender.
+    Messages of the same sender arrive in their order. If several senders use one mailbox, the order
+    depends on timing, so create one mailbox for each sender.
     """
 
     def __init__(self, state: EpisodeState) -> None:
@@ -33,13 +33,13 @@ class EpisodeMailbox(Generic[M]):
         self._reader: tuple[EpisodeBranch, asyncio.Future[None]] | None = None
 
     def put(self, message: M) -> None:
-        """Add a message, and wake the coroutine that waits for it."""
+        """Add a message, and wake the coroutine that waits for a message."""
         self._messages.append((message, self._state.branch.call))
         if self._reader is not None:
             branch, arrived = self._reader
             self._reader = None
-            # the sender opens the reader's branch: otherwise the sender's next reply could start
-            # before the reader has made its request
+            # `put` already marks the reader's branch as open. Otherwise the sender's next reply
+            # could start before the reader has requested a reply.
             self._state.open()
             self._state.parts.woken(branch)
             arrived.set_result(None)
@@ -59,7 +59,7 @@ class EpisodeMailbox(Generic[M]):
             with branch.alone():
                 await self._arrival(branch)
         message, time = self._messages.popleft()
-        # the reader's next reply is later in recorded time than the message
+        # in the recorded order, the reader's next reply comes after the message
         branch.least_call = max(branch.least_call, time)
         return message
 

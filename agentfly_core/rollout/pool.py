@@ -1,6 +1,6 @@
 """A pool of environments of one class.
 
-They start in parallel, and each is leased to one episode.
+The environments start in parallel. Each is leased to one episode at a time.
 """
 
 import asyncio
@@ -27,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseTimeout(ServiceFailure):
-    """No environment became free in time: "Shop: no environment became free within 60 s ..."."""
+    """No environment became free in time.
+
+    Example of the message: "Shop: no environment became free within 60 s. Limit: 8, ...".
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Limit:
 
         Limit(8, max_uses=100, lifetime=3600.0, settings={"products": 6})
 
-    An environment is replaced after `max_uses` leases or `lifetime` seconds; None means no limit.
+    An environment is replaced after `max_uses` leases, and when it is older than `lifetime`
+    seconds. None means no limit. `settings` are the keyword arguments of the class.
     """
 
     limit: int
@@ -47,11 +51,10 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and the problem for which it is leased: `Instance(Shop(), 8123.5, 3,
-    problem)`.
+    """A running environment, and the problem for which it is leased.
 
-    `born` is its start on the monotonic clock in seconds. `returning` is the task that ends its
-    lease.
+    Example: `Instance(Shop(), 8123.5, 3, problem)`. `born` is the time of its start in seconds of
+    the monotonic clock. `returning` is the task that ends the lease.
     """
 
     environment: Environment
@@ -65,12 +68,13 @@ PoolSlot = Instance | asyncio.Task[Instance | None] | None
 
 
 class Pool:
-    """Up to `limit.limit` live environments of one class.
+    """At most `limit.limit` running environments of one class.
 
-    The list `_places` contains empty slots first, then slots of starting instances, then slots of
-    idle instances. Leases take slots from the end of the list. The semaphore `_free` counts the
-    slots in the list and serves waiting leases in the order of their requests. A leased or closing
-    instance keeps its slot.
+    The pool has `limit.limit` slots. A slot is empty, or holds an instance (an environment with its
+    lease) or the task that starts an instance. The list `_places` contains first the empty slots,
+    then slots with starting instances, then slots with idle instances. Leases take slots from the
+    end of the list. The semaphore `_free` counts the slots in the list, and serves waiting leases
+    in the order of their requests. Slots of leased and closing instances are not in the list.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
@@ -85,31 +89,31 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Start environments in parallel until `count` exist, each within `seconds`.
+        """Start environments in parallel until `count` environments exist.
 
-        Idle environments that must not be leased again are replaced.
+        Each start may take `seconds`. Idle environments that are worn or unhealthy are replaced.
         """
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():
                 self._places[number] = place.result()
         idle = [number for number, place in enumerate(self._places) if isinstance(place, Instance)]
         empty = [number for number, place in enumerate(self._places) if place is None]
-        # leased and idle instances already count towards `count`
+        # leased and idle environments are included in `count`
         missing = max(0, count - self._limit.limit + len(empty))
-        # slots are taken from the right, so the warmed ones have to be rightmost
+        # leases take slots from the right, so the slots with new environments must be on the right
         for number in idle + empty[::-1][:missing]:
             self._places[number] = asyncio.create_task(self._warm(self._places[number], seconds))
 
     @asynccontextmanager
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
-        """Lease an environment, reset for `problem`; see ResourceManager.leases."""
+        """Lease an environment after a reset for `problem`; see ResourceManager.leases."""
         place = await self._take(seconds)
         # a separate task: if the episode is cancelled, a half-started environment must still be
         # closed
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:  # after a cancellation, too, the slot must be given back
+        except BaseException:  # the slot must be given back also after a cancellation
             self._in_background(self._abandon(getting))
             raise
         well = False
@@ -122,13 +126,16 @@ class Pool:
             await asyncio.shield(self._back(instance, well))
 
     def expire(self, environment: Environment) -> None:
-        """Close an environment whose lease has expired, even if the episode still uses it."""
+        """End the lease of an environment and close the environment, even if the episode still uses
+        it.
+        """
         instance = next(one for one in self._alive if one.environment is environment)
         self._count["expired"] += 1
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all environments that are not leased, including starting environments.
+        """Close all environments that are not leased, including environments that are still
+        starting.
 
         Raises RuntimeError if an environment is still leased.
         """
@@ -154,7 +161,7 @@ class Pool:
         counts = {name: self._count[name] for name in COUNTS}
         most = {f"most_{name}": max(self._most[name], count) for name, count in now.items()}
         middle, slow = waits[len(waits) // 2], waits[int(len(waits) * 0.95)]
-        # each shard has metrics of its own
+        # reset, because each shard of episodes has its own metrics
         self._count, self._most, self._waits = Counter(), Counter(), []
         return {**now, **counts, **most, "wait_p50": middle, "wait_p95": slow}
 
@@ -182,9 +189,9 @@ class Pool:
         return self._places.pop()
 
     def _put(self, instance: Instance | None) -> None:
-        """Give a slot back. Slots with an instance are taken first."""
-        # Slots are taken from the right, so idle instances come before empty slots. `_free` is
-        # increased last, because a waiting lease takes the rightmost slot at once.
+        """Give a slot back, empty if `instance` is None. Leases prefer slots with an instance."""
+        # Leases take slots from the right, so they get idle instances before empty slots. `_free`
+        # is increased last, because a waiting lease then takes the rightmost slot at once.
         if instance is None:
             self._places.appendleft(None)
         else:
@@ -209,8 +216,8 @@ class Pool:
             instance = None
         if instance is None:
             instance = await self._started(seconds)
-            # a used instance that fails its reset is replaced once; a fresh one that fails is the
-            # service's fault
+            # If the reset of a used instance fails, the instance is replaced once. If the reset of
+            # a new instance fails, the service is broken.
             if wrong := await self._wrong_reset(instance, problem, seconds):
                 await self._end(instance)
                 raise ServiceFailure(
@@ -254,12 +261,13 @@ class Pool:
             self._put(None)
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
-        """Take an instance back. If `well` is false, close it instead of leasing it again.
+        """End the lease of an instance. If `well` is false, close the instance instead of leasing
+        it again.
 
         Further calls for the same lease do nothing.
         """
-        # an episode's end and its deadline may both return the instance; it must get one slot only,
-        # because two slots would lease it to two episodes
+        # Both the end of an episode and its deadline may return the instance. The instance must get
+        # only one slot: with two slots, it would be leased to two episodes.
         if instance.returning is None:
             instance.returning = self._in_background(self._take_back(instance, well))
         return instance.returning
@@ -267,18 +275,18 @@ class Pool:
     async def _take_back(self, instance: Instance, well: bool) -> None:
         if not well:
             await self._end(instance)
-        # the slot is freed after the close: otherwise the number of instances could exceed the
-        # limit
+        # The slot is freed only after the instance is closed. Otherwise more instances than the
+        # limit allows could run.
         self._put(instance if well and await self._kept(instance) else None)
 
     async def _kept(self, instance: Instance) -> bool:
-        """Whether the instance may be leased again. If not, close it."""
+        """Return whether the instance may be leased again. If not, close the instance."""
         kept, healthy = False, instance.environment.healthy
-        # a call that exceeded its time limit may still use a spoilt environment
+        # in a spoilt environment, a call that exceeded its time limit may still be running
         if not self._is_worn(instance) and not instance.environment.spoilt:
             try:
                 kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))
-            except Exception as error:  # after any error it is closed, and never leased again
+            except Exception as error:  # after any error the instance is closed
                 self._failure(healthy, error)
         if not kept:
             await self._end(instance)
@@ -305,7 +313,11 @@ class Pool:
         *arguments: Problem,
         keep: Callable[[object], None] = lambda result: None,
     ) -> str:
-        """Call a method. Pass its result to `keep` and return "", or return the error's text."""
+        """Call a method of an environment.
+
+        Pass the result to `keep` and return "". If the method or `keep` raises an error, return the
+        error's text.
+        """
         bound: Callable[[], Awaitable[object]] = functools.partial(method, *arguments)
         try:
             keep(await calling.call(bound, seconds, self._called(method)))
@@ -314,9 +326,10 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """Describe an error of an environment's method, with the line of the author's code.
+        """Return the text of an error in an environment's method, with the line of the author's
+        code.
 
-        Each error is logged only once in a process.
+        Also log the error. An error at the same line is logged only once in a process.
         """
         line = tracebacks.own_line(error)
         what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"
@@ -328,8 +341,8 @@ class Pool:
         return f"{self._kind.__name__}.{injection.name(method)}()"
 
     def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Finish the work in the background, even if the caller is cancelled."""
-        # a cancelled start or close would leave a running process and an occupied slot
+        """Run `work` as a task that runs to its end, even if the caller is cancelled."""
+        # cancelling a start or a close would leave a running process and an occupied slot
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -337,5 +350,7 @@ class Pool:
 
 
 async def _in(place: PoolSlot) -> Instance | None:
-    """Wait until the instance of a slot has started and return it; None for an empty slot."""
+    """Return the instance of a slot, after its start if it is still starting. Return None for an
+    empty slot.
+    """
     return await place if isinstance(place, asyncio.Task) else place

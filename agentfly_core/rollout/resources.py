@@ -25,20 +25,23 @@ LentEnvironments = dict[type[Environment], Environment]
 
 
 class LeaseExpired(ServiceFailure):
-    """An episode exceeded its deadline: "the agent did not end within its deadline of 3600 s"."""
+    """An episode exceeded its deadline.
+
+    Example of the message: "the agent did not end within its deadline of 3600 s".
+    """
 
 
 class ResourceManager:
-    """Leases environments of several classes, at most `limits[kind]` of each, on one event loop.
+    """Leases environments of several classes to episodes, at most `limits[kind]` of each class.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
             await resources.warm([Shop], 8, seconds=60)
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    An integer n in `limits` means `Limit(n)`. Entering the block kills child processes that dead
-    runs left behind. Leaving the block closes all environments, and raises RuntimeError if an
-    environment is still leased.
+    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. Entering the
+    block kills child processes that dead runs left behind. Leaving the block closes all
+    environments, and raises RuntimeError if an environment is still leased.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -62,11 +65,11 @@ class ResourceManager:
         await self.close()
 
     async def warm(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
-        """Start environments in the background until `count` of each class exist, each within
-        `seconds`.
+        """Start environments in the background until `count` of each class exist.
 
-        Idle environments that are unhealthy or have reached a limit are replaced. A failed start is
-        logged. The next lease repeats the start, and raises an error if that fails, too.
+        Each start may take `seconds`. Idle environments that are unhealthy or have reached a limit
+        are replaced. A failed start is only logged. The next lease starts an environment again, and
+        raises an error if this start fails, too.
         """
         for kind in kinds:
             self._pool(kind).warm(count, seconds)
@@ -79,14 +82,21 @@ class ResourceManager:
         timeout: float,  # noqa: ASYNC109
         deadline: float = math.inf,
     ) -> AsyncIterator[LentEnvironments]:
-        """Lease an environment of each class, reset for `problem`, for the duration of the block.
+        """Lease one environment of each class for the duration of the block, after a reset for
+        `problem`.
 
-        Classes are leased in a fixed order, which avoids deadlocks. Waiting, starting and resetting
-        may take `timeout` seconds each. After the block, environments that are unhealthy or raised
-        an error are closed. After `deadline` seconds the block is cancelled and its environments
-        are closed. Raises LeaseTimeout if no environment becomes free, LeaseExpired after the
-        deadline, ServiceFailure if an environment fails, and ValueError for a class without a
-        limit.
+        Classes are leased in a fixed order, which avoids deadlocks. Waiting for an environment,
+        starting it and resetting it may take `timeout` seconds each. After the block, environments
+        that are unhealthy or raised an error are closed. After `deadline` seconds, the block is
+        cancelled and its environments are closed.
+
+        Raises
+
+        - LeaseTimeout if no environment becomes free in time
+
+        - LeaseExpired after the deadline
+        - ServiceFailure if an environment fails
+        - ValueError for a class without a limit
         """
         pools = {kind: self._pool(kind) for kind in in_order(kinds)}
         async with AsyncExitStack() as stack:
@@ -99,7 +109,7 @@ class ResourceManager:
                 for kind, pool in pools.items():
                     pool.expire(lent[kind])
 
-            # the block may ignore its cancellation; the leases end anyway
+            # code in the block may ignore its cancellation; the leases end anyway
             timer = asyncio.get_running_loop().call_later(deadline, expire)
             try:
                 async with asyncio.timeout(deadline) as limit:
@@ -113,22 +123,24 @@ class ResourceManager:
                 timer.cancel()
 
     async def close(self) -> None:
-        """Close all environments, including starting environments. Raises RuntimeError if an
-        environment is still leased.
+        """Close all environments, including environments that are still starting.
+
+        Raises RuntimeError if an environment is still leased.
         """
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )
-        # after all pools are closed: one leak must not leave other environments open
+        # raised after all pools are closed: a leaked environment must not leave other environments
+        # open
         for leak in filter(None, ends):
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Return counts and waiting times in seconds by class: `{"resources/Shop/in_use": 3,
-        "resources/Shop/wait_p95": 0.2}`.
+        """Return counts, and waiting times in seconds, of each class of environments.
 
-        `in_use` and `waiting` are current values. All other metrics cover the time since the last
-        call of this method: `most_*` are maxima, and `expired` counts leases that a deadline ended.
+        Example: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`. `in_use` and
+        `waiting` are current values. All other metrics cover the time since the last call of this
+        method. `most_*` are maxima, and `expired` counts the leases that a deadline ended.
         """
         return {
             f"resources/{kind.__name__}/{name}": value
@@ -149,14 +161,14 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
         with resources_for({Shop: Limit(8)}) as resources:
             played, timings, metrics = run(collect(specs, rules, sampler, watch, resources))
 
-    All shards that are played in the block reuse its environments. The end of the block closes
-    them.
+    All batches of episodes that are played in the block reuse the same environments. The
+    environments are closed at the end of the block.
     """
     resources = ResourceManager(limits)
     run(resources.__aenter__())
     try:
         yield resources
-    except LoopHeld:  # the environments are lost with the loop
+    except LoopHeld:  # the event loop is blocked, so the environments cannot be closed
         raise
     except BaseException:  # the error of the block is raised again
         run(resources.close())
@@ -167,7 +179,9 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
 def refuse_misfits(
     tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
 ) -> None:
-    """Raise ValueError if two tools or rewards share a name, or if an environment has no limit."""
+    """Raise ValueError if two tools or two rewards share a name, or if a part needs an environment
+    without a limit.
+    """
     called = [("tool", tool.schema.name) for tool in tools]
     called += [("reward", reward.name) for reward in rewards]
     for (what, name), count in Counter(called).items():

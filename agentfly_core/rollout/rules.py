@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 
 class PromptTooLong(ValueError):
-    """Prompts leave no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in
-    tokens.
+    """First prompts leave no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`.
+
+    This first prompt of the problem `add-41-58` has 310 tokens, more than `agent.max_model_len`.
     """
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
@@ -54,14 +55,16 @@ class PromptTooLong(ValueError):
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
-    seed=5577006791)`; `step` is the split of an evaluation or demonstration.
+    seed=5577006791)`. In evaluations and demonstrations, `step` is the name of the data split.
 
-    - `chain`: the number of the episode among the `chains` episodes of this problem in the step
-    - `spares`: the episodes that forks of this episode can replace. Each fork takes the `chain` of
-      the next spare. Spares that no fork has replaced are played as ordinary episodes.
-    - `blamed`: after the death of a worker, the errors of episodes that are not played again, by id
-    - `suspects`: ids of episodes that may have caused the death of a worker. They are played one by
-      one after all other episodes.
+    - `chain`: the index of the episode among the `chains` episodes of this problem in the step
+    - `spares`: further episodes of the problem, each of which a fork of this episode can replace.
+      The fork takes the `chain` of the spare that it replaces. Spares without a fork are played as
+      ordinary episodes.
+    - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
+      not played again.
+    - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
+      one by one after all other episodes.
     """
 
     problem: Problem
@@ -77,7 +80,9 @@ class EpisodeSpec:
 
     @property
     def leaves(self) -> int:
-        """The number of episodes of this spec: one, and per spare a fork or the spare itself."""
+        """The number of episodes to play: this one, and for each spare its fork or the spare
+        itself.
+        """
         return 1 + len(self.spares)
 
     @property
@@ -91,18 +96,18 @@ class EpisodeSpec:
 
     @property
     def failed(self) -> str:
-        """The error of an episode that is not played again; empty for all other episodes."""
+        """The error of this episode if it killed a worker and is not played again, otherwise ""."""
         return self.blamed.get(self.id, "")
 
     @property
     def alone(self) -> bool:
-        """Whether this episode is played alone, because it may have killed a worker."""
+        """Whether this episode is played alone, because it may have killed a worker process."""
         return self.id in self.suspects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedSpec(EpisodeSpec):
-    """An episode that continues from a fork of its `parent`, at the point `origin`."""
+    """An episode that branches off from the episode `parent` at the point `origin`."""
 
     parent: EpisodeSpec
     origin: ForkOrigin
@@ -115,7 +120,7 @@ class ForkedSpec(EpisodeSpec):
         chain: int,
         spares: tuple[EpisodeSpec, ...] = (),
     ) -> ForkedSpec:
-        """Make the spec of an episode that continues `parent` from `origin`."""
+        """Make the spec of an episode that branches off from `parent` at `origin`."""
         seed = hashing.seed(parent.seed, *origin.place)
         own = {one.name: getattr(parent, one.name) for one in fields(EpisodeSpec)}
         own |= {"chain": chain, "seed": seed, "spares": spares}
@@ -123,7 +128,7 @@ class ForkedSpec(EpisodeSpec):
 
     @property
     def id(self) -> str:
-        """The id of the episode, derived from its parents and the fork, not from `chain`."""
+        """The id of the episode, derived from the parent's id and the fork, not from `chain`."""
         return hashing.short(self.parent.id, *self.origin.place)
 
     def trajectory(self, speaker: str) -> str:
@@ -132,33 +137,34 @@ class ForkedSpec(EpisodeSpec):
 
 
 class CallableTool(Asking, Protocol):
-    """The interface of a tool that speakers call; see `authoring.tool.Tool`."""
+    """The interface of a tool that speakers can call; see `authoring.tool.Tool`."""
 
     @property
     def name(self) -> str:
-        """The name that the model reads."""
+        """The tool's name, which the model reads."""
 
     @property
     def schema(self) -> ToolSchema:
-        """The schema that the model reads."""
+        """The tool's schema, which the model reads."""
 
     @property
     def parallel(self) -> bool:
-        """Whether several calls in one reply run concurrently."""
+        """Whether several calls of the tool in the same reply run concurrently."""
 
     @property
     def ends_episode(self) -> bool:
-        """Whether a successful call ends the episode."""
+        """Whether a successful call of the tool ends the episode."""
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """Execute a call and return the observation that the model reads next; raises
-        ServiceFailure.
+        """Execute a call and return the observation that the model reads next.
+
+        Raises ServiceFailure if a service or an environment fails.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A fixed policy that plays a role with its own sampler: `FrozenPolicy("run:demo@7",
+    """A fixed policy with its own sampler replies for a role: `FrozenPolicy("run:demo@7",
     sampler)`.
     """
 
@@ -168,7 +174,7 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A chat service that plays a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
+    """A chat service replies for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
 
     name: str
     service: ChatService
@@ -176,7 +182,7 @@ class FrozenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSelf:
-    """The current policy in a role that is not trained: `FrozenSelf("self")`."""
+    """The current policy replies for a role, but this role is not trained: `FrozenSelf("self")`."""
 
     name: str
 
@@ -186,9 +192,11 @@ Frozen = FrozenPolicy | FrozenEndpoint | FrozenSelf
 
 @dataclass(frozen=True)
 class Form:
-    """How a conversation is rendered: its tools, and whether reasoning is switched on.
+    """The settings that determine how a conversation is rendered as a prompt.
 
-    If `thinking` is None, the template's default applies.
+    - `tools`: the schemas of the tools in the prompt
+
+    - `thinking`: whether reasoning is switched on; None means the default of the template
     """
 
     tools: tuple[ToolSchema, ...]
@@ -196,20 +204,21 @@ class Form:
 
     @cached_property
     def key(self) -> str:
-        """A key of 16 hex digits, equal for two forms that render the same prompts."""
-        # templates write the parameters of a tool in their own order, so they are not sorted
+        """A key of 16 hex digits. Two forms that render the same prompts have the same key."""
+        # not sorted, because templates keep the order of a tool's parameters
         return hashing.short(json.dumps([[tool.listed for tool in self.tools], self.thinking]))
 
 
 class Sampling(TypedDict, total=False):
     """Sampling settings of a reply. The experiment's settings are the defaults.
 
-    - `stop`: strings at which the reply ends, a part of agent.stop; the message ends before them
-    - `temperature`: replies at 0 are greedy and not trained
-    - `max_tokens`: the maximum length of the reply
-    - `thinking`: switches reasoning on or off, if the template `model` supports it
-    - `tools`: the tool schemas in the prompt, by default the speaker's. Other schemas start another
-      conversation; the agent itself must answer the calls in it.
+    - `stop`: strings at which the reply ends. Each must be in `agent.stop`. The message does not
+      contain the string at which the reply ended.
+    - `temperature`: the sampling temperature. Replies at 0 are greedy and are not trained.
+    - `max_tokens`: the maximum length of the reply in tokens
+    - `thinking`: switches reasoning on or off; only for the template `model`
+    - `tools`: the tool schemas in the prompt, by default the speaker's. Changed schemas start a new
+      conversation, in which the agent itself must answer tool calls.
     - `entropies`: record the entropy of each sampled token's distribution in `Reply.entropies`
     """
 
@@ -223,7 +232,7 @@ class Sampling(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ReplySettings:
-    """Settings of one reply; a `temperature` of None is the experiment's."""
+    """Settings of one reply. A `temperature` of None means the experiment's temperature."""
 
     params: SamplingParams
     temperature: float | None
@@ -234,10 +243,12 @@ class ReplySettings:
 class EpisodeRules:
     """The rules of an episode, with lengths in tokens.
 
-    `stop` lists all strings that may end a reply. `end_tokens` are the model's own end tokens,
-    which may also end a reply, in addition to the template's. `memory` is the folder of
-    `Episode.memory`, or None for an empty folder. `frozen` maps roles to policies that are not
-    trained. `branching` is the rule of `rollout.branching`, or None.
+    - `stop`: all strings that may end a reply
+    - `end_tokens`: end tokens of the model. A reply may end at these and at the template's stop
+      tokens.
+    - `memory`: the folder that `Episode.memory` returns; None means an empty folder
+    - `frozen`: policies that are not trained, by the role that they play
+    - `branching`: the settings of `rollout.branching`, or None if episodes do not branch
     """
 
     template: ChatTemplate
@@ -260,9 +271,9 @@ class EpisodeRules:
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message | Observation, ...]:
-        """Return the first messages for a problem.
+        """Return the first messages: the system message, and the messages of the problem.
 
-        Raises ValueError if there are two system messages.
+        Raises ValueError if `agent.system` is set and the problem also has a system message.
         """
         messages = problem.messages or (Message("user", problem.prompt),)
         if not self.system:
@@ -276,7 +287,7 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The form of conversations with the experiment's tools."""
+        """The form of conversations with the experiment's tools and the default for reasoning."""
         return Form(self.schemas)
 
     @cached_property
@@ -284,9 +295,9 @@ class EpisodeRules:
         return {}
 
     def template_of(self, form: Form) -> ChatTemplate:
-        """Return the template for a form.
+        """Return the template that renders conversations of a form.
 
-        Raises ValueError if the template cannot switch reasoning.
+        Raises ValueError if the form switches reasoning but the template cannot.
         """
         if form.key not in self._templates:
             template = self.template
@@ -300,9 +311,10 @@ class EpisodeRules:
     def sampling(
         self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
     ) -> SamplingParams:
-        """Return sampling parameters. The experiment's value replaces None.
+        """Return the sampling parameters of a reply.
 
-        Raises ValueError for invalid parameters.
+        If `stop` or `max_tokens` is None, the experiment's value is used. Raises ValueError for
+        strings that `agent.stop` lacks, a negative temperature, or a limit below 1.
         """
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
@@ -321,20 +333,21 @@ class EpisodeRules:
     def parse(
         self, sampled: Sequence[Sampled], stop: Sequence[str], form: Form | None = None
     ) -> Message:
-        """Parse the spans of a reply, which may end at one of the `stop` strings."""
+        """Parse the message of a reply that may end at one of the strings `stop`."""
         finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
         ended_by = (stop,) if finish == "stop_string" else ()
-        # the template parses its own stop tokens only
+        # the template can parse its own stop tokens, but no other end tokens of the model
         foreign = finish == "stop" and tokens[-1] not in self.template.stop_tokens
         text = tuple(tokens[:-1] if foreign else tokens)
         message = self.template_of(form or self.form).parse(text, *ended_by)
         return replace(message, cut=finish == "length")
 
     def limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that a reply has reached, or None.
+        """Return the limit that ended a reply, or None if the reply reached none.
 
-        `prompt` is the number of tokens in its prompt, `left` the number of tokens that could still
-        be sampled.
+        - `prompt`: the number of tokens in the prompt of the reply
+
+        - `left`: the number of tokens that the speaker was still allowed to sample
         """
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":
@@ -344,7 +357,10 @@ class EpisodeRules:
         return Ending.MAX_SAMPLED_TOKENS if tokens == left else None
 
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
-        """Return PromptTooLong for the experiment's opening, and EpisodeOver for other prompts."""
+        """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
+
+        This is PromptTooLong if the main speaker has read only the opening, otherwise EpisodeOver.
+        """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)
         reason = (
@@ -355,7 +371,7 @@ class EpisodeRules:
 
 
 class EpisodeOver(Exception):
-    """Raised in an agent when its episode has ended. Agents must not catch it."""
+    """Raised in an agent's code when its episode has ended. Agents must not catch it."""
 
     def __init__(self, ending: Ending, reason: str = "") -> None:
         super().__init__(reason or ending.value)

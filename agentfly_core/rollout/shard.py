@@ -1,4 +1,4 @@
-"""Play one episode, or a shard of episodes concurrently."""
+"""Play one episode, or a shard (a batch of episodes that are played concurrently)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """An error of a template or a sampler, which ends the stage.
+    """An error in a chat template or a sampler. It ends the pipeline stage, not only the episode.
 
     The message names the line of the author's code.
     """
@@ -42,7 +42,9 @@ class EpisodeBroken(ValueError):
     def by(
         cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec
     ) -> EpisodeBroken:
-        """Make the error for this episode, with the traceback of its cause."""
+        """Make the exception for an `error` in this episode. The message contains the error's
+        traceback.
+        """
         return cls(
             f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
             f"agent {injection.name(spec.agent)!r}) failed. The error is in code, not in a "
@@ -58,11 +60,11 @@ async def play(
     resources: ResourceManager,
     again: bool = False,
 ) -> PlayedEpisode:
-    """Play an episode, and return it with the trajectory that has the answer first.
+    """Play an episode. In the result, the trajectory with the answer comes first.
 
-    An episode ends FAILED after a failed service, a missed deadline, or an error of the agent
-    before the first reply. After a later error of the agent, the replies so far are kept and
-    scored. If the agent raises StartAgain, the episode is played once more, with `again` set.
+    An episode ends FAILED if a service fails, if it misses its deadline, or if the agent raises an
+    error before the first reply. If the agent raises an error after a reply, the replies are kept
+    and scored. If the agent raises StartAgain, the episode is played once more, with `again` set.
     Errors of the sampler and the template are raised.
     """
     episode_played.set(episode_spec.id)
@@ -81,7 +83,7 @@ async def play(
             if episode.state.repetition.repeats:
                 raise AsksDifferently("ends before the point where its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
-            # a demonstration's cache key does not contain the reward, so its score must not be
+            # demonstrations are cached under a key without the reward, so their scores must not be
             # stored
             rewards = () if episode_spec.role == "demonstration" else spec.rewards
             with episode.timed("rewards"):
@@ -109,27 +111,28 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes concurrently.
 
-    `watch` is called with the first trajectory of each episode, which has the answer. Forked
-    episodes are played in rounds after all other episodes, so their batches do not depend on
-    timing. At most `min(episodes, environments, spec.at_once)` episodes that need environments run
-    at once, so a running episode never waits for an environment. Episodes without environments run
-    in addition to these.
+    `watch` is called with the trajectory of each episode that contains the answer. Episodes that
+    branch off from others are played in rounds after all other episodes, so their batches do not
+    depend on timing. At most `min(episodes, environments, spec.at_once)` episodes that need
+    environments run at once, so a running episode never waits for an environment. Episodes without
+    environments run in addition to these.
 
     Returns
 
     - the trajectories, sorted by (problem, chain, agent)
     - the timings of the episodes, sorted by (problem, chain)
-    - the metrics of `resources`, and the numbers of events in the episodes
+    - the metrics of `resources`, and the counts of events in the episodes
 
-    Raises SamplerLost (the shard can be replayed), PromptTooLong, NoReply, EpisodeBroken, and
-    errors of `watch`.
+    Raises SamplerLost if the sampler dies (the shard can then be played again), PromptTooLong if a
+    first prompt leaves no room for a reply, NoReply if a sampler refuses a request, EpisodeBroken
+    for an error of a template or a sampler, and the errors of `watch`.
     """
     shard = _ShardPlay(spec, sampler, watch, resources)
     failure: BaseException | None = None
     try:
         measured = await shard.all(episode_specs)
     except BaseExceptionGroup as failures:
-        # SamplerLost makes the caller replay the shard, so it must not hide any other error
+        # after SamplerLost the caller plays the shard again, so it must not hide any other error
         failure = failures.split(SamplerLost)[1] or failures
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
@@ -144,7 +147,7 @@ async def collect(
 
 @dataclass(frozen=True)
 class _ShardPlay:
-    """The episodes of a shard that have been `played` so far."""
+    """The play of a shard. `played` contains the episodes that have ended."""
 
     spec: RolloutSpec
     sampler: Sampler
@@ -153,7 +156,7 @@ class _ShardPlay:
     played: list[PlayedEpisode] = field(default_factory=list)
 
     async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """Play all episodes and their forks, and return the metrics of the resources."""
+        """Play all episodes and their forks. Return the metrics of the environments."""
         rows, numbers = _rows(episode_specs, self.spec), Counter[tuple[str, int]]()
         await self._warm(rows)
         specs = list(episode_specs)
@@ -165,7 +168,7 @@ class _ShardPlay:
                 await self._group(some)
             assert len(self.played) == done + len(specs), "an episode was cancelled from within"
             specs = following(self.played[done:], numbers)
-        # before the second warming, which belongs to the next shard
+        # read before the second warming, because that one belongs to the next shard
         measured = self.resources.metrics()
         await self._warm(rows)
         return measured
@@ -186,7 +189,7 @@ class _ShardPlay:
                     group.create_task(self._seat(here, waiting))
 
     async def _seat(self, here: Cast, waiting: Iterator[EpisodeSpec]) -> None:
-        """Play waiting episodes one after another."""
+        """Play episodes from `waiting` one by one until `waiting` is empty."""
         for episode_spec in waiting:
             rules = self.spec.of(episode_spec.problem)
             try:
@@ -194,7 +197,7 @@ class _ShardPlay:
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
-                # `play` handles errors of agents; this error would occur in every episode
+                # `play` handles errors of agents, so this error would occur in every episode
                 raise EpisodeBroken.by(error, episode_spec, rules) from error
             self.played.append(episode)
             self.watch(episode.record[0])
@@ -204,7 +207,9 @@ class _ShardPlay:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Episodes that `seats` concurrent tasks play in order, and their environment classes."""
+    """Episodes that `seats` concurrent tasks play in order, and the environment classes (`kinds`)
+    that they need.
+    """
 
     episodes: Sequence[EpisodeSpec]
     kinds: tuple[type[Environment], ...]
@@ -212,9 +217,9 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes into two rows: without environments, and with environments.
+    """Split episodes into two rows: one without environments, and one with environments.
 
-    The number of environments limits only the second row.
+    The limits of the environments apply only to the second row.
     """
     rows = []
     for needs in (False, True):
@@ -227,9 +232,9 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
-    """Return the agent's ending and error.
+    """Run the agent. Return the ending of the episode, and an error text or None.
 
-    The lease cancels the agent at the episode's deadline.
+    The lease of the environments cancels the agent at the episode's deadline.
     """
     agent = f"The agent {injection.name(spec.agent)}"
     try:
@@ -246,7 +251,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         warn_once(_log, error)
         return _broken(episode), error
     except EpisodeOver as over:
-        # a first prompt that is too long is an error of the agent; there is no reply to score
+        # FAILED, because a first prompt that is too long leaves no reply to score
         if over.ending is Ending.MAX_MODEL_LEN and not _begun(episode):
             return Ending.FAILED, _agent_error(agent, over, spec)
         return over.ending, None
@@ -269,9 +274,11 @@ def _agent_error(agent: str, error: Exception, spec: RolloutSpec) -> str:
 
 
 def _broken(episode: Episode) -> Ending:
-    """Return the ending of an episode after an error of its agent."""
-    # FAILED episodes are not scored, so after a reply AGENT_ERROR is used: a model must not avoid a
-    # low reward by breaking the agent
+    """Return the ending after an error of the agent: AGENT_ERROR if it had a reply, otherwise
+    FAILED.
+    """
+    # FAILED episodes are not scored. A model must not avoid a low reward by a reply that breaks the
+    # agent, so episodes with a reply get AGENT_ERROR.
     return Ending.AGENT_ERROR if _begun(episode) else Ending.FAILED
 
 
@@ -280,8 +287,9 @@ def _begun(episode: Episode) -> bool:
 
 
 class BadEnding(ValueError):
-    """An agent returned a value of another type than Ending, or an Ending that requires an answer
-    before answering.
+    """An agent returned an invalid ending.
+
+    The value is not an Ending, or the Ending requires an answer that the agent did not give.
     """
 
     def __init__(self, text: str, ending: str) -> None:
@@ -290,7 +298,7 @@ class BadEnding(ValueError):
 
 
 def require_answer(agent: str, ending: object, episode: Episode) -> None:
-    """Raise BadEnding if `ending` has another type, or if it requires an answer that is missing."""
+    """Raise BadEnding if `ending` is not an Ending, or requires an answer that is missing."""
     if not isinstance(ending, Ending):
         raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
     cut = any(turn.cut for speaker in episode.speakers for turn in speaker.turns[-1:])

@@ -1,4 +1,4 @@
-"""Speakers of an episode: sample replies and call tools within limits."""
+"""Speakers of an episode. They sample replies and call tools within the episode's limits."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from agentfly_core.system.formats import hashing
 
 
 class Context:
-    """A conversation that only grows. A prompt with a different history needs a new context."""
+    """A conversation that only grows. A prompt with a changed history needs a new context."""
 
     def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
         self._speaker, self._begin = speaker, messages
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """Append messages and sample a reply; its tool calls are not executed.
+        """Append messages and sample a reply. Tool calls in the reply are not executed.
 
-        Raises EpisodeOver at `max_turns` or `max_model_len`, PromptTooLong if the opening of the
-        episode is already too long, and SamplerLost.
+        Raises EpisodeOver at the limit `max_turns` or `max_model_len`, PromptTooLong if the opening
+        of the episode is already too long, and SamplerLost if the sampler dies.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -49,9 +49,9 @@ class Context:
     ) -> HiddenStates:
         """Return hidden states at the last token of the prompt that `reply(*read)` would use.
 
-        `layers` are indices of layers, None for all layers. Nothing is appended or recorded. Raises
-        NoReply unless the policy is sampled in process, ValueError for an unknown layer, and for a
-        long prompt the same errors as `reply`.
+        `layers` are indices of layers; None means all layers. Nothing is appended or recorded.
+        Raises NoReply unless the policy is sampled in process, ValueError for an unknown layer, and
+        the errors of `reply` for a prompt that is too long.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -59,7 +59,7 @@ class Context:
 
     @property
     def messages(self) -> tuple[Message | Observation, ...]:
-        """All messages and replies, in the form that `Speaker.reply_to` takes."""
+        """All messages and replies of the context, in the form that `Speaker.reply_to` takes."""
         return timeline.messages_of(self._last) or self._begin
 
     @property
@@ -73,7 +73,7 @@ class Context:
 
 
 MakesSpeaker = Callable[..., "Speaker"]
-"""Creates a speaker from the episode's state, a name, rules, and first messages of contexts."""
+"""Creates a speaker from the episode's state, a name, the rules, and the first messages."""
 
 
 class Speaker:
@@ -82,7 +82,7 @@ class Speaker:
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    `name` is the role. Further speakers of the role have a number, such as `planner/2`.
+    `name` is the role. Names of further speakers of the role have a number, as in `planner/2`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Speaker:
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Sample a reply like `turn`, and return its message. Raises EpisodeOver at a limit."""
+        """Sample a reply like `turn` and return its message. Raises EpisodeOver at a limit."""
         return _within_limits(await self.turn(messages, **sampling))
 
     async def turn(
@@ -123,10 +123,9 @@ class Speaker:
             reply = await episode.turn([Message("user", "41+58?")], max_tokens=64)
             reply.message.content, reply.finish, reply.logprobs
 
-        The prompt continues the tokens of the longest earlier conversation with which the list
-        begins. A reply that fills the context is returned. Raises EpisodeOver after the last turn
-        or if the messages leave no room for a reply, PromptTooLong for the opening, and
-        SamplerLost.
+        If the list begins with earlier conversations, the prompt reuses the tokens of the longest
+        one. A reply that fills the context is returned. Raises EpisodeOver if no turn or no room
+        for a reply is left, PromptTooLong if the opening is already too long, and SamplerLost.
         """
         settings = self.settings(sampling)
         form = settings.form.key
@@ -138,21 +137,21 @@ class Speaker:
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """Execute calls in order, neighbouring calls of parallel tools concurrently.
+        """Execute calls in order. Adjacent calls of parallel tools run concurrently.
 
-        An invalid call gets an observation with an error. Raises EpisodeOver after a tool that ends
-        the episode, and ServiceFailure.
+        The observation of an invalid call is an error. Raises EpisodeOver after a successful call
+        of a tool that ends the episode, and ServiceFailure if a service fails.
         """
         return await self.state.do(self._tools.call(self.history, *calls))
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer. The episode continues, and the last answer counts."""
+        """Set the episode's answer. The episode continues. A later answer replaces this one."""
         if not isinstance(text, str):
             raise TypeError(f"answer() got {text!r:.80}, expected str; use str(...) or json.dumps.")
         self.history.answers.append((self.name, text))
 
     def settings(self, sampling: Sampling) -> ReplySettings:
-        """Return the settings of a reply. Raises ValueError for invalid settings."""
+        """Fill the settings of a reply with defaults. Raises ValueError for invalid settings."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self.state.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
@@ -175,9 +174,7 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply to the messages `read` after `before`; it becomes the last of
-        `context`.
-        """
+        """Sample a reply to the messages `read` after `before`, as the last reply of `context`."""
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
@@ -192,7 +189,7 @@ class Speaker:
         read: tuple[Message | Observation, ...],
         layers: Sequence[int] | None,
     ) -> HiddenStates:
-        """Return hidden states of the prompt that a reply to `read` after `before` would have."""
+        """Return hidden states at the end of the prompt from `before` and the messages `read`."""
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
@@ -202,17 +199,17 @@ class Speaker:
 
     @property
     def history(self) -> EpisodeBranch:
-        """The branch to which the calling agent code belongs."""
+        """The branch (the history of replies) to which the calling agent code belongs."""
         return self.state.branch
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The recorded turns in chronological order."""
+        """The recorded turns of this speaker in chronological order."""
         return timeline.turns_of(self._replies)
 
     @property
     def closing(self) -> tuple[Observation, ...]:
-        """Observations after the last reply."""
+        """Tool results that the speaker got after its last reply."""
         return self.history.unread_by(self.name)
 
     async def _reply(
@@ -250,7 +247,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return the reply that `sample` draws; before a fork is reached, the parent's reply."""
+        """Return the reply that `sample` draws, or the parent's reply until the fork is reached."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -277,14 +274,14 @@ class Speaker:
             opens=drawn.opens,
             limit=drawn.limit,
         )
-        # a greedy reply would be the same in the forked episode
+        # without randomness, the forked episode would get the same reply
         if settings.params.temperature and self._may_fork(branch):
             await self._fork_before(reply)
         self._add(branch, reply)
         return reply
 
     def _may_fork(self, branch: EpisodeBranch) -> bool:
-        """Whether `rollout.branching` decides on a fork before a new reply."""
+        """Whether the episode may fork before a new reply, by the rule `rollout.branching`."""
         state = self.state
         return (
             self.rules.branching is not None
@@ -315,11 +312,11 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the parent episode's reply at this place, or None after the fork."""
+        """Return the parent episode's reply at this place. Return None after the fork."""
         stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
-        # rewards of tools are added again with the repeated answers
+        # cleared, because the repeated tool results add their rewards again
         reply = replace(stored, before=before, earned=[])
         self._add(branch, reply)
         return reply
@@ -343,7 +340,7 @@ class Speaker:
             raise self.rules.too_long(prompt, tokens, self.name == self.state.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """Return how many tokens this speaker and the episode may still sample."""
+        """Return how many more tokens the limits of the speaker and of the episode allow."""
         sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
@@ -362,10 +359,10 @@ class Speaker:
         form: Form,
         prompt: str,
     ) -> EpisodePlace:
-        """Return a reply's place, which does not depend on timing.
+        """Return the place of a reply, which identifies it independently of timing.
 
-        In the conversation that begins with the opening, it is the number of the reply. Otherwise
-        it is the speaker, the prompt, the number of earlier replies to the prompt, and the branch.
+        In the conversation that begins with the opening, the place is the index of the reply.
+        Otherwise it is the speaker, the prompt, the count of its earlier replies, and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

@@ -24,9 +24,10 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 
 @dataclass
 class Parts:
-    """The running coroutines of `gather` by branch, with their pending replies and tool calls.
+    """The running coroutines of `gather`, by branch, with their pending replies and tool calls.
 
-    The sampler starts a held reply only after every open coroutine has made a request.
+    A pending reply is held if the sampler starts it only after every open coroutine has made a
+    request.
     """
 
     failure: ServiceFailure | None = None
@@ -39,7 +40,7 @@ class Parts:
 
     @contextmanager
     def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
-        """Count a reply or a tool call of a coroutine as pending during the block."""
+        """During the block, count one reply or tool call of a coroutine as pending."""
         self._count(branch, held, 1)
         try:
             yield
@@ -50,7 +51,9 @@ class Parts:
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """During the block, watch these coroutines instead of the coroutine that started them."""
+        """During the block, watch the coroutines in `tasks` instead of the coroutine `parent` that
+        started them.
+        """
         own = self._tasks.pop(parent, None)
         self._tasks.update(tasks)
         self._parents.append(parent)
@@ -74,9 +77,10 @@ class Parts:
 
     @contextmanager
     def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
-        """Count a coroutine as waiting for a message during the block.
+        """During the block, count a coroutine as waiting for a message.
 
-        If all coroutines wait, each gets ServiceFailure from its future `arrived`.
+        `arrived` is the future for which the coroutine waits. If all coroutines wait for messages,
+        every such future gets ServiceFailure as its exception.
         """
         self._waiting[branch] = arrived
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
@@ -92,7 +96,7 @@ class Parts:
 
     def _fail_if_all_wait(self) -> None:
         present = {*self._tasks, *self._parents}
-        # a parent without parts has ended its `gather`, and continues
+        # when the coroutines of a parent have all ended, the parent continues after its `gather`
         continues = any(
             not any(one.number[:-1] == parent.number for one in present if one.number)
             for parent in self._parents
@@ -110,9 +114,9 @@ class Parts:
                 arrived.set_exception(self.failure)
 
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        """Cancel the tasks if LOOKS checks in a row find that no coroutine can continue.
+        """Cancel the tasks if several checks in a row find that no coroutine can continue.
 
-        A single check could be wrong after the process was paused.
+        The number of checks is LOOKS. A single check could be wrong after the process was paused.
         """
         looks, changes = 0, -1
         while looks < LOOKS:
@@ -125,9 +129,9 @@ class Parts:
             task.cancel()
 
     def _standstill(self) -> str:
-        """Describe why no coroutine can continue. Return "" if one of them can continue."""
+        """Return the reason why no coroutine can continue, or "" if at least one can continue."""
         chains = {branch: _chain(task) for branch, task in self._tasks.items()}
-        # a part that waits for a message does not delay replies of the others
+        # a coroutine that waits for a message does not delay the replies of other coroutines
         mail = [branch for branch in chains if branch in self._waiting]
         idle = [branch for branch in chains if not self._asking[branch] and branch not in mail]
         held = [branch for branch in chains if self._asking[branch]]
@@ -151,7 +155,10 @@ class Parts:
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:
-    """Name the author's functions with their lines: `listen (duo.py:14), speak (duo.py:21)`."""
+    """Return the names of the author's functions with their current lines.
+
+    Example: `listen (duo.py:14), speak (duo.py:21)`.
+    """
     return ", ".join(
         f"{part.__qualname__} ({Path(part.cr_code.co_filename).name}:{part.cr_frame.f_lineno})"
         for part in (chains[branch][:2][-1] for branch in branches)
@@ -160,7 +167,9 @@ def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBra
 
 
 def _chain(task: asyncio.Task[Any]) -> Chain:
-    """Return the coroutines that a task runs; each awaits the next one."""
+    """Return the coroutines of a task, from the outermost to the innermost. Each awaits the next
+    one.
+    """
     chain: list[CoroutineType[Any, Any, Any]] = []
     first: object = task.get_coro()
     coroutine = first.coroutine if isinstance(first, Steps) else first
@@ -171,8 +180,9 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether the author's code itself waits for a primitive of asyncio. Primitives within network
-    libraries do not count.
+    """Whether the author's own code waits for an Event, Lock or Queue of asyncio.
+
+    Waiting within an installed package, such as a network library, does not count.
     """
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)

@@ -1,4 +1,4 @@
-"""Sample a reply in up to three spans: reasoning, its forced end, and the visible text."""
+"""Sample a reply in at most three spans: reasoning, tokens that end it, and visible text."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,13 +13,13 @@ from agentfly_core.system.formats import hashing
 async def sample_spans(
     session: SamplerSession, request: Request, template: ChatTemplate
 ) -> tuple[Sampled, ...]:
-    """Sample a reply, with its reasoning as a separate span.
+    """Sample a reply. Its reasoning becomes a separate span.
 
-    With a thinking budget, the first request ends where the reasoning ends, at the latest at the
-    budget. If the budget is reached, tokens that end the reasoning are appended; they are not
-    trained. Then a second request samples the visible text. If the token limit leaves no room for
-    it, the reply ends at the budget. Demonstration scripts and chat services reply in one request
-    and ignore the budget.
+    A thinking budget is the maximum number of reasoning tokens. With a budget, a first request
+    samples the reasoning. If it reaches the budget, tokens that end the reasoning are appended;
+    these are not trained. Then a second request samples the visible text. If the token limit leaves
+    no room for visible text, the reply ends at the budget. Demonstration scripts and chat services
+    reply in one request and ignore the budget.
     """
     if not isinstance(template, ModelTemplate):
         return (await session.sample(request),)
@@ -41,8 +41,7 @@ async def sample_spans(
     elif first.finish != "length" and first.tokens[-1:] != (template.thought_close,):
         return tuple(spans)
     own = tuple(token for span in spans for token in span.tokens)
-    # another seed: with the same seed, the visible text would repeat the random draws of the
-    # reasoning
+    # with the same seed, the visible text would repeat the random draws of the reasoning
     seed = hashing.seed(request.conversation.seed, "rest")
     rest = Request(
         (*request.prompt, *own),
@@ -53,7 +52,10 @@ async def sample_spans(
 
 
 def _divided(sampled: Sampled, template: ModelTemplate) -> Iterator[Sampled]:
-    """Yield the reasoning and the visible text of a reply; omit a part without tokens."""
+    """Yield the reasoning and the visible text of a reply as two spans.
+
+    Empty spans are omitted, except if the whole reply is empty.
+    """
     size, whole = template.reasoning_tokens(sampled.tokens), len(sampled.tokens)
     for begin, end, trained in ((0, size, template.train_reasoning), (size, whole, True)):
         if begin < end or not whole:

@@ -1,3 +1,5 @@
-"""The history of an episode: its replies in chronological order, its forks, and the episodes that
-continue from forks.
+"""The history of an episode.
+
+It contains the replies in chronological order, the forks, and the episodes that continue from
+forks.
 """

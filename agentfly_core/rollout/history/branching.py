@@ -1,4 +1,4 @@
-"""The decision of `rollout.branching`: whether an episode forks before a reply."""
+"""The rule of `rollout.branching`. It decides whether an episode forks before a reply."""
 
 import math
 import random
@@ -9,12 +9,12 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """The settings of `rollout.branching`: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5,
-    draws=True, vocabulary=49152)`.
+    """The settings of `rollout.branching`.
 
-    With `draws`, an episode forks at random with the computed probability. Without `draws`, it
-    forks if the probability is above `tau`. If `beta` is 0, no entropies are read. `vocabulary` is
-    the number of tokens in the vocabulary.
+    Example: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True, vocabulary=49152)`. With
+    `draws`, an episode forks at random with the computed probability. Without `draws`, it forks if
+    the probability is above `tau`. If `beta` is 0, entropies are not used. `k` is the number of
+    tokens of a reply over which entropies are averaged. `vocabulary` is the size of the vocabulary.
     """
 
     k: int
@@ -25,8 +25,11 @@ class ForkRule:
     vocabulary: int
 
     def probability(self, first: Sequence[float], now: Sequence[float]) -> float:
-        """Compute the probability of a fork from the entropies, in nats, of a speaker's first reply
-        and of its current reply: alpha + beta (H - H_first) / log(vocabulary), between 0 and 1.
+        """Compute the probability of a fork before a speaker's current reply.
+
+        The probability is alpha + beta (H - H_first) / log(vocabulary), limited to [0, 1]. H and
+        H_first are mean token entropies in nats: H of the current reply, H_first of the speaker's
+        first reply.
         """
         if not self.beta:
             return self.alpha
@@ -34,6 +37,6 @@ class ForkRule:
         return min(1.0, max(0.0, self.alpha + self.beta * rise / math.log(self.vocabulary)))
 
     def forks(self, first: Sequence[float], now: Sequence[float], seed: int) -> bool:
-        """Whether to fork before the current reply; `seed` is the seed of the random draw."""
+        """Return whether to fork before the current reply. `seed` seeds the random draw."""
         bound = random.Random(seed).random() if self.draws else self.tau
         return self.probability(first, now) > bound

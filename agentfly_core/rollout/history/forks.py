@@ -1,5 +1,7 @@
-"""Forks: episodes that repeat their parent's replies and tool calls up to `Episode.fork`, and then
-continue on their own.
+"""Forks of episodes.
+
+A forked episode repeats its parent's replies and tool calls up to the fork, and then continues on
+its own.
 """
 
 from collections import Counter
@@ -13,11 +15,13 @@ from agentfly_core.records.trajectory import BadCall, Observation, ToolCall
 from agentfly_core.rollout.history.timeline import EpisodePlace, Reply
 
 Snapshot = Mapping[type[Lent], bytes]
-"""States of environments by environment class."""
+"""Saved states of environments, by environment class."""
 
 
 class AsksDifferently(ServiceFailure):
-    """A forked episode does not repeat the requests of its parent episode."""
+    """The agent of a forked episode requested other replies or tool calls than in the parent
+    episode, or got other tool results.
+    """
 
     def __init__(self, difference: str) -> None:
         super().__init__(
@@ -28,7 +32,7 @@ class AsksDifferently(ServiceFailure):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCalls:
-    """Tool calls that ran together, and their results."""
+    """Tool calls that ran concurrently, and their results in the same order."""
 
     calls: tuple[ToolCall | BadCall, ...]
     observations: tuple[Observation, ...]
@@ -36,8 +40,10 @@ class AnsweredCalls:
 
 @dataclass
 class EpisodePath:
-    """The replies and tool calls of an episode by their positions, and the values that
-    `Episode.fork` returned.
+    """The course of an episode, as a forked episode repeats it.
+
+    - `replies`, `answers`: the replies and the tool results, by their positions in the episode
+    - `forks`: the values that `Episode.fork` returned
     """
 
     replies: dict[EpisodePlace, Reply] = field(default_factory=dict)
@@ -45,7 +51,7 @@ class EpisodePath:
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return the path of a forked episode: a copy of this path with `fork` appended.
+        """Return the path of a forked episode: a copy of this path with `fork` appended to `forks`.
 
         `fork` is the value that `Episode.fork` returns in the forked episode.
         """
@@ -56,11 +62,14 @@ class EpisodePath:
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """The point from which a forked episode continues: the path to it, the states of environments,
-    and the problem's facts.
+    """The point from which a forked episode continues.
 
-    Without a `snapshot` the environments cannot be restored, so the tools on the path are called
-    again. At this point the agent calls `fork`, or requests a reply if `before_reply` is set.
+    - `path`: the replies and tool calls up to this point
+    - `snapshot`: the saved states of the environments. If it is None, the environments cannot be
+      restored, so the tools on the path are called again.
+    - `facts`: the problem's facts at this point
+    - `before_reply`: whether the agent requests a reply at this point. If it is false, the agent
+      calls `Episode.fork`.
     """
 
     path: EpisodePath
@@ -78,7 +87,10 @@ class ForkOrigin:
 
 @dataclass
 class Repetition:
-    """The path of an episode so far. A forked episode first repeats the path of its `origin`."""
+    """The path of an episode so far.
+
+    A forked episode first repeats the path of its `origin`. For other episodes, `origin` is None.
+    """
 
     origin: ForkOrigin | None = None
     path: EpisodePath = field(default_factory=EpisodePath)
@@ -86,17 +98,20 @@ class Repetition:
 
     @property
     def repeats(self) -> ForkOrigin | None:
-        """The origin until the episode has reached its fork, and None afterwards."""
+        """The origin while the episode still repeats its parent, and None after the fork."""
         origin = self.origin
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Return how often tools were called since this reply, and count one more call."""
+        """Return how often tools were called since the reply at `place`, then count one more."""
         self._calls[place] += 1
         return self._calls[place] - 1
 
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
-        """Return the recorded reply to repeat, or None after the fork. Raises AsksDifferently."""
+        """Return the recorded reply to repeat, or None after the fork.
+
+        Raises AsksDifferently if the parent's reply at this place is missing or has another prompt.
+        """
         if not (origin := self.repeats):
             return None
         stored = origin.path.replies.get(place)
@@ -107,9 +122,10 @@ class Repetition:
     def answers(
         self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
     ) -> tuple[Observation, ...] | None:
-        """Return the recorded tool results to repeat, or None if the calls must be executed.
+        """Return the recorded tool results to repeat.
 
-        Raises AsksDifferently.
+        Return None if the calls must be executed: after the fork, or if the snapshot is missing.
+        Raises AsksDifferently if the parent made other calls at this place.
         """
         if not (origin := self.repeats):
             return None
@@ -121,14 +137,18 @@ class Repetition:
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
         """Record the results of tool calls.
 
-        Raises AsksDifferently if the episode repeats its parent and the results differ.
+        Raises AsksDifferently if the episode still repeats its parent and got other results.
         """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets other tool results than its parent")
         self.path.answers[place] = answered
 
     def fork(self) -> int:
-        """Return the recorded value of `Episode.fork` to repeat. Raises AsksDifferently."""
+        """Return the value that `Episode.fork` returned at this point of the parent.
+
+        Raises AsksDifferently at the fork if the episode has not repeated all replies and tool
+        calls.
+        """
         assert self.origin, "only a forked episode repeats forks"
         mine, parents = self.path, self.origin.path
         mine.forks.append(parents.forks[len(mine.forks)])
@@ -137,8 +157,10 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """Return the origin if the next reply is the first new one after a fork `before_reply`,
-        else None. Raises AsksDifferently.
+        """Return the origin if the next reply is the first new one after a fork, else None.
+
+        This concerns only forks with `before_reply`. Raises AsksDifferently if the episode has not
+        repeated all tool calls of the parent.
         """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:

@@ -1,5 +1,6 @@
-"""Number the episodes that continue from forks, and find the turns that they share with their
-parents.
+"""Number the episodes that continue from forks.
+
+Also find the turns that these episodes share with their parents.
 """
 
 from collections import Counter
@@ -16,8 +17,11 @@ from agentfly_core.rollout.rules import EpisodeSpec, ForkedSpec
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """An episode's trajectories (`record`) and times, and the points from which its forks continue
-    (`children`).
+    """An episode that has ended.
+
+    - `record`: its trajectories
+    - `timing`: its recorded times
+    - `children`: the points from which its forks continue
     """
 
     spec: EpisodeSpec
@@ -29,12 +33,12 @@ class PlayedEpisode:
 def following(
     played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]
 ) -> list[EpisodeSpec]:
-    """Return the episodes to play after these: their forks, and the spare episodes that no fork has
-    replaced.
+    """Return the episodes to play next: the forks of `played`, and its spare episodes without a
+    fork.
 
-    `numbers` counts the forks that agents made with `Episode.fork`, by problem and number of the
-    first episode (`chain`). With 8 episodes for each problem, episode 3's forks and their forks get
-    the numbers 11, 19, 27, ...
+    `numbers` counts the forks that agents made with `Episode.fork`. Its keys are the problem's id
+    and the index (`chain`) of the episode from which the forks descend. Example: with 8 episodes
+    for each problem, all forks that descend from episode 3 get the indices 11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
     # sorted, because the children's numbers must not depend on which parent ended first
@@ -51,8 +55,10 @@ def following(
 
 
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
-    """Return one episode for each fork. It replaces a spare (see `EpisodeSpec`) and gets a share of
-    the remaining spares. Without forks, return all spares.
+    """Return one episode for each fork.
+
+    The episode of a fork replaces a spare (see `EpisodeSpec`), and gets a share of the spares that
+    are left. Without forks, return all spare episodes.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
@@ -66,7 +72,9 @@ def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpe
 def with_branches(
     played: Sequence[PlayedEpisode], trajectories: Sequence[Trajectory]
 ) -> list[Trajectory]:
-    """Return the trajectories, with `branch` set where turns are shared with the parent episode."""
+    """Return the trajectories. The field `branch` is set if turns are shared with the parent
+    episode.
+    """
     by_id = {one.id: one for one in trajectories}
     forks = {one.id: each.spec for each in played for one in each.record}
     return [_branched(one, forks[one.id], by_id) for one in trajectories]
@@ -78,7 +86,7 @@ def _branched(one: Trajectory, spec: EpisodeSpec, by_id: Mapping[str, Trajectory
     parent = by_id.get(spec.parent.trajectory(one.agent))
     if parent is None:
         return one
-    # the same reply may also be sampled again after the fork
+    # limited, because an equal reply may be sampled again after the fork
     most = sum(reply.speaker == one.agent for reply in spec.origin.path.replies.values())
     shared = len([*takewhile(bool, map(eq, parent.turns[:most], one.turns))])
     return replace(one, branch=Branch(parent.id, shared)) if shared else one

@@ -1,4 +1,4 @@
-"""The tokens of a prompt, and the reply that is sampled for it."""
+"""The tokens of a prompt, and the reply to it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,8 +11,12 @@ from agentfly_core.rollout.rules import Form
 
 
 class Prompt(NamedTuple):
-    """The `tokens` of a prompt. `given` is their end, which no earlier turn contains. `opens` is
-    true if the prompt does not continue the tokens of an earlier reply but starts a new context.
+    """The tokens of a prompt.
+
+    - `tokens`: all tokens of the prompt
+    - `given`: the last tokens of the prompt, which no earlier turn contains
+    - `opens`: whether the prompt starts a new context. If false, it continues the tokens of an
+      earlier reply.
     """
 
     tokens: tuple[int, ...]
@@ -21,7 +25,10 @@ class Prompt(NamedTuple):
 
 
 class SampledReply(NamedTuple):
-    """The content of a new reply, with the fields of `Reply`; without tokens for a chat service."""
+    """The content of a new reply. The fields have the same meaning as in `Reply`.
+
+    In a reply of a chat service, `given` and `sampled` are empty.
+    """
 
     message: Message
     given: tuple[int, ...] = ()
@@ -33,8 +40,9 @@ class SampledReply(NamedTuple):
 def prompt_after(
     before: Reply | None, read: Sequence[Message | Observation], form: Form, template: ChatTemplate
 ) -> Prompt:
-    """Return the prompt after the messages `read`. It continues the tokens of the reply `before` if
-    the template can extend them.
+    """Return the prompt that consists of the conversation up to `before` and the messages `read`.
+
+    If the template can extend the tokens of the reply `before`, the prompt continues these tokens.
     """
     history = timeline.messages_of(before)
     if before is not None and before.form == form.key:

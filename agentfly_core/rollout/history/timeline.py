@@ -1,4 +1,4 @@
-"""The replies of an episode: the conversation of each reply, and the order of all replies."""
+"""The replies of an episode, with the conversation of each reply and the order of all replies."""
 
 from __future__ import annotations
 
@@ -25,29 +25,32 @@ from agentfly_core.records.trajectory import (
 )
 
 ORDER = ("call", "seed", "prompt")
-"""Sort keys of replies: chronological, but independent of the timing of concurrent replies."""
+"""Attributes by which replies are sorted. The order is chronological, but it does not depend on the
+timing of concurrent replies.
+"""
 EpisodePlace = tuple[int | str, ...]
-"""The position of a reply or call in an episode, which is the same each time it is played."""
+"""The position of a reply or call in an episode. It is the same each time the episode is played."""
 
 
 @dataclass(eq=False, slots=True)
 class Reply:
-    """A reply.
+    """A reply of a speaker, and its position in the conversation and in the episode.
 
     - `before`: the previous reply of the conversation, None for a new prompt
     - `read`: the messages between `before` and this reply
-    - `given`: the tokens between `before` and this reply, or the whole prompt if `opens` is set
-    - `message`: its text and tool calls
-    - `sampled`: its tokens with log-probabilities; empty for a chat service
-    - `temperature`: None means the experiment's temperature
+    - `given`: the prompt's tokens after `before`, or the whole prompt if `opens` is set
+    - `message`: the text and the tool calls
+    - `sampled`: the tokens with log-probabilities; empty for a reply of a chat service
+    - `temperature`: the sampling temperature; None means the experiment's temperature
     - `prompt`: the digest of all tokens before the reply, or of the request to a chat service
-    - `call`: the time of the reply in the order of the episode's requests
+    - `call`: the index of the reply's request in the order of the episode's requests
     - `seed`: derived from the episode's seed and the `place`
     - `form`: the key of the conversation's tools and thinking setting
     - `opens`: whether the reply starts a new context
-    - `limit`: the limit that the reply reached; `Speaker.reply` then ends the episode
-    - `trained`: set it to False for a reply that nobody received; it is stored but not trained
-    - `earned`: the rewards of its tool calls
+    - `limit`: the limit that the reply reached, or None. At a limit, `Speaker.reply` ends the
+      episode.
+    - `trained`: whether the reply is trained. Set it to False for a reply that was never delivered.
+    - `earned`: the rewards that its tool calls returned
     - `conversation`: the key of all messages up to and including this reply
     """
 
@@ -80,8 +83,9 @@ class Reply:
 
     @property
     def alone(self) -> bool:
-        """Whether the reply belongs to the conversation that begins with the episode's opening. Its
-        place is then its number in this conversation.
+        """Whether the reply belongs to the conversation that begins with the episode's opening.
+
+        The place of such a reply is its index in the conversation.
         """
         return len(self.place) == 1
 
@@ -97,7 +101,7 @@ class Reply:
 
     @property
     def entropies(self) -> tuple[float, ...]:
-        """The entropy of each token's distribution, if the agent asked for entropies."""
+        """The entropy of each sampled token's distribution; empty unless requested."""
         return tuple(chain.from_iterable(span.entropies for span in self.sampled))
 
     @property
@@ -107,7 +111,7 @@ class Reply:
 
 
 def path(reply: Reply | None) -> list[Reply]:
-    """Return the replies of a conversation up to this one, in order."""
+    """Return the replies of a conversation up to and including `reply`, in order."""
     replies = []
     while reply is not None:
         replies.append(reply)
@@ -116,8 +120,8 @@ def path(reply: Reply | None) -> list[Reply]:
 
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
-    """Return the tokens of a reply's context: all prompt and sampled tokens up to and including the
-    reply.
+    """Return the tokens of a reply's context: all prompt tokens and sampled tokens up to the end of
+    the reply.
     """
     replies = path(reply)
     start = max((place for place, one in enumerate(replies) if one.opens), default=0)
@@ -131,8 +135,8 @@ def messages_of(reply: Reply | None) -> tuple[Message | Observation, ...]:
 
 
 def digest(tokens: Sequence[int]) -> str:
-    """Return a digest of a prompt's tokens, 16 hex digits."""
-    # numbers of fixed width are unambiguous, and faster than text
+    """Return a digest of a prompt's tokens, as 16 hex digits."""
+    # integers of fixed width are unambiguous, and faster to hash than text
     return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()[:16]
 
 
@@ -142,19 +146,19 @@ def _empty(speaker: str, form: str) -> bytes:
 
 
 def _longer(conversation: bytes, item: Message | Observation) -> bytes:
-    """Return the key of a conversation with one more message."""
+    """Return the key of a conversation after the message `item` is appended."""
     return hashlib.sha256(conversation + echo_key(item).encode()).digest()
 
 
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """Convert a speaker's replies to turns, in chronological order.
 
-    Several replies may continue the same earlier reply. The first of these stays in the context of
-    the earlier reply, unless it `opens` a new context. Each further one starts a new context, where
-    all earlier tokens count as prompt. So each sampled token is trained in exactly one context.
+    Several replies may continue the same earlier reply. The first of them stays in the context of
+    the earlier reply, unless its `opens` is set. Every further reply starts a new context, in which
+    all earlier tokens are prompt tokens. So each sampled token is trained in exactly one context.
     """
     turns: list[tuple[Turn, Reply]] = []
-    contexts: dict[Reply | None, int] = {}  # contexts by their last reply so far
+    contexts: dict[Reply | None, int] = {}  # the index of each context, by its last reply so far
     opening, opened = set[Reply](), count()
     for reply in sorted(replies, key=attrgetter(*ORDER)):
         if reply.before in contexts and not reply.opens:
@@ -194,19 +198,21 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """The history that the next reply of an agent's code sees.
+    """The history of replies that the next reply of an agent's code can continue.
 
     `Episode.gather` creates one branch for each of its coroutines.
 
-    - `number`: the indices of nested `gather` calls; (1, 0) is the first branch within the second
-    - `replies`: all replies, including those before `gather`
+    - `number`: the index of the branch in each of the nested `gather` calls. (1, 0) is the first
+      branch of a `gather` that runs in the second branch of the outer `gather`.
+    - `replies`: all replies, including the replies before `gather`
     - `last`: the last reply of each context
     - `conversations`: the reply at the end of each conversation, by the conversation's key
-    - `samples`: the number of replies by speaker and prompt
-    - `unread`: speakers with tool results that they have not read
-    - `answers`: speakers with the answers that they set
-    - `parts`: the number of branches of this branch that are still open
-    - `least_call`: the time of the newest message that this branch received from a mailbox
+    - `samples`: the count of replies, by speaker and prompt
+    - `unread`: tool results that their speaker has not read, as pairs of speaker and result
+    - `answers`: answers, as pairs of speaker and answer
+    - `parts`: the number of branches that were opened from this branch and are still open
+    - `least_call`: the smallest possible `call` of the next reply, which comes after all messages
+      that the branch received from a mailbox
     """
 
     number: tuple[int, ...] = ()
@@ -225,12 +231,15 @@ class EpisodeBranch:
 
     @property
     def call(self) -> int:
-        """The time of the next reply."""
+        """The `call` (index of the request) of the next reply."""
         return max((self.least_call, *(reply.call + 1 for reply in self.replies)))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Run the block alone in this branch. Raises ValueError while another reply is running."""
+        """Allow no other reply of this branch during the block.
+
+        Raises ValueError while another reply of this branch is running.
+        """
         self._refuse(self._busy or self.parts > 0)
         self._busy = True
         try:
@@ -247,17 +256,17 @@ class EpisodeBranch:
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Return the number of a speaker's earlier replies to a prompt, then increase the number by
-        one.
-        """
+        """Return how many replies the speaker already had to this prompt, then count one more."""
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
 
     def longest_beginning(
         self, speaker: str, form: str, messages: Sequence[Message | Observation]
     ) -> tuple[Reply | None, int]:
-        """Find the longest earlier conversation with which the messages begin. Return its last
-        reply and its number of messages, or None and 0.
+        """Find the longest earlier conversation with which the messages begin.
+
+        Return the last reply of this conversation and its number of messages. If no conversation
+        matches, return None and 0.
         """
         key, longest, size = _empty(speaker, form), None, 0
         for number, item in enumerate(messages, 1):
@@ -267,11 +276,11 @@ class EpisodeBranch:
         return longest, size
 
     def add(self, reply: Reply) -> None:
-        """Append a reply to the history. Earlier tool results then count as read by its speaker."""
+        """Append a reply to the history. Earlier tool results of its speaker then count as read."""
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
-        # the first of several equal replies is kept; the order in which branches join does not
-        # matter
+        # of several equal replies the earliest is kept, so the order in which branches join does
+        # not matter
         self.conversations[reply.conversation] = min(same, reply, key=attrgetter(*ORDER))
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
@@ -292,7 +301,8 @@ class EpisodeBranch:
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
         """Append the replies of these branches to the history.
 
-        If several branches continued the same context, the last of these branches counts.
+        If several branches continued the same context, the reply of the last branch becomes the
+        context's last reply.
         """
         for branch in branches:
             for reply in branch.replies[branch._begin :]:
