@@ -1,1 +1,1 @@
-"""Reports on episodes, on comparisons of runs and on nights."""
+"""Reports on episodes, on comparisons of runs, and on nights (nightly training runs)."""

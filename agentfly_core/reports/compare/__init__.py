@@ -1,3 +1,3 @@
-"""Compare runs: the settings in which they differ, and the effect on success with confidence
-intervals.
+"""Compare runs: the settings in which they differ, and their success on held-out problems with
+confidence intervals.
 """

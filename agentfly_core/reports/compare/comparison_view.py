@@ -1,4 +1,4 @@
-"""Show a comparison of runs in the terminal (table and training curves), and as a picture."""
+"""Show a comparison of runs in the terminal or as a picture, with training curves."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 SETTINGS_SHOWN = 6
 LONGEST_SETTING = 40
 Curves = Mapping[str, Sequence[Curve]]
-"""Training curves of runs by the label of their group."""
+"""For the label of each group of runs, the training curves of these runs."""
 
 
 def compared_runs(
     store: Store, references: Sequence[str], split: str, against: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split, with `against` as the base. Also return their training
-    curves.
+    """Compare runs and sweeps on a split, and return the comparison and their training curves.
 
-    Raises ValueError for runs that cannot be compared.
+    All runs are compared with the run `against`, or with the first run if `against` is empty.
+    Raises ValueError if the runs cannot be compared.
     """
     names = [run_named(store, name) for name in runs_named(store, references)]
     if against:
@@ -66,8 +66,9 @@ def compared_runs(
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
-    """Show a table with a row for each group of runs with equal settings, the training curves, and
-    a sentence about the best group.
+    """Show a table, the training curves, and a sentence about the best group.
+
+    The table has a row for each group. A group contains runs that differ only in the seed.
     """
     keys = [*comparison.groups[0].differs]
     more = []
@@ -82,7 +83,10 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
 
 
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
-    """Make the table of held-out success by group. Names of settings are wrapped at their dots."""
+    """Return a table with the held-out success of each group.
+
+    The columns `keys` show settings. Their titles are wrapped at the dots.
+    """
     numbers = ["seed", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
     count = comparison.left_out
     left_out = f", {count} left out: an episode has no score" if count else ""
@@ -110,13 +114,15 @@ def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
 
 
 def points(difference: Estimate) -> str:
-    """Format a difference of two shares in percentage points: `+4.1 (+2.0 to +6.2)`."""
+    """Format a difference of two shares with its interval, in percentage points:
+    `+4.1 (+2.0 to +6.2)`.
+    """
     low, high = difference.interval
     return f"{100 * difference.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
-    """Write a picture with curves of success in training, and with held-out success."""
+    """Write a picture of success: training curves, and the held-out success of each group."""
     # pyplot is not used, because it keeps global state and may open windows
     # imported here, because it takes half a second
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -144,7 +150,7 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
 
 
 def _draw_learning(panel: Axes, groups: Sequence[SeedGroup], curves: Curves, axis: str) -> None:
-    """Draw a curve for each run in the colour of its group."""
+    """Draw the curve of each run in the colour of the run's group."""
     for color, group in enumerate(groups):
         for number, each in enumerate(curves[group.label]):
             label = group.label if number == 0 else None

@@ -1,4 +1,4 @@
-"""Compare policies on the same held-out problems, in groups of equal settings."""
+"""Compare policies on the same held-out problems. Policies with equal settings form a group."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ class TriedPolicy:
         TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
-    `settings` exclude the seeds of run and data. `problems` is the digest of the file with the
-    held-out problems. `goal` is the reward that decides success. `solved` has the solved share of
-    each problem's episodes, and is empty for a policy that is only planned. `code` has digests of
-    the author's functions and classes, `{"my_shop.price": "77b0c2a1"}`.
+    - `settings`: the settings without the seeds of run and data
+    - `problems`: the digest of the file with the held-out problems
+    - `goal`: the reward that decides success
+    - `solved`: for each problem, the share of its episodes that are solved. Empty for a policy that
+      is only planned.
+    - `code`: the digests of the author's functions and classes: `{"my_shop.price": "77b0c2a1"}`
     """
 
     run: str
@@ -54,15 +56,16 @@ class TriedPolicy:
 
     @property
     def name(self) -> str:
-        """The policy's reference in commands."""
+        """The text that names the policy in commands: `quickstart-1f2e3d4c@15`."""
         return f"{self.run}@{self.step}"
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """Read the evaluation of a policy on a split or on one of evaluate.datasets.
+    """Read the evaluation of a policy on held-out problems.
 
-    `reference` is NAME@STEP, or NAME for the last policy of a finished run. Raises ValueError for a
-    missing or unfinished run, and for a policy without this evaluation.
+    `reference` is NAME@STEP, or NAME for the last policy of a finished run. `split` is a split, or
+    the name of a dataset in the setting evaluate.datasets. Raises ValueError if the run is missing
+    or not finished, or if the policy was not evaluated on these problems.
     """
     policy = run_policy(reference)
     run = policy.run
@@ -96,13 +99,13 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
 
 
 def problems_digest(store: Store, data: Pointer, split: str) -> str:
-    """Return the digest of the file with a split's problems."""
-    # only of the split: policies with other training problems can still be compared
+    """Return the digest of the file with the problems of a split."""
+    # not of the whole dataset: policies with different training problems can be compared
     return store.resolve(data).manifest["files"][f"{split}.parquet"]["sha256"]
 
 
 def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
-    """Describe a policy without its evaluation; the policy may not exist yet."""
+    """Return a policy without its evaluation. The policy may not exist yet."""
     # compared policies have the same held-out problems under any seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
@@ -123,15 +126,14 @@ def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPoli
 
 @dataclass(frozen=True, slots=True)
 class SeedGroup:
-    """Policies of runs that differ only in the seed.
-
-    `differs` has the settings that distinguish this group.
+    """A group of policies from runs that differ only in the seed.
 
         SeedGroup({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
               Estimate(0.912, (0.893, 0.931), "problems and seeds"),
               Estimate(0.041, (0.02, 0.062), "problems and seeds"))
 
-    `difference` is None for the base group.
+    `differs` has the settings that distinguish this group from the other groups. `difference` is
+    the success of this group minus the success of the base group. It is None for the base group.
     """
 
     differs: Mapping[str, JSON]
@@ -141,7 +143,11 @@ class SeedGroup:
 
     @property
     def label(self) -> str:
-        """A label: the setting that distinguishes the group, or its runs if several settings do."""
+        """A label for the group.
+
+        If a single setting distinguishes the group, this is the setting and its value. Otherwise it
+        is the name of the first run.
+        """
         if len(self.differs) == 1:
             ((key, value),) = self.differs.items()
             return f"{key}={shown(value)}"
@@ -149,12 +155,14 @@ class SeedGroup:
 
     @property
     def runs(self) -> str:
-        """The first policy, and the number of other seeds: `mine@15 and 2 more seeds`."""
+        """The name of the first policy, and the number of the other policies in the group:
+        `mine@15 and 2 more seeds`.
+        """
         first, *more = (policy.name for policy in self.policies)
         return f"{first} and {counted(len(more), 'more seed')}" if more else first
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the group as JSON, with shares instead of percentages."""
+        """Return the group as JSON. Success is a share from 0 to 1."""
         return {
             "settings": dict(self.differs),
             "policies": [policy.name for policy in self.policies],
@@ -166,10 +174,11 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Groups of policies, compared on the same held-out problems. The first group is the base.
+    """Groups of policies that are compared on the same held-out problems.
 
-    `problems` is the number of these problems. `left_out` counts problems that were skipped,
-    because not every policy has a scored episode on them.
+    The first group is the base, with which all other groups are compared. `problems` is the number
+    of the problems. `left_out` is the number of problems that were skipped, because at least one
+    policy has not a single scored episode of the problem.
     """
 
     groups: tuple[SeedGroup, ...]
@@ -178,7 +187,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """A sentence that compares the best group with the base."""
+        """A sentence that compares the best group with the base group."""
         base, *others = self.groups
         if not others:
             low, high = base.success.interval
@@ -199,7 +208,7 @@ class RunComparison:
         seeds = f"{mine} against {counted(its, 'seed')}"
         if mine == its:
             seeds = f"{counted(mine, 'seed')} each"
-        # the best of several groups gains partly by chance, which its interval does not show
+        # the best of several groups is the best partly by chance; the interval ignores this
         many = f"; the best of {len(others)} other groups" if len(others) > 1 else ""
         return (
             f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
@@ -217,10 +226,10 @@ class RunComparison:
 
 
 def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
-    """Group policies by settings, and compare each group with the first policy's group.
+    """Group policies by their settings, and compare each group with the group of the first policy.
 
-    Raises ValueError for different problems or goals, equal policies, and fewer than two common
-    problems.
+    Raises ValueError if the policies have different problems or goals, if two policies have the
+    same settings and seed, or if fewer than two problems have scored episodes of all policies.
     """
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}
@@ -249,9 +258,10 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 
 
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
-    """Return the settings of policies.
+    """Return the settings of each policy, with entries that show differences of the author's code.
 
-    Instead of the digests of modules, they have an entry for each function that differs.
+    The digests of modules are replaced by one entry for each function: `{"code.my_shop.price":
+    "changed"}`.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
@@ -275,15 +285,18 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
 
 
 def _change(versions: Sequence[str | None], version: str | None) -> str:
-    """Name a version of a function relative to the base's: unchanged, changed, version 3."""
+    """Return a word for one of the versions of a function: "unchanged", "changed", "version 3".
+
+    The first entry of `versions` is the version of the base.
+    """
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"
 
 
 def _common(policies: Sequence[TriedPolicy]) -> list[str]:
-    """Return the ids of problems on which every policy has a scored episode.
+    """Return the ids of the problems for which every policy has a scored episode.
 
-    Raises ValueError for fewer than two problems.
+    Raises ValueError if there are fewer than two such problems.
     """
     first, *others = (policy.solved for policy in policies)
     common = [problem for problem in first if all(problem in other for other in others)]
@@ -296,7 +309,11 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
 
 
 def require_comparable(policies: Sequence[TriedPolicy]) -> None:
-    """Raise ValueError for policies with different problems or goals, and for equal policies."""
+    """Raise ValueError if policies cannot be compared.
+
+    They cannot if they have different problems or goals, or if two of them have the same settings
+    and the same seed.
+    """
     first, identity = policies[0], attrgetter("settings", "seed", "data_seed")
     for number, other in enumerate(policies):
         if other.goal != first.goal:
@@ -321,7 +338,7 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
 
 
 def shown(value: JSON) -> str:
-    """Format a setting's value as a user would type it: 3e-4, true, [1, 2]."""
+    """Format the value of a setting as a user would type it: 3e-4, true, [1, 2]."""
     if isinstance(value, float):
         exact = repr(value)
         mantissa, _, exponent = f"{value:e}".partition("e")
@@ -331,7 +348,7 @@ def shown(value: JSON) -> str:
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """Return the keys whose values differ between `settings`, in order."""
+    """Return the keys with values that differ between the mappings in `settings`, in order."""
     keys = dict.fromkeys(key for each in settings for key in each)
     return [key for key in keys if len({_written(each.get(key)) for each in settings}) > 1]
 

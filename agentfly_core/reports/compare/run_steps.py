@@ -1,5 +1,5 @@
-"""Show a run step by step: rewards, update metrics, held-out success, and learning curves as
-text.
+"""Show the steps of a run: their rewards, metrics of the update, held-out success, and learning
+curves in characters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
 NOTHING = "No episode of training was solved, so there is no curve to show."
 LEAST = 0.1
-"""Smallest range of success that the bars cover. A single solved episode then has a low bar."""
+"""The smallest range of success that the bars of a curve cover. Without it, a single solved episode
+would have a bar of full height.
+"""
 PART = re.compile(r"reward_extra/(.+)/mean")
 METRICS = {
     "reward": "rollout/reward",
@@ -49,7 +51,8 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The solved share of each step's episodes, and the step's position on each axis.
+    """A learning curve. `success` has the solved share of the episodes of each step, and `reached`
+    has the position of each step on each axis.
 
     Curve((0.41, 0.52), {"steps": (1, 2), "sampled tokens": (15872, 31744),
                          "seconds": (4.1, 8.3)})
@@ -65,8 +68,8 @@ class Curve:
     def parts(self, axis: str, end: float, count: int) -> pd.Series[float]:
         """Divide an axis from 0 to `end` into `count` parts, and return the success in each part.
 
-        This is the mean over the steps that ended in the part. A part without such a step gets the
-        value of the next part.
+        The success in a part is the mean over the steps that ended in this part. If none of the
+        steps ended in a part, the part gets the value of the next part.
         """
         # a step that took 0 belongs to the first part
         numbers = np.ceil(np.array(self.reached[axis]) * count / end).clip(1)
@@ -75,11 +78,11 @@ class Curve:
 
 
 def curve(store: Store, run: str, last: int) -> Curve:
-    """Return the curve of the steps 1 to `last` of a run, including those before a fork.
+    """Return the learning curve of the steps 1 to `last` of a run, including steps before a fork.
 
-    A step without a scored episode adds only tokens and seconds. The duration of a step is the sum
-    of its rollout, score and update times. If steps overlap, it is the time between the ends of two
-    updates.
+    The duration of a step is the sum of its rollout, score and update times. If steps overlap, it
+    is the time between the end of the previous update and the end of this update. If a step has not
+    a single scored episode, only its tokens and seconds count.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):
@@ -90,7 +93,8 @@ def curve(store: Store, run: str, last: int) -> Curve:
             end = content["time_ms"] / 1000
             rows.append((content["step"], tokens, at_work, end, metrics.get(SUCCESS)))
     steps = pd.DataFrame(rows, columns=[*AXES, "end", SUCCESS]).astype(float)
-    # less than the sum if steps overlap; pauses, evaluations and repeated steps do not count
+    # The time between two ends is shorter than the sum only if steps overlap. If it is longer,
+    # there was a pause, an evaluation or a repeated step, which does not count.
     since = steps["end"].diff()
     steps["seconds"] = steps["seconds"].where(~(since > 0), steps["seconds"].clip(upper=since))
     steps[["sampled tokens", "seconds"]] = steps[["sampled tokens", "seconds"]].cumsum()
@@ -99,14 +103,15 @@ def curve(store: Store, run: str, last: int) -> Curve:
 
 
 def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
-    """Whether an episode was solved in any step of any run."""
+    """Whether at least one episode was solved in the steps of these runs."""
     return any(any(curve.success) for group in groups.values() for curve in group)
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """Return lines of text with `width` bars for each group, all on the same scale.
+    """Draw learning curves in characters: one line with `width` bars for each group.
 
-    The bars show means over the runs of a group.
+    The height of a bar shows the mean success of the runs of the group. All groups have the same
+    scale.
     """
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
@@ -144,8 +149,8 @@ class Step:
     Step(7, {"reward": 0.61, "success": 0.58, "tokens": 31.5, "kl": 0.012, "entropy": 0.41,
              "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
 
-    `parts` has the means of rewards and of their parts, if there are several. `held_out` has the
-    policy's success on held-out problems by dataset.
+    `parts` has the means of the rewards and of their parts. It is empty if there is only one
+    reward. `held_out` has the success of the step's policy on each set of held-out problems.
     """
 
     step: int
@@ -154,16 +159,16 @@ class Step:
     held_out: Mapping[str, Rate]
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the step as JSON, without missing figures."""
+        """Return the step as JSON. Missing figures are left out."""
         held_out: dict[str, JSON] = {name: rate.to_json() for name, rate in self.held_out.items()}
         fields: dict[str, JSON] = {"step": self.step, **self.figures}
         return {**fields, "parts": dict(self.parts), "held_out": held_out}
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """Read step 0 and the finished steps of a run, including the steps before a fork.
+    """Read the figures of step 0 and of all finished steps of a run, including steps before a fork.
 
-    Raises ValueError for a run without a finished step.
+    Raises ValueError if the run has not finished a step.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)

@@ -1,8 +1,9 @@
-"""Confidence intervals of success over problems and seeds, and of the difference between two groups
-of seeds.
+"""Confidence intervals of success, and of the difference in success between two groups of runs. The
+runs of a group differ only in the seed.
 
-How often the interval of a difference contains the true difference, in 600 simulations for each row
-(standard deviations: 20 points between problems, 3 points between seeds):
+The list shows how often the interval of a difference contains the true difference, in 600
+simulations for each row. In the simulations, the standard deviation is 20 points between problems
+and 3 points between seeds.
 
 - 1 seed in each group: 85.0 %, because one seed does not show how much seeds vary
 - 1 and 3 seeds: 94.8 %
@@ -21,13 +22,16 @@ from agentfly_core.records import intervals
 from agentfly_core.records.intervals import Interval, student
 
 Solved = Mapping[str, float]
-"""Solved share of each problem's episodes, by problem id."""
+"""For the id of each problem, the share of the problem's episodes that are solved."""
 Source = Literal["problems", "problems and seeds"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval: `Estimate(0.041, (0.02, 0.062), "problems and seeds")`."""
+    """A number with its 95 % interval: `Estimate(0.041, (0.02, 0.062), "problems and seeds")`.
+
+    `source` says which variation the interval covers: between problems only, or also between seeds.
+    """
 
     value: float
     interval: Interval
@@ -35,11 +39,11 @@ class Estimate:
 
 
 def success(seeds: Sequence[Solved]) -> Estimate:
-    """Estimate the share solved by runs that differ only in the seed.
+    """Estimate the share of problems that runs solve. The runs differ only in the seed.
 
-    For one run, the interval is the Wilson interval over problems. For k runs it is mean +- t s /
-    sqrt(k), where s is the standard deviation of their shares and t is Student's t for k - 1. This
-    interval is at least as wide as the Wilson interval of the mean.
+    For one run, the interval is the Wilson interval over problems. For k runs, it is mean +- t s /
+    sqrt(k). s is the standard deviation of the runs' shares, and t is Student's t for k - 1 degrees
+    of freedom. This interval is widened if the Wilson interval of the mean is wider.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
@@ -52,19 +56,20 @@ def success(seeds: Sequence[Solved]) -> Estimate:
 
 
 def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
-    """Estimate the gain of `after` over `before` on the same problems. Both groups have one or
-    several seeds.
+    """Estimate the success of the group `after` minus the success of the group `before`.
+
+    Each group has one run or several runs with different seeds. All runs have the same problems.
 
     With one run in each group, the interval is mean +- t sqrt(P), paired by problem (arXiv
-    2411.00640, section 4.2). P is the variance of the mean of n + 2 differences: one for each
-    problem, and the added values 1 and -1. The added values keep the interval wide if only few
-    problems differ (Bonett and Price 2012, see records/intervals.py).
+    2411.00640, section 4.2). P is the variance of the mean of n + 2 differences. These are the
+    differences on the n problems and two added values, 1 and -1. The added values keep the interval
+    wide if only few problems differ (Bonett and Price 2012, see records/intervals.py).
 
     With several runs in a group, the interval is mean +- t sqrt(V). V = P + S - B is the variance
     for problems crossed with seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136). S
-    is the variance from the seeds' shares, and B is the variance of the residuals, which P and S
-    both contain. S and B are pooled over the groups. V is never below P or S. t has Satterthwaite's
-    degrees of freedom (1946, Biometrics Bulletin 2).
+    is the variance that comes from the seeds. B is the variance of the residuals, which P and S
+    both contain. S and B are pooled over the groups. If P or S is larger than V, it replaces V. t
+    has Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2).
     """
     groups = [_array(before, before[0]), _array(after, before[0])]
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)

@@ -1,6 +1,6 @@
-"""A sweep: a run for each combination of settings' values and seeds.
+"""A sweep: one run for each combination of values of settings and seeds.
 
-All runs of a sweep have its name as a tag.
+All runs of a sweep have the name of the sweep as a tag.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ PREFIX = "sweep:"
 
 
 def alternatives(override: str) -> list[str]:
-    """Split an override with several values, as in a YAML list, into one override per value:
-    `update.betas=[0.9, 0.95],[0.8, 0.9]` becomes two.
+    """Split an override with several values into one override for each value.
 
-    Raises ValueError for invalid YAML.
+    The values are separated by commas: `update.learning_rate=1e-4,3e-4` becomes two overrides, as
+    does `update.betas=[0.9, 0.95],[0.8, 0.9]`. Raises ValueError if the values are not valid YAML.
     """
     key, _, value = override.partition("=")
     try:
@@ -30,16 +30,16 @@ def alternatives(override: str) -> list[str]:
             f"{key}: the values are not valid YAML, expected {key}=VALUE or {key}=VALUE,VALUE; "
             "quote texts with commas or brackets."
         ) from None
-    # `key=` lists no value, but is a valid setting
+    # `key=` has an empty list of values, but is a valid override
     return [f"{key}={item}" for item in listed] or [override]
 
 
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
-    """Return the overrides of each run of a sweep.
+    """Return a list of overrides for each run of a sweep.
 
-    `seeds` is the number of seeds, counted up from the experiment's seed. All seeds use the
-    problems of the first seed, unless data.seed is set. Raises ValueError for a repeated key, and
-    if both seed= and `seeds` are given.
+    `seeds` is the number of seeds. If the seed of the experiment is 0, three seeds are 0, 1 and 2.
+    All runs use the problems of the first seed, unless data.seed is set. Raises ValueError if a key
+    is given twice, or if the overrides contain `seed` although `seeds` is not None.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:
@@ -64,15 +64,16 @@ def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[l
 
 
 def is_finished(store: Store, run: str) -> bool:
-    """Whether a run has done all its steps."""
+    """Whether a run has done all of its steps."""
     record = record_of(store, run)
     return bool(record and finished_summary(store, run, record["settings"]["steps"]))
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Return the references without duplicates, with the tagged runs instead of `sweep:NAME`.
+    """Return references of runs without duplicates.
 
-    Raises ValueError for a tag without runs, and Damaged for a damaged run.json.
+    A reference `sweep:NAME` is replaced by the names of all runs with the tag NAME, the oldest
+    first. Raises ValueError if not a single run has the tag, and Damaged if a run.json is damaged.
     """
     names: list[str] = []
     for reference in references:

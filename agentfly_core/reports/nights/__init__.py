@@ -1,1 +1,3 @@
-"""Nights: their ledger, plan, promotion and report."""
+"""Nights (nightly training runs): their ledger, their plan, the promotion of policies, and
+reports.
+"""

@@ -1,4 +1,4 @@
-"""Read a policy's outcomes on held-out problems from stored episodes."""
+"""Read the outcomes of a policy on held-out problems from stored episodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ HeldOutMeans = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """A policy's outcomes by held-out problem: means over the problem's scored episodes.
+    """The outcomes of a policy on each held-out problem, as means over the problem's scored
+    episodes.
 
         HeldOut("77b0...", {
             "add-41-58": {
@@ -30,29 +31,37 @@ class HeldOut:
             "add-12-30": {},
         })
 
-    `dataset` is the digest of the problems' dataset. An outcome's `unscored` is the share of the
-    problem's episodes without a score, and is missing if the share is 0. A problem without a scored
-    episode has an empty outcome. In a mixture, the goal also has an entry by task, `task/sums`.
+    `dataset` is the digest of the dataset that contains the problems. `by_problem` has the outcomes
+    of each problem:
+
+    - `goal`: the share of solved episodes
+    - `reward/NAME`: the mean of each reward
+    - `task/sums`: in a mixture of tasks, the goal once more, under the name of the problem's task
+    - `tokens`: the mean number of sampled tokens
+    - `unreadable_calls`: the share of tool calls that cannot be parsed
+    - `unscored`: the share of episodes without a score; missing if it is 0
+
+    If not a single episode of a problem is scored, the problem has an empty entry.
     """
 
     dataset: str
     by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
-        """Return the outcomes of the problems whose id passes `wanted`."""
+        """Return the outcomes of the problems with an id for which `wanted` returns True."""
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
 
 
 def unscored_share(outcome: HeldOutMeans) -> float:
-    """Return the unscored share of a problem's episodes, from 0 to 1."""
+    """Return the share of a problem's episodes that are unscored, from 0 to 1."""
     return outcome.get(UNSCORED, 0.0) if outcome else 1.0
 
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read a policy's outcomes on the test problems.
+    """Read the outcomes of a policy on the test problems of the dataset `data`.
 
-    Raises FileNotFoundError if the evaluation is missing.
+    Raises FileNotFoundError if the policy was not evaluated on these problems.
     """
     played, scores = evaluations.episodes(policy, "test", data)
     return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
@@ -61,7 +70,10 @@ def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOu
 def outcomes(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, HeldOutMeans]:
-    """Compute the outcome of each problem, see `HeldOut`; the reward `goal` decides success."""
+    """Compute the outcomes of each problem as in `HeldOut.by_problem`.
+
+    `goal` is the name of the reward that decides success.
+    """
     by_id = {score.trajectory_id: score for score in scored}
     by_problem: dict[str, list[HeldOutMeans]] = {}
     for episode in by_episode([*trajectories]):
@@ -73,7 +85,10 @@ def outcomes(
 
 
 def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOutMeans:
-    """Compute a scored episode's outcome. An episode without calls has 0 unreadable calls."""
+    """Compute the outcomes of a scored episode.
+
+    The share of unreadable calls is 0 for an episode without tool calls.
+    """
     calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
     unreadable = sum(isinstance(call, BadCall) for call in calls)
     reached, task = float(bool(solved(score, goal))), episode[0].problem.task
@@ -90,7 +105,10 @@ def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOut
 
 
 def _means(episodes: Sequence[HeldOutMeans]) -> HeldOutMeans:
-    """Average the outcomes of a problem's episodes; unscored episodes have empty outcomes."""
+    """Compute the means of the outcomes of a problem's episodes.
+
+    The outcomes of unscored episodes are empty mappings.
+    """
     scored = [outcome for outcome in episodes if outcome]
     names = dict.fromkeys(name for outcome in scored for name in outcome)
     means = {name: fmean(each[name] for each in scored if name in each) for name in names}

@@ -1,7 +1,7 @@
 """The night ledger: the events of an experiment's nights (nightly training runs), in order.
 
-The ledger is the only authoritative record of nights. MLflow's aliases and Prefect's events are
-derived from it.
+The state of the nights is read only from the ledger. MLflow's aliases and Prefect's events are
+derived from the ledger.
 """
 
 import logging
@@ -43,7 +43,7 @@ NightEvent: TypeAlias = Literal[
     "demoted",
 ]
 DECIDED: tuple[NightEvent, ...] = ("promoted", "kept", "worse", "awaits_approval", "not_approved")
-"""Events that end a night, or leave its decision to a person."""
+"""Events that end a night, or that leave the decision about the night's policy to a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,11 @@ class Beginning:
     """The start of a night: `Beginning(Night(number=12), "f491...84",
     {"single": 4096}, 0, ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    `dataset` is the digest of the dataset, and `problems` the size of its training split by task.
-    `seed` determines the order of problems. `changes` has the overrides of the experiment's
-    settings.
+    - `night`: the number of the night, and its position in the order of problems
+    - `dataset`: the digest of the dataset
+    - `problems`: the number of training problems of each task
+    - `seed`: determines the order of problems
+    - `changes`: the overrides of settings with which the night is trained
     """
 
     night: Night
@@ -85,15 +87,17 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ScoredProblems:
-    """The number of problems that a night scored, by task: `ScoredProblems({"single": 960})`."""
+    """The number of problems of each task that a night played and scored:
+    `ScoredProblems({"single": 960})`.
+    """
 
     by_task: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The comparison of a night's policy with the champion: `Judgement(Verdict(...),
-    champion=Champion(...), challenger=Champion(...))`.
+    """The comparison of a night's policy (the challenger) with the champion:
+    `Judgement(Verdict(...), champion=Champion(...), challenger=Champion(...))`.
     """
 
     verdict: Verdict
@@ -102,15 +106,18 @@ class Judgement:
 
 
 EntryDetails: TypeAlias = Beginning | ScoredProblems | Judgement | Champion | None
-"""Details by event: `Beginning` if a night began, `ScoredProblems` if it finished or was given up,
-`Judgement` if the promotion gate decided, and `Champion` if a person promoted a policy.
+"""The details of an event: `Beginning` if a night began, `ScoredProblems` if a night finished or
+was given up, `Judgement` if the promotion gate decided, and `Champion` if a person promoted a
+policy.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class NightEntry:
-    """An event: `NightEntry(31, 1763740000000, "nightly-2026-11-21", "promoted", "Success rose by
-    2.1 points (at least 0.9).", Judgement(...))`.
+    """An entry of the ledger: an event of a night.
+
+    `NightEntry(31, 1763740000000, "nightly-2026-11-21", "promoted", "Success rose by 2.1 points (at
+    least 0.9).", Judgement(...))`
     """
 
     number: int
@@ -122,7 +129,7 @@ class NightEntry:
 
     @property
     def cells(self) -> tuple[str, str]:
-        """Return the event's time and name, as cells of a table."""
+        """Return the time and the name of the event, as cells of a table."""
         when = datetime.fromtimestamp(self.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         return when, self.event.replace("_", " ")
 
@@ -140,13 +147,15 @@ ENTRY = TypeAdapter(NightEntry)
 
 @dataclass(frozen=True, slots=True)
 class NightHistory:
-    """All entries, oldest first: `NightHistory((NightEntry(1, ...), NightEntry(2, ...)))`."""
+    """All entries of a ledger, the oldest first: `NightHistory((NightEntry(1, ...), NightEntry(2,
+    ...)))`.
+    """
 
     entries: Sequence[NightEntry]
 
     @property
     def champion(self) -> Champion | None:
-        """The current champion; None before the first promotion."""
+        """The current champion, or None before the first promotion."""
         line: list[Champion] = []
         for entry in self.entries:
             if entry.champion:
@@ -158,22 +167,22 @@ class NightHistory:
 
     @property
     def champion_in_words(self) -> str:
-        """A sentence with the champion's reference."""
+        """A sentence that names the champion."""
         champion = self.champion
         return f"The champion is {champion.reference}." if champion else "There is no champion."
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """Return a night's latest entry with an event in `events`, or None."""
+        """Return the latest entry of a night with one of the events in `events`, or None."""
         entries = [e for e in self.entries if e.night == night and e.event in events]
         return entries[-1] if entries else None
 
     def beginning(self, night: str) -> Beginning | None:
-        """Return the plan that was recorded when a night began, or None."""
+        """Return the plan that was recorded when a night began, or None if it has not begun."""
         plans = [e.details for e in self.entries if e.night == night]
         return next((plan for plan in plans if isinstance(plan, Beginning)), None)
 
     def attempts(self, night: str) -> int:
-        """Return how many times a night was begun or continued."""
+        """Return how often a night was begun or continued."""
         return sum(e.night == night and e.event == "began" for e in self.entries)
 
 
@@ -181,9 +190,9 @@ class NightHistory:
 class NightLedger:
     """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
 
-    Each entry, such as `nights/NAME/000031.json`, contains the digest of the previous entry.
-    `head.json` has the number of the last entry. A missing entry is restored from its night's copy,
-    `runs/NIGHT/night.json`, or reported.
+    Each entry is a file, such as `nights/NAME/000031.json`, and contains the digest of the previous
+    entry. `head.json` contains the number of the last entry. Each night has a copy of its entries
+    in `runs/NIGHT/night.json`. A missing entry is restored from this copy, or reported.
     """
 
     store: Store
@@ -192,17 +201,18 @@ class NightLedger:
     def read(self) -> NightHistory:
         """Read all entries.
 
-        Raises Damaged for a damaged or missing entry, and if an entry's digest of the previous one
-        is wrong.
+        Raises Damaged if an entry is damaged or missing, or if an entry contains a wrong digest of
+        the previous entry.
         """
         return NightHistory([*map(self._parsed, self._chain())])
 
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
     ) -> NightEntry:
-        """Append an entry, and copy the night's entries to its run.
+        """Append an entry, and return it.
 
-        Two processes may append at the same time.
+        The night's entries are also copied to the folder of the night's run. Two processes may
+        append at the same time.
         """
         entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
         value = ENTRY.dump_python(entry, mode="json")
@@ -210,9 +220,9 @@ class NightLedger:
             chain = self._chain()
             number, before = len(chain) + 1, digest(chain[-1]) if chain else ""
             value |= {"number": number, "before": before}
-            # A retried write is refused if the first write succeeded but its answer was lost.
-            # created, not overwritten: only one of two processes gets the number, and the other
-            # tries the next
+            # Created, not overwritten: only one of two processes gets the number, and the other
+            # process tries the next number. A store may retry a write if the answer was lost. The
+            # retry is refused, although the first write succeeded, so the file is compared.
             if self.store.create_json(self._file(number), value) or self._file_of(number) == value:
                 # written after the entry, because a head without its entry would look like a gap
                 self.store.write_json(f"{self._folder}/head.json", {"number": number})
@@ -247,10 +257,11 @@ class NightLedger:
         return chain
 
     def _length(self) -> int:
-        """Restore missing entries, and return the number of entries.
+        """Restore missing entries from the copies of nights, and return the number of entries.
 
-        If `head.json` is missing, entries in the copies count too, because the whole folder may be
-        missing. Raises Damaged for a missing entry without a copy.
+        If `head.json` is missing, the whole folder of the ledger may be missing. The number of
+        entries is then taken from the copies, too. Raises Damaged if an entry is missing and has
+        not been copied.
         """
         # read first, because other processes may append
         head = self._recreated(f"{self._folder}/head.json")
@@ -267,7 +278,7 @@ class NightLedger:
         }
         last = max([last, *copies])
         for number in copies.keys() - numbers:
-            # created, not overwritten: another process may restore it at the same time
+            # created, not overwritten: another process may restore the entry at the same time
             if self.store.create_json(self._file(number), copies[number]):
                 copy = RunLayout(copies[number]["night"]).night
                 logger.warning("%s was missing and is restored from %s.", self._where(number), copy)
@@ -281,7 +292,7 @@ class NightLedger:
         return last
 
     def _recreated(self, uri: str) -> JsonObject | None:
-        """Read a file that can be recreated; a damaged file counts as missing."""
+        """Read a file that can be written again. Returns None if it is missing or damaged."""
         with suppress(Damaged):
             value: JsonObject | None = self.store.read_json(uri)
             return value

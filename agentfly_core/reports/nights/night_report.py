@@ -1,4 +1,6 @@
-"""The report of a night: a Markdown page that is computed from the store alone, at any time."""
+"""The report of a night (nightly training run). It is a Markdown page that is computed from the
+files in the store.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,13 @@ LEGEND = (
     "`|`. Lines marked `.` came after its last reply."
 )
 CHANGED = 3
-"""The number of gains, and of losses, that a report shows."""
+"""How many episodes with a gain in reward, and how many with a loss, a report shows at most."""
 
 
 def night_page(store: Store, night: str) -> str:
-    """Return the Markdown page of a night. The first line has the outcome.
+    """Return the Markdown page of a night. The first line contains the outcome.
 
-    Raises ValueError unless the night is finished and judged. Raises FileNotFoundError if the
+    Raises ValueError if the night is not finished and judged. Raises FileNotFoundError if the
     night's dataset is missing.
     """
     stored = _StoredNight.of(store, night)
@@ -83,7 +85,7 @@ def _comparisons(verdict: Verdict) -> str:
 
 @dataclass(frozen=True)
 class _StoredNight:
-    """The stored records of a judged night, and the parts of its page that need them."""
+    """The stored records of a judged night. Methods compute parts of its page from the records."""
 
     night: str
     experiment: Experiment
@@ -95,7 +97,7 @@ class _StoredNight:
 
     @classmethod
     def of(cls, store: Store, night: str) -> _StoredNight:
-        """Load a night; raises ValueError unless it is finished and judged."""
+        """Load a night. Raises ValueError if the night is not finished and judged."""
         record, summary = record_of(store, night), summary_of(store, night)
         entries = NightLedger(store, record["experiment"]).read().entries if record else []
         history = [entry for entry in entries if entry.night == night]
@@ -117,7 +119,7 @@ class _StoredNight:
         return decisions[-1].replace("_", " ")
 
     def played(self, policy: Pointer) -> Sequence[Pair]:
-        """Read a policy's episodes on the test problems."""
+        """Read the episodes of a policy on the test problems, with their scores."""
         trajectories, scores = Evaluations(self.experiment).episodes(
             policy, "test", self.experiment.dataset
         )
@@ -125,7 +127,7 @@ class _StoredNight:
         return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
 
     def signs(self) -> str:
-        """List the health signs that were logged, with their steps."""
+        """List the health signs of the night and the steps at which each sign was seen."""
         steps: dict[str, list[int]] = {}
         for step in self.steps:
             for name in due(self.experiment.settings.health, step["metrics"]):
@@ -134,7 +136,7 @@ class _StoredNight:
         return table(("sign", "at steps"), rows) if rows else "None was seen."
 
     def events(self) -> str:
-        """List the night's entries of the ledger."""
+        """List the entries of this night in the night ledger."""
         rows = []
         for entry in self.history:
             why = "as above" if isinstance(entry.details, Judgement) else plain(entry.why)
@@ -142,8 +144,9 @@ class _StoredNight:
         return table(("when", "event", "why"), rows)
 
     def effort(self) -> str:
-        """Return a table of steps, time, tokens sampled for training, and cost if the site has a
-        price.
+        """Return a table with the steps, the hours and the tokens sampled for training.
+
+        If the site's settings contain a price per hour, the table has the cost, too.
         """
         steps, hours = self.experiment.settings.steps, sum(self.summary["seconds"].values()) / 3600
         planned, price = (
@@ -165,10 +168,12 @@ class _StoredNight:
 
 
 def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
-    """Choose the episodes with the largest gains, then the largest losses.
+    """Choose the episodes with the largest gains in reward, followed by the episodes with the
+    largest losses.
 
-    Of each episode, the trajectory with the answer counts. An episode is skipped if one of its two
-    rewards is missing.
+    The reward of the champion's episode is compared with the reward of the challenger's episode of
+    the same problem. With several speakers, the trajectory with the answer is compared. An episode
+    is skipped if one of the two rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]
@@ -178,7 +183,10 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
 
 
 def shown(twice: Twice) -> str:
-    """Return an episode's section: the change of its reward, and both conversations."""
+    """Return the section about an episode.
+
+    It has the change of the reward and both conversations.
+    """
     ((champion, _),), ((challenger, _),) = twice.against.conversations, twice.shown.conversations
     problem, before, after = challenger.problem, twice.against.reward, twice.shown.reward
     assert before is not None and after is not None, "its reward changed"
@@ -194,7 +202,10 @@ def shown(twice: Twice) -> str:
 
 
 def conversation(trajectory: Trajectory) -> list[Piece]:
-    """Return replies and observations as text, without the problem and without special tokens."""
+    """Return the replies and the tools' answers of an episode as pieces of text.
+
+    The problem and special tokens are left out.
+    """
     pieces: list[Piece] = []
     for number, turn in enumerate(trajectory.turns):
         if number:

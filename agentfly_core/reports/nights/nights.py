@@ -1,7 +1,7 @@
-"""The sequence of nights: finish earlier nights or give them up, then plan, train and judge
-tonight's.
+"""The sequence of nights (nightly training runs).
 
-A simulation can implement `NightWork` without services, so that months take seconds.
+Each night, earlier nights are finished or given up. Then tonight's run is planned, trained and
+judged. A simulation can implement `NightWork` without services, so that months take seconds.
 """
 
 import datetime
@@ -49,13 +49,13 @@ PREFIX = "nightly-"
 
 
 class NightWork(Protocol):
-    """The work of nights that needs services."""
+    """The work of nights for which services such as a sampler are needed."""
 
     def dataset(self) -> Artifact:
-        """Prepare the experiment's dataset."""
+        """Prepare the dataset of the experiment, and return it."""
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if an update does not fit on the disk."""
+        """Raise NoSpace if the files of an update do not fit on the disk."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Start or continue the run `night` with the overrides `changes`, and train to its end."""
@@ -63,10 +63,13 @@ class NightWork(Protocol):
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies. `earlier` is the number of confirmations in earlier nights."""
+        """Compare the policy of a night (the challenger) with the champion.
+
+        `earlier` is the number of confirmations (second comparisons) in earlier nights.
+        """
 
     def happened(self, entry: NightEntry) -> None:
-        """Notify people and other systems of a new entry of the ledger."""
+        """Notify people and other systems of a new entry of the night ledger."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,12 @@ class Nights:
     approval: bool
 
     def run(self, tonight: str) -> Summary:
-        """Finish earlier nights or give them up, then train and judge tonight's.
+        """Finish earlier nights or give them up, then train and judge tonight's run.
 
         Raises ValueError for an experiment without rewards.
         """
         require_rewards(self.experiment.settings.goal)
-        # done first, because tonight's plan begins where they ended
+        # earlier nights come first, because tonight's plan begins where they ended
         history = self.ledger.read()
         begun = {entry.night for entry in history.entries if entry.event == "began"} - {tonight}
         for night in sorted(begun):
@@ -97,10 +100,10 @@ class Nights:
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Complete an earlier night, or give it up after `attempts` attempts in total.
+        """Train and judge an earlier night, or give it up after `attempts` attempts in total.
 
         If a night is trained but cannot be judged now, the next night tries to judge it. Raises
-        Locked while another process writes the night. Raises NoSpace for a full disk, because
+        Locked while another process writes the night. Raises NoSpace if the disk is full, because
         another attempt would not help.
         """
         why = f"The night was begun {self.attempts} times and never finished."
@@ -110,7 +113,7 @@ class Nights:
                 return
             except (Locked, NoSpace):
                 raise
-            except Exception as error:  # tonight's night can train, whatever is wrong with this one
+            except Exception as error:  # tonight's run can train, even if this night cannot
                 logger.exception("The night %s could not be finished.", night)
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
             if finished(self.experiment.store, night):
@@ -119,10 +122,10 @@ class Nights:
         self._record(night, "given_up", why, scored)
 
     def play(self, night: str) -> Summary:
-        """Train a night to its end, and judge its last policy once."""
+        """Train a night to its end, and judge its last policy, unless this was done before."""
         store = self.experiment.store
         summary = finished(store, night)
-        # after a kill between summary and entry, the finished run only returns its summary
+        # if the process was killed between the summary and the entry, training returns at once
         if summary is None or self.ledger.read().last(night, "finished") is None:
             summary = self.work.train(night, self._begin(night))
             before, after = summary["success_before"], summary["success_after"]
@@ -134,10 +137,11 @@ class Nights:
         return summary
 
     def decide(self, night: str) -> None:
-        """Compare a night's policy with the champion, and record the decision.
+        """Compare the policy of a night with the champion, and record the decision.
 
-        Without a champion, the policy is compared with the night's first policy. If another policy
-        becomes the champion meanwhile, the comparison is repeated.
+        Before the first promotion, the policy is compared with the policy from which the night
+        started. If another policy becomes the champion during the comparison, the comparison is
+        repeated.
         """
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
@@ -154,9 +158,10 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record the attempt, and return the night's overrides of settings.
+        """Record an attempt to train a night, and return the night's overrides of settings.
 
-        Raises Locked or NoSpace before anything is recorded.
+        Raises Locked while another process writes the night, and NoSpace if the disk is full. In
+        both cases, the attempt is not recorded.
         """
         experiment, store = self.experiment, self.experiment.store
         refuse_if_open(store, night)
@@ -178,18 +183,20 @@ class Nights:
 
 
 def policy_at(store: Store, run: str, step: int) -> Champion:
-    """Return the policy of a run's step as a `Champion`, without promoting it."""
+    """Return the policy of a step of a run as a `Champion` object. The policy is not promoted."""
     return Champion(RunPolicy(run, step), policy_of(store, run, step))
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """Return the policy of a run's last step as a `Champion`, without promoting it."""
+    """Return the policy of the last step of a run as a `Champion` object. It is not promoted."""
     return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
 
 
 def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
-    """Return `nightly-<date>`, with the experiment's name added if another experiment has a run of
-    that name.
+    """Return the name of a night: `nightly-2026-11-20`.
+
+    If a run of another experiment has this name, the name of the experiment is appended:
+    `nightly-2026-11-20-quickstart`.
     """
     record = record_of(store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == experiment
@@ -197,7 +204,7 @@ def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
 
 
 def date_of(night: str) -> datetime.date | None:
-    """Return the date in a night's name; None for any other run."""
+    """Return the date in the name of a night, or None for a name without a date."""
     with suppress(ValueError):
         return datetime.date.fromisoformat(night.removeprefix(PREFIX)[:10])
     return None
@@ -206,14 +213,14 @@ def date_of(night: str) -> datetime.date | None:
 def beginning(
     store: Store, history: NightHistory, data: Pointer, seed: int, start: str
 ) -> Beginning:
-    """Plan a new night: its position in the order of problems, and its first policy.
+    """Plan a new night: its position in the order of problems, and the policy from which it starts.
 
-    The problems continue where the last night ended. Unscored problems are played again. Changed
-    data or another seed start a new epoch.
+    The position is where the last night ended. Problems that the last night did not score are
+    played again. If the data or the seed changed, a new epoch begins.
 
-    The night starts from the champion. If `start` (promotion.start) is "last", it starts from the
-    policy of the night that finished last. The first night starts like the experiment, but without
-    a parent's optimizer state.
+    The night starts from the champion. If `start` (the setting promotion.start) is "last", it
+    starts from the policy of the night that finished last. If such a policy does not exist yet, the
+    night starts as the experiment does, but with a new optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)
@@ -244,10 +251,10 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return the recorded settings of a night that differ from `today`'s, as overrides; None for a
-    night that has not begun.
+    """Return overrides with which today's settings become the recorded settings of a night.
 
-    Raises ValueError if the run belongs to another experiment.
+    Returns None if the night has not begun. Raises ValueError if the run with the night's name
+    belongs to another experiment.
     """
     record = record_of(store, night)
     if record is None:
@@ -265,7 +272,7 @@ def recorded_changes(
 
 
 def finished(store: Store, night: str) -> Summary | None:
-    """Return the summary of a night; None unless all its steps are done."""
+    """Return the summary of a night if all of its steps are done, else None."""
     with suppress(Damaged):
         if record := record_of(store, night):
             return finished_summary(store, night, record["settings"]["steps"])
@@ -273,9 +280,9 @@ def finished(store: Store, night: str) -> Summary | None:
 
 
 def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredProblems:
-    """Count a night's scored problems by task.
+    """Count the problems of each task that a night played and scored.
 
-    If files are damaged, a warning is logged and the result is empty.
+    If files are damaged, a warning is logged and all counts are 0.
     """
     counts = Counter[str]()
     try:

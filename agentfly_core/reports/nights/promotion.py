@@ -2,12 +2,13 @@
 
 A challenger that wins on the test problems is compared a second time (the confirmation), on
 problems that the first comparison did not use. Hundreds of nights use the same test problems, so a
-policy may win only because it is good at these problems. The confirmation limits that: on other
-problems, an equal or worse policy passes in at most 5 % of the cases.
+policy may win only because it is good at these problems. The confirmation limits this risk: on
+different problems, an equal or worse policy passes in at most 5 % of the cases.
 
-If both comparisons are unbiased, an equal policy passes in 0.05 x 0.05 = 0.25 % of the nights. If
-part of the test problems is set aside for the confirmation (a split), it passes in 0.05 x 0.20 =
-1 %. `python -m benchmarks.nights` measures how often a gain of 0.05 in success is still detected.
+If both comparisons are unbiased, a policy that equals the champion passes in 0.05 x 0.05 = 0.25 %
+of the nights. Instead of new problems, a part of the test problems may be set aside for the
+confirmation (a split). Then an equal policy passes in 0.05 x 0.20 = 1 % of the nights.
+`python -m benchmarks.nights` measures how often a gain of 0.05 in success is still detected.
 """
 
 from __future__ import annotations
@@ -38,29 +39,32 @@ from agentfly_core.system.formats import hashing
 
 CONFIRMATION = "confirmation"
 FAILING = re.compile(f"{GOAL}$|{REWARD}|{TASK}")
-"""Names of the outcomes that a failed episode lowers: the goal, rewards, and success by task."""
+"""Matches the names of the outcomes that a failed episode lowers: the goal, rewards, and the
+success in each task.
+"""
 BothHeldOut = tuple[HeldOut, HeldOut]
 """The outcomes of the champion and of the challenger."""
 OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
-"""Pairs of outcomes, of the champion and of the challenger, for each problem."""
+"""For each problem, the outcomes of the champion and the outcomes of the challenger."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Significance levels of the one-sided confirmation test. A split has few problems, so a level of
-5 % would refuse most true gains.
+"""Significance levels of the one-sided test of the confirmation. Only few problems are set aside in
+a split, so most true gains would fail at a level of 5 %.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of challenger and champion in one outcome.
+    """A comparison of the challenger with the champion in one outcome.
 
         Comparison(
             "goal", champion=0.871, challenger=0.913, difference=0.042, bound=0.021, margin=0.0,
             level=0.05, problems=998,
         )
 
-    `difference` is positive if the challenger is better. For tokens, it is relative to the
-    champion's number. The true difference is below `bound` with a probability of at most `level`.
+    `difference` is positive if the challenger is better. For tokens, it is a share of the
+    champion's number of tokens. `bound` is a lower bound: the true difference is below it with a
+    probability of at most `level`.
     """
 
     name: str
@@ -87,11 +91,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The comparisons of a night: the goal, the guards (outcomes that must not get worse), and last
-    the confirmation, if there was one.
+    """The comparisons of a night: `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`.
 
-    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` is True if the
-    challenger's goal is worse with 95 % confidence.
+    The first comparison is the goal. The guards follow, which are outcomes that must not get worse.
+    The last comparison is the confirmation, if the policy was compared a second time. `worse` is
+    True if the challenger is worse at the goal with 95 % confidence.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -123,21 +127,24 @@ def judge(
     settings: Promotion,
     datasets: Mapping[str, BothHeldOut] = {},
 ) -> Verdict:
-    """Judge whether the challenger is better at the goal, and within the margin of each guard.
+    """Judge whether the challenger is better at the goal, and not much worse in each guard.
 
-    `datasets` has the outcomes of both policies on each of `settings.datasets`. The 95 % lower
-    bound of the mean difference must be above 0 for the goal and above -margin for each guard. This
-    is an intersection-union test (Berger 1982, Technometrics 24, 295-300). A wrong promotion
-    requires that a violated guard passes by chance, and more guards make this rarer. So the 5 % are
-    not divided among the guards.
+    A guard is an outcome that must not get worse by more than its margin. The 95 % lower bound of
+    the mean difference must be above 0 for the goal, and above -margin for each guard. This is an
+    intersection-union test (Berger 1982, Technometrics 24, 295-300). A wrong promotion requires
+    that a violated guard passes by chance, which is rarer with more guards. The level of 5 % is
+    therefore not divided among the guards.
 
-    Guards are the rewards, the parts of rewards that both policies have on all problems of their
-    tasks, and the success in each task of a mixture. An unscored episode of the challenger counts
-    as failed. Otherwise, failures that stay unscored would help the challenger. Problems without a
-    scored episode of the champion are skipped. The verdict's `worse` compares scored episodes only.
+    The guards are the rewards, parts of rewards, the success in each task of a mixture, the number
+    of tokens, unreadable calls, unscored episodes, and the success on the datasets in `datasets`. A
+    part of a reward is a guard only if both policies have the part on all problems with the reward.
 
-    Raises ValueError if the problems or datasets differ, if fewer than two problems remain, or if a
-    margin names an unknown reward.
+    An unscored episode of the challenger counts as failed. Otherwise, failures that stay unscored
+    would help the challenger. If not a single episode of the champion on a problem is scored, the
+    problem is skipped. The field `worse` of the result compares scored episodes only.
+
+    Raises ValueError if the problems or datasets of the policies differ, if fewer than two problems
+    remain, or if a margin names an unknown reward.
     """
     both = scored_pairs(champion, with_failures(challenger, champion))
     reversed_pairs = [(new, old) for old, new in scored_pairs(champion, challenger)]
@@ -152,7 +159,7 @@ def judge(
         compare_goal(*datasets[name], f"dataset/{name}", margin=dataset.margin)
         for name, dataset in settings.datasets.items()
     ]
-    # without counting unscored episodes as failed, because an outage of a service is not evidence
+    # here, unscored episodes do not count as failed, because an outage of a service is not evidence
     # that a policy is worse
     worse = compared(reversed_pairs, GOAL, 0.0).held
     return Verdict((compared(both, GOAL, 0.0), *guards, *elsewhere), worse)
@@ -161,16 +168,21 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare the goal as `judge` does, under the given name. Raises the same errors."""
+    """Compare the goal of both policies as `judge` does, and give the comparison a name.
+
+    Raises ValueError if the problems or datasets of the policies differ, or if fewer than two
+    problems remain.
+    """
     both = scored_pairs(champion, with_failures(challenger, champion))
     return replace(compared(both, GOAL, margin, level), name=name)
 
 
 def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
-    """Count the unscored episodes of `held` as failed.
+    """Return the outcomes `held` of a policy, with unscored episodes counted as failed.
 
-    A failed episode does not reach the goal. Each of its rewards is the lowest that either policy
-    has on any problem. Its tokens and calls are not counted.
+    A failed episode does not reach the goal. Each reward of a failed episode is the lowest reward
+    in `held` and `other`, which has the outcomes of the other policy. Its tokens and calls are not
+    counted.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -187,7 +199,11 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
 
 
 def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
-    """Pair the outcomes of both policies, for the problems on which both have a scored episode."""
+    """Pair the outcomes of both policies for each problem on which both have a scored episode.
+
+    Raises ValueError if the problems or datasets of the policies differ, or if fewer than two pairs
+    remain.
+    """
     old, new = champion.by_problem, challenger.by_problem
     if champion.dataset != challenger.dataset or old.keys() != new.keys():
         raise ValueError(
@@ -205,7 +221,10 @@ def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
 
 
 def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, float]]:
-    """Yield the names of the outcomes that serve as guards, with their margins."""
+    """Yield the name and the margin of each guard (outcome that must not get worse).
+
+    Raises ValueError if a margin in the settings names an unknown reward.
+    """
     counted = Counter(name for old, new in both for name in old.keys() & new.keys())
     parts = [name.removeprefix(REWARD) for name in counted if name.startswith(REWARD)]
     # a part of a reward, `exact/tag`, may be missing in an episode and on a problem
@@ -227,7 +246,10 @@ def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, floa
 
 
 def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.05) -> Comparison:
-    """Compare one outcome on the problems on which both policies have it."""
+    """Compare one outcome on the problems for which both policies have this outcome.
+
+    Raises ValueError if there are fewer than two such problems.
+    """
     values = [
         (old[outcome], new[outcome]) for old, new in both if outcome in old and outcome in new
     ]
@@ -243,8 +265,8 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
     # for these outcomes less is better
     sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS, UNSCORED) else 1.0
     differences = [sign * (new - old) / unit for old, new in values]
-    # `lower_bound` adds differences of this range, because many equal differences would have no
-    # spread
+    # the largest possible difference: `lower_bound` adds it to the differences, because equal
+    # differences would have a variance of 0
     reach = (max(map(max, values)) - min(map(min, values))) / unit
     return Comparison(
         outcome,
@@ -259,7 +281,11 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """Return how wins are confirmed. `auto` is resolved with the import paths of all `datasets`."""
+    """Return how a win is confirmed: on fresh problems, on a split of the test problems, or not.
+
+    For the setting `auto`, the result is "fresh" if all dataset functions in `datasets` (import
+    paths) can generate new problems.
+    """
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
     return confirmation.use
@@ -272,8 +298,11 @@ def confirmed_verdict(
     fresh: Callable[[], BothHeldOut],
     settings: Promotion,
 ) -> Verdict:
-    """Judge on the test problems. Confirm a win on problems that were set aside, or on the problems
-    that `fresh` returns.
+    """Judge the challenger on the test problems, and confirm a win.
+
+    `how` is "fresh" to confirm on the problems of which `fresh()` returns the outcomes, "split" to
+    confirm on test problems that were set aside, or "none". `guards` has the outcomes on further
+    datasets.
     """
     share = settings.confirmation.share
     (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)
@@ -285,10 +314,11 @@ def confirmed_verdict(
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """Split the outcomes into the problems to judge on and the problems to confirm on.
+    """Split the outcomes `held` into two parts: problems to judge on, and problems to confirm on.
 
-    If `how` is "split", this `share` of the problems is set aside to confirm. They are chosen by
-    their ids, so they are the same in every night.
+    If `how` is "split", the share `share` of the problems is set aside for the confirmation.
+    Otherwise the second part is empty. The problems are chosen by their ids, so they are the same
+    in every night.
     """
     aside = {
         problem

@@ -12,7 +12,11 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 def episodes_json(
     stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]
 ) -> dict[str, JSON]:
-    """Return the chosen episodes, with the number of all episodes and the number `matching`."""
+    """Return the chosen episodes as JSON.
+
+    The result also has the number of all episodes, and the number `matching` of episodes that meet
+    the user's conditions.
+    """
     shown: list[JSON] = [episode_json(pair) for each in chosen for pair in each.conversations]
     return {**_about(stored, matching), "shown": shown}
 
@@ -20,7 +24,7 @@ def episodes_json(
 def both_json(
     stored: Episodes, against: Episodes, matching: int, chosen: Sequence[Twice]
 ) -> dict[str, JSON]:
-    """Return the chosen episodes of two policies, with the change of each reward."""
+    """Return the chosen episodes of two policies as JSON, with the change of each reward."""
     shown: list[JSON] = [
         {"change": twice.change, "shown": episode_json(pair), "against": episode_json(other)}
         for twice in chosen
@@ -30,12 +34,12 @@ def both_json(
 
 
 def episode_json(pair: Pair) -> dict[str, JSON]:
-    """Return a conversation: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages":
-    [...]}`.
+    """Return a conversation as JSON: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0,
+    "messages": [...]}`.
 
-    `turns` has for each reply the tokens that the model read and sampled, with log-probabilities at
-    the sampling temperature. `policy` names the policy of a speaker that is not trained, and is
-    empty for trained speakers.
+    The field `turns` has, for each reply, the tokens that the model read, and the tokens that it
+    sampled with their log-probabilities at the sampling temperature. The field `policy` names the
+    policy of an untrained speaker. It is empty for a trained speaker.
     """
     trajectory, scored = pair
     problem = trajectory.problem
@@ -59,9 +63,11 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 
 
 def messages(trajectory: Trajectory) -> list[JSON]:
-    """Return messages: `[{"role": "user", "text": "What is 41+58?"}, ...]`.
+    """Return the messages of an episode as JSON: `[{"role": "user", "text": "What is 41+58?"},
+    ...]`.
 
-    A reply also has `calls`. A tool's answer has the role "tool", the tool's name and `error`.
+    A reply also has the field `calls`. A tool's answer has the role "tool" and the fields `tool`
+    (the tool's name) and `error`.
     """
     items: list[JSON] = []
     for turn in trajectory.turns:
@@ -71,8 +77,8 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Return tokens by turn: `[{"given": [1], "sampled": [{"tokens": [57], "logprobs":
-    [-0.1]}]}]`.
+    """Return the tokens of each turn as JSON: `[{"given": [1], "sampled": [{"tokens": [57],
+    "logprobs": [-0.1]}]}]`.
     """
     return [
         {

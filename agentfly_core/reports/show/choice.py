@@ -16,19 +16,23 @@ SortOrder = Literal["worst", "best"]
 
 @dataclass(frozen=True, slots=True)
 class StoredEpisode:
-    """An episode with a conversation for each speaker: `StoredEpisode(((trajectory, scored),))`."""
+    """An episode with one conversation for each speaker: `StoredEpisode(((trajectory,
+    scored),))`.
+    """
 
     conversations: tuple[Pair, ...]
 
     @property
     def place(self) -> tuple[str, int]:
-        """The problem's id and the episode's number within the problem: `("add-41-58", 2)`."""
+        """The id of the problem, and the index of the episode among the problem's episodes:
+        `("add-41-58", 2)`.
+        """
         trajectory = self.conversations[0][0]
         return trajectory.problem.id, trajectory.chain
 
     @property
     def reward(self) -> float | None:
-        """The mean reward of the episode's speakers; None if a score is missing."""
+        """The mean reward of the episode's speakers, or None if a score is missing."""
         scores = {trajectory.id: scored for trajectory, scored in self.conversations if scored}
         if len(scores) < len(self.conversations):
             return None
@@ -37,11 +41,13 @@ class StoredEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions that select episodes; all must hold: `Conditions(below=0.5, tool="search")`.
+    """Conditions that select episodes: `Conditions(below=0.5, tool="search")`.
+
+    An episode is selected if all conditions hold. A condition that is not set always holds.
 
     Args:
         problem: the id of the problem
-        chain: the episode's number within its problem
+        chain: the index of the episode among the problem's episodes
         ending: how the episode ended: max_turns, failed, ...
         below: the reward is below this number
         above: the reward is above this number
@@ -76,9 +82,9 @@ class Conditions:
 
 
 def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
-    """Return the episodes with a conversation that meets the conditions.
+    """Return the episodes with at least one conversation that meets all conditions.
 
-    Raises ValueError for a problem or a tool that does not occur in any episode.
+    Raises ValueError if the problem or the tool in a condition does not occur in any episode.
     """
     trajectories = [trajectory for trajectory, _ in stored.pairs]
     existing = {
@@ -95,8 +101,10 @@ def matching(stored: Episodes, conditions: Conditions) -> list[StoredEpisode]:
 
 
 def first(episodes: Sequence[StoredEpisode], order: SortOrder, count: int) -> list[StoredEpisode]:
-    """Return the `count` episodes with the highest reward ("best"), or with the lowest reward, with
-    unscored episodes first.
+    """Return the first `count` episodes in an order.
+
+    "best" begins with the highest reward, and "worst" with the lowest reward. Unscored episodes
+    come last in "best" and first in "worst".
     """
 
     def rank(episode: StoredEpisode) -> tuple[bool, float]:

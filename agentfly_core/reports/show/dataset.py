@@ -22,8 +22,9 @@ class Preview:
     """Figures of a dataset: `Preview(Pointer("artifacts/prepare/9f2c", "77b0..."), {"train": 4096,
     "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)]})`.
 
-    `quarantined` is the number of unusable rows, and `repeated` the number of repeated problems.
-    `leaks` has a sentence for each pair of splits that share problems.
+    `sizes` has the number of problems of each split. `quarantined` is the number of rows that could
+    not be used, and `repeated` is the number of rows that repeat a problem. `leaks` has a sentence
+    for each pair of splits that have problems in common. `sample` has some problems of each split.
     """
 
     data: Pointer
@@ -34,7 +35,7 @@ class Preview:
     sample: Mapping[str, Sequence[Problem]]
 
     def to_json(self) -> dict[str, JSON]:
-        """Return a JSON document with full texts."""
+        """Return the preview as JSON. Texts are not shortened."""
         return {
             "uri": self.data.uri,
             "digest": self.data.digest,
@@ -48,7 +49,7 @@ class Preview:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield lines for the terminal. Long texts are shortened in the middle."""
+        """Yield the lines of the preview for the terminal. The middle of long texts is cut."""
         for name, size in self.sizes.items():
             yield f"{name:<10} {size:>8,} problem(s)"
         if self.quarantined:
@@ -71,7 +72,9 @@ def _as_json(problem: Problem) -> dict[str, JSON]:
 
 
 def preview(store: Store, data: Pointer, each: int) -> Preview:
-    """Make a preview with `each` problems of each split, evenly spread over the split."""
+    """Return a preview of a dataset. Its sample has `each` problems of each split, which are evenly
+    spread over the split.
+    """
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}
     sizes = {name: len(problems) for name, problems in splits.items()}

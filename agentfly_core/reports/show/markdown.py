@@ -1,4 +1,6 @@
-"""Convert text of models and users to Markdown: escaped, and without secrets."""
+"""Convert texts of models and users to Markdown. Special characters are escaped, and secrets are
+removed.
+"""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +17,9 @@ COLUMNS = 100
 
 
 def plain(text: str, longest: int = 600) -> str:
-    """Escape a text as one line: `plain("a|b")` is `a\\|b`."""
+    """Return a text as one line of Markdown with special characters escaped: `plain("a|b")` is
+    `a\\|b`. A text of more than `longest` characters is shortened.
+    """
     # cut before escaping, because half of an escape would escape the next letter
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", " ".join(visible.split()))
@@ -23,11 +27,12 @@ def plain(text: str, longest: int = 600) -> str:
 
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
-    """Format pieces of a conversation as lines of at most COLUMNS, each with the mark of its kind.
+    """Format pieces of a conversation as lines of at most COLUMNS columns.
 
-    In a text of more than `longest` bytes, the middle is cut.
+    Each line begins with a character for the kind of its piece, such as `>` for sampled text. If
+    the text is longer than `longest`, its middle is cut. Secrets are removed.
     """
-    # done before wrapping, which could split a secret
+    # secrets are removed before lines are wrapped, because wrapping could split a secret
     safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]
     return clip("\n".join(episodes.marked(safe, COLUMNS)), longest)
 
@@ -40,6 +45,6 @@ def fenced(text: str) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format titles and rows of Markdown cells as a table."""
+    """Format a Markdown table from the titles of its columns and its rows of cells."""
     ruled = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in ruled)

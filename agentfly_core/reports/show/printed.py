@@ -1,5 +1,5 @@
-"""Print episodes of one policy, or of two policies side by side: rewards, endings, and the text
-that the model read and sampled.
+"""Print episodes of one policy, or of two policies side by side. An episode is shown with its
+rewards, its ending, and the text that the model read and sampled.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,12 +29,14 @@ LEASES = {
 }
 SAME = "(begins as above)"
 NARROW = 120
-"""Terminals with fewer columns show the second episode below the first."""
+"""If a terminal has fewer columns, two episodes are shown below each other, not side by side."""
 
 
 def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> RenderableType:
-    """Show the chosen episodes below a summary; `matching` is the number of episodes that meet the
-    conditions.
+    """Show the chosen episodes below a summary.
+
+    `matching` is the number of episodes that meet the user's conditions. A beginning that all
+    chosen conversations have in common is shown only once.
     """
     conversations: list[Pair] = []
     for episode in chosen:  # skip empty conversations, unless all are empty
@@ -63,7 +65,8 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 def heading(stored: Episodes, matching: int) -> Text:
     """Return a line with the title, the number of episodes and their mean reward.
 
-    It also has the number of `matching` episodes, unless all match.
+    If fewer than all episodes meet the user's conditions, the line also has their number,
+    `matching`.
     """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
@@ -75,16 +78,17 @@ def heading(stored: Episodes, matching: int) -> Text:
 
 
 def legend() -> Text:
-    """Return a line that explains the marks before printed lines."""
+    """Return a line that explains the characters at the beginning of printed lines."""
     return Text.assemble(
         ("| read by the model", KINDS["read"][1]), "   ", ("> sampled by it", KINDS["sampled"][1])
     )
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """Make a table with the lease counts of each environment class, from the worst shard.
+    """Return a table that shows how the environments of each class were used.
 
-    Return an empty list without environments.
+    Each figure comes from the shard (batch of episodes) with the worst value. Without environments,
+    the result is an empty list.
     """
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     rows = [
@@ -95,7 +99,10 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
 
 
 def speakers(stored: Episodes) -> list[RenderableType]:
-    """Show the average activity of each speaker per episode. Show nothing for a single speaker."""
+    """Return a table with the average activity of each speaker per episode.
+
+    If there is only one speaker, the result is an empty list.
+    """
     averages = activity([trajectory for trajectory, _ in stored.pairs])
     rows = [[name, *(f"{n:.1f}" for n in of.values())] for name, of in averages.items()]
     titles = ("replies", "sampled tokens", "tool calls")
@@ -103,7 +110,10 @@ def speakers(stored: Episodes) -> list[RenderableType]:
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:
-    """Show the problem, speaker, reward, ending and error of a conversation."""
+    """Return a line with the problem, the speaker, the reward and the ending of a conversation.
+
+    If the conversation ended with an error, a second line shows the error.
+    """
     trajectory, scored = pair
     several = len({trajectory.agent for trajectory, _ in stored.pairs}) > 1
     if scored is None:
@@ -129,9 +139,10 @@ def facts(stored: Episodes, pair: Pair) -> RenderableType:
 
 
 def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
-    """Return the first lines that all chosen conversations share, if they contain a system prompt.
+    """Return the first lines that all chosen conversations have in common.
 
-    For a single conversation, return an empty text.
+    The result is empty if there is only one conversation, or if these lines do not contain the
+    whole system prompt.
     """
     begun = [trajectory for trajectory, _ in chosen if trajectory.turns]
     opening = [item for trajectory in begun for item in trajectory.turns[0].read[:1]]
@@ -156,20 +167,23 @@ def _table(first: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """Two episodes with the same problem and number, by two policies."""
+    """Two episodes of the same problem with the same index, which two policies played."""
 
     shown: StoredEpisode
     against: StoredEpisode
 
     @property
     def change(self) -> float | None:
-        """The reward of `shown` minus the reward of `against`; None if one is missing."""
+        """The reward of `shown` minus the reward of `against`, or None if a reward is missing."""
         here, there = self.shown.reward, self.against.reward
         return None if here is None or there is None else here - there
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """Pair the conversations by speaker. Pairs without text are skipped if another has text."""
+        """The pairs of conversations of the same speaker in both episodes.
+
+        A pair of empty conversations is left out, unless all pairs are empty.
+        """
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [
             (pair, against[pair[0].agent])
@@ -180,7 +194,11 @@ class Twice:
 
 
 def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> list[Twice]:
-    """Pair the episodes of two policies by problem and number. Raises ValueError if none match."""
+    """Pair the episodes of two policies that have the same problem and the same index.
+
+    `of` is the title of the first policy's episodes. Raises ValueError if the result would be
+    empty.
+    """
     there = {episode.place: episode for episode in by_episode(against.pairs)}
     matched = [Twice(one, there[one.place]) for one in shown if one.place in there]
     if shown and not matched:
@@ -192,10 +210,10 @@ def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> 
 
 
 def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
-    """Return the `count` episodes with the largest fall of the reward, or with the largest rise
-    ("best").
+    """Return the `count` episodes with the largest change of the reward.
 
-    Unscored episodes come last.
+    For the order "worst", these are the largest falls, and for "best", the largest rises. Unscored
+    episodes come last.
     """
     sign = 1.0 if order == "worst" else -1.0
     ranked = sorted(played, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))
@@ -209,7 +227,11 @@ def show_both(
     matching: int,
     chosen: Sequence[Twice],
 ) -> RenderableType:
-    """Show the chosen episodes below a summary of all `episodes` that both policies have played."""
+    """Show the chosen episodes of two policies below a summary.
+
+    `episodes` has all episodes that both policies have played, and `matching` is the number of the
+    first policy's episodes that meet the user's conditions.
+    """
     changes = [twice.change or 0.0 for twice in episodes]
     fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
     both = counted(len(episodes), "episode")
@@ -224,7 +246,7 @@ def show_both(
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Two episodes in two columns, or below each other on a narrow terminal."""
+    """Two episodes in two columns. On a narrow terminal, they are below each other."""
 
     shown: Episodes
     against: Episodes

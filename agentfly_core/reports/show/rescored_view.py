@@ -1,4 +1,6 @@
-"""Compare the rewards of a run with other rewards for the same episodes, by step and by episode."""
+"""Compare the rewards of a run with new rewards for the same episodes, for each step and for each
+episode.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,12 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """A run's episodes with old scores (of the run's rewards) and new scores (of other rewards).
+    """The episodes of a run with old scores, which come from the run's own rewards, and new scores,
+    which come from other rewards.
 
-    `episodes` is a table with COLUMNS. `artifacts` maps steps to the artifact with the new scores,
-    or to None if some are missing. `unscored` maps steps to the causes of missing scores.
+    - `episodes`: a table with the columns COLUMNS
+    - `artifacts`: for each step, the artifact with the new scores, or None if scores are missing
+    - `unscored`: for each step, the causes of missing new scores
     """
 
     episodes: pd.DataFrame
@@ -42,9 +46,9 @@ class TwiceScored:
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
         """Pair the old and the new reward of each episode.
 
-        Baseline episodes and episodes without an old reward are skipped. If no episode of a step
-        has an old reward, for example after an import, the old rewards are nan. Of several
-        speakers, the speaker with the answer counts.
+        Greedy episodes that serve as a baseline are skipped, as are episodes without an old reward.
+        If all old rewards of a step are missing, for example after an import, its old rewards are
+        nan. In an episode with several speakers, the speaker with the answer is compared.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:
@@ -66,14 +70,15 @@ class TwiceScored:
 
     @property
     def by_step(self) -> dict[int, pd.DataFrame]:
-        """Return a table of episodes for each step."""
+        """For each step, the table of its episodes."""
         return {step: self.episodes[self.episodes["step"] == step] for step in self.artifacts}
 
     @property
     def furthest(self) -> list[dict[str, JSON]]:
-        """Return the episodes with the largest difference between the ranks of old and new reward.
+        """The episodes with the largest difference between the old and the new reward.
 
-        Ranks are compared, because rewards may have different scales.
+        Instead of the rewards, their ranks are compared, because the old and the new rewards may
+        have different scales.
         """
         pairs = self.episodes.dropna()
         ranks = pairs[["old", "new"]].rank()
@@ -86,11 +91,11 @@ class TwiceScored:
 
 
 def tau(episodes: pd.DataFrame) -> float | None:
-    """Compute Kendall's tau-b (Biometrika 33, 239-251) between old and new reward over pairs of
-    episodes; None if one of the rewards is constant.
+    """Compute Kendall's tau-b (Biometrika 33, 239-251) between the old and the new reward.
 
-    Only pairs within a group (episodes of one problem) count, because advantages compare episodes
-    within a group. If all groups have one episode, they count as a single group.
+    Only pairs of episodes in the same group (episodes of one problem) count, because advantages
+    compare episodes within a group. If each group has only one episode, all episodes form one
+    group. Returns None if the old or the new reward is constant.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]
@@ -112,8 +117,8 @@ def tau(episodes: pd.DataFrame) -> float | None:
 def view(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> RenderableType:
-    """Show a table with a row for each step, and the episodes whose old and new rewards differ
-    most.
+    """Show a table with a row for each step, and the episodes with the largest difference between
+    the old and the new reward.
     """
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
@@ -156,7 +161,7 @@ def as_json(
 
 
 def _command(episode: Mapping[str, JSON], run: str, store: Store) -> str:
-    """Return the command line that shows an episode."""
+    """Return the command that shows an episode."""
     words = ("--problem", str(episode["problem"]), "--chain", str(episode["chain"]))
     where = run if run.startswith("play:") else f"{run}@{episode['step']}"
     return in_store(store, "agentfly", "show", where, *words)

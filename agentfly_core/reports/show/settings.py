@@ -1,4 +1,4 @@
-"""Show an experiment's settings with their origins."""
+"""Show the settings of an experiment, and where each value comes from."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,11 @@ from agentfly_core.system.formats.json_value import JSON, flat
 
 
 def settings_table(settings: Mapping[str, JSON], origin: Mapping[str, str], changed: bool) -> Table:
-    """Return a table of dumped settings with their origins by dotted key.
+    """Return a table of settings with their values and origins.
 
-    With `changed`, the table has only the settings that differ from the defaults.
+    `origin` maps the dotted key of each setting, such as `update.epochs`, to the place where its
+    value is set. If `changed` is True, the table has only the settings that differ from the
+    defaults.
     """
     usual = loading.defaults() if changed else {}
     columns = (Column(name, overflow="fold") for name in ("setting", "value", "from"))

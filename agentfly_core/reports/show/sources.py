@@ -38,19 +38,23 @@ OF_PLAY = re.compile(rf"play:({NAME})")
 
 @dataclass(frozen=True, slots=True)
 class PlayReference:
-    """`play:quickstart-1` is `PlayReference("quickstart-1")`."""
+    """A reference to episodes that were played without training: `play:quickstart-1` is
+    `PlayReference("quickstart-1")`.
+    """
 
     name: str
 
 
 EpisodeSource = RunPolicy | LastPolicy | PlayReference
-"""A step of a run, a run without a named step (LastPolicy), or played episodes."""
+"""What episodes are read from: a step of a run (RunPolicy), a run without a named step
+(LastPolicy), or episodes that were played without training (PlayReference).
+"""
 
 
 def reference(text: str) -> EpisodeSource:
-    """Parse RUN or RUN@STEP, both with or without `run:`, or play:NAME.
+    """Parse a reference to episodes: RUN, RUN@STEP or play:NAME.
 
-    Raises ValueError for other texts.
+    RUN and RUN@STEP may begin with `run:`. Raises ValueError for any other text.
     """
     if play := OF_PLAY.fullmatch(text):
         return PlayReference(play[1])
@@ -63,9 +67,10 @@ def reference(text: str) -> EpisodeSource:
 
 
 def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
-    """Parse --against: a step of the run in `shown`, RUN@STEP or play:NAME.
+    """Parse the value of the option --against.
 
-    Raises ValueError for other texts.
+    The value is the number of a step of the run in `shown`, or RUN@STEP, or play:NAME. Raises
+    ValueError for any other text.
     """
     if text.isdecimal() and not isinstance(shown, PlayReference):
         return RunPolicy(shown.run, int(text))
@@ -73,9 +78,11 @@ def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """Read the episodes of a step, play, evaluation or warm start.
+    """Read the episodes of a step or a play.
 
-    Raises ValueError if none exist.
+    If `evaluation` is the name of held-out problems, read the evaluation of the step on these
+    problems. If `demonstrations` is True, read the demonstrations of the run's warm start. Raises
+    ValueError if such episodes are missing.
     """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
@@ -95,9 +102,10 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 
 
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
-    """Read the episodes of all steps of a run (RUN), of one step (RUN@STEP) or of play:NAME.
+    """Read the episodes that a reference names.
 
-    Raises ValueError if none exist.
+    RUN names the episodes of all steps of a run, RUN@STEP the episodes of one step, and play:NAME
+    the episodes of a play. Raises ValueError if such episodes are missing.
     """
     named = reference(text)
     steps: Sequence[EpisodeSource] = [named]
@@ -108,11 +116,11 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """Return settings, dataset and split of held-out problems by name: `test`, `validation` or one
-    of evaluate.datasets.
+    """Return the settings, the dataset and the split of held-out problems.
 
-    The pointer to the dataset is empty until the run has read the dataset. Raises ValueError for
-    any other name.
+    `name` is `test`, `validation`, or the name of a dataset in the setting evaluate.datasets.
+    Raises ValueError for any other name. The pointer to the dataset is empty until the run has read
+    the dataset.
     """
     settings = recorded_settings(record)
     further = settings.evaluate.datasets
@@ -129,10 +137,10 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """Read the evaluation of a step on held-out problems. Step 0 is the policy before step 1.
+    """Read the evaluation of the policy of a step on held-out problems.
 
-    If `step` is None, read the run's last evaluation. Raises ValueError for a step that was not
-    evaluated; the message lists the evaluated steps.
+    Step 0 is the policy before step 1. If `step` is None, read the run's last evaluation. Raises
+    ValueError if the policy was not evaluated. The message lists the evaluated steps.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
@@ -161,9 +169,10 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], str | None]:
-    """Return a function from a step to the uri of its held-out scores, or None if not evaluated.
+    """Return a function that maps a step to the URI of the scores of its evaluation.
 
-    Step 0 is the policy before step 1.
+    The function returns None if the policy of the step was not evaluated on the held-out problems
+    `split`. Step 0 is the policy before step 1.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
@@ -188,7 +197,10 @@ def evaluations(
 
 
 def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
-    """Return the solved share of each problem's episodes: `{"add-41-58": 1.0}`."""
+    """Return, for each problem, the share of its episodes that are solved: `{"add-41-58": 1.0}`.
+
+    `scored` is the URI of the scores of an evaluation.
+    """
     pairs = _evaluated(store, scored)
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
@@ -199,7 +211,10 @@ def _evaluated(store: Store, scored: str) -> tuple[Pair, ...]:
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
-    """Read the demonstrations of a run's warm start. Raises ValueError if it has none."""
+    """Read the demonstrations of a run's warm start.
+
+    Raises ValueError if the run lacks demonstrations.
+    """
     known_run(store, run)
     if not (made := stages_before(store, run).get("warm_start")):
         raise ValueError(f"{run!r} lacks demonstrations: only a warm start makes them.")
@@ -210,7 +225,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 
 def read_play(store: Store, name: str) -> Episodes:
-    """Read played episodes. Raises ValueError if none exist."""
+    """Read the episodes of a play. Raises ValueError if they are missing."""
     layout = PlayLayout(name)
     try:
         record = store.read_json(layout.record)
