@@ -1,4 +1,4 @@
-"""Call authors' functions with a time limit, on the event loop or in a separate thread."""
+"""Call authors' functions with a time limit, on the event loop or in their own thread."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agentfly_core.system.formats.text import fault, shown
 
 R = TypeVar("R")
 GRACE = 1.0
-"""Seconds to wait for the end of a cancelled call."""
+"""Seconds for which a cancelled call may run its cleanup code."""
 episode_played: contextvars.ContextVar[str] = contextvars.ContextVar("episode", default="")
-"""The id of the episode for which code runs."""
+"""The id of the episode to which the running code belongs."""
 _call: contextvars.ContextVar[AuthorCall | None] = contextvars.ContextVar("call", default=None)
 
 
@@ -29,74 +29,74 @@ class Overdue(Exception):
 
 
 class AuthorCall:
-    """A running call: `AuthorCall("The tool 'search'", 30.0)`.
+    """A running call of an author's function: `AuthorCall("The tool 'search'", 30.0)`.
 
-    The call's clock pauses while other calls block the event loop. The call ends when its thread
-    ends, or when its task and all tasks that it started have ended.
+    The clock of the call pauses while other calls block the event loop. A call in a thread ends
+    with its thread. Other calls end when their task, and all tasks that it started, have ended.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
         self._table, self._seconds, self._open = call_table.table, seconds, 0
         longest = LONGEST if seconds == math.inf else seconds
-        # the table is stored here, because `renew` may replace the module's table during the call
+        # stored, because `renew` may replace the module's table during the call
         self._row = self._table.begin(what, episode_played.get(), longest, in_thread)
         self._begun, self._held_before, self._held = time.monotonic(), self._table.held, 0.0
         self.cancelled = False
 
     @property
     def left(self) -> float:
-        """Seconds until the call's time limit."""
-        # the time for which other calls have held the loop since this call began
+        """The seconds that are left until the call's time limit."""
+        # the seconds for which other calls have held the loop since this call began
         others = self._table.held - self._held_before - self._held
         return self._seconds - (time.monotonic() - self._begun - others)
 
     def require_time(self) -> None:
-        """Raise Overdue after the time limit; a late result is discarded."""
+        """Raise Overdue if the time limit has passed. The late result is then discarded."""
         if self.left <= 0:
             raise Overdue(f"no result within {self._seconds:g} s")
 
     async def wait(self, ended: asyncio.Future[R]) -> None:
-        """Wait for the call's result; raises Overdue after the time limit."""
+        """Wait until the call has a result. Raises Overdue at the time limit."""
         while not ended.done():
             self.require_time()
             await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
 
     def begin(self) -> None:
-        """Count a started thread or task."""
+        """Count one more running thread or task of this call."""
         self._open += 1
 
     def end(self, _: object = None) -> None:
-        """Count an ended thread or task; after the last one the call is over."""
+        """Count one thread or task of this call as ended. After the last one, the call is over."""
         self._open -= 1
         if not self._open:
             self._table.free(self._row)
 
     def leave(self) -> None:
-        """Record that no caller waits for the result any more."""
+        """Record that the caller no longer waits for the result."""
         if self._open:
             self._table.given_up.add(self._row)
 
     def strike(self) -> None:
-        """Record that the thread has ended; called from that thread."""
+        """Record that the call's thread has ended. The thread itself calls this method."""
         self._table.strike(self._row)
 
     def hold(self) -> None:
-        """Record that code of this call runs on the event loop."""
+        """Record that code of this call starts to run on the event loop."""
         self._table.hold(self._row)
 
     def release(self) -> None:
-        """Record that code of this call returned control to the event loop."""
+        """Record that code of this call has returned control to the event loop."""
         self._held += self._table.release()
 
 
 def is_cancelled() -> bool:
-    """Whether the surrounding call was cancelled."""
+    """Whether the call to which the running code belongs was cancelled."""
     call = _call.get()
     return call is not None and call.cancelled
 
 
 class Steps(Coroutine[Any, Any, R]):
-    """Wrap the `coroutine` of a call's task, and record when it holds the event loop."""
+    """Wrap the `coroutine` of a call's task, and record the times when it holds the event loop."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R], call: AuthorCall) -> None:
         self.coroutine, self._call = coroutine, call
@@ -126,9 +126,10 @@ class Steps(Coroutine[Any, Any, R]):
 
 
 async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: str) -> R:
-    """Await `function()` in its own task; raises Overdue and the function's errors.
+    """Await `function()` in its own task, and return the result.
 
-    After a timeout or a cancellation the task may continue; its result is ignored.
+    Raises Overdue after `seconds`, and the errors of the function. After a timeout or a
+    cancellation, the task may continue to run. Its result is then ignored.
     """
     loop = asyncio.get_running_loop()
     loop.set_task_factory(_of_its_call)
@@ -141,8 +142,8 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
         # set before the task is cancelled, because cleanup code reads `cancelled`
         call.cancelled = True
         task.cancel()
-        # authors' cleanup code gets a short time; code that ignores cancellation must not block the
-        # episode
+        # Wait a short time for the author's cleanup code. Code that ignores its cancellation must
+        # not block the episode.
         await asyncio.wait([task], timeout=GRACE)
         raise
     finally:
@@ -154,9 +155,12 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
 
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
-    """Call `function()` in its own thread; raises Overdue and the function's errors."""
-    # `asyncio.to_thread` has too few threads for a shard of slow tools, and closing the loop would
-    # wait for threads that hang.
+    """Call `function()` in its own thread, and return the result.
+
+    Raises Overdue after `seconds`, and the errors of the function.
+    """
+    # `asyncio.to_thread` has too few threads for many slow tools at once. Closing the loop would
+    # also wait for threads that hang.
     call, loop = AuthorCall(what, seconds, in_thread=True), asyncio.get_running_loop()
     ended: asyncio.Future[Callable[[], R]] = loop.create_future()
 
@@ -168,10 +172,10 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     def run() -> None:
         try:
             outcome = _giving(function())
-        except BaseException as error:  # the function raised it: Ctrl-C never comes here
+        except BaseException as error:  # Ctrl-C is never raised in this thread
             outcome = _raising(error)
-        # recorded by the thread itself: the loop may be blocked, and a call that has ended must not
-        # be blamed for that
+        # recorded by the thread itself, because the loop may be blocked. A call that has ended must
+        # not be blamed for the block.
         call.strike()
         with suppress(RuntimeError):  # the loop was closed meanwhile
             mailbox(loop).post(lambda: settle(outcome))
@@ -187,7 +191,9 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
 
 
 def harmless(error: BaseException) -> Exception:
-    """Convert an error to an Exception, so that an author's `sys.exit` cannot end the program."""
+    """Convert any exception to an Exception, so that `sys.exit` in an author's code does not end
+    the program.
+    """
     if isinstance(error, Exception):
         return error
     text = f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
@@ -195,7 +201,7 @@ def harmless(error: BaseException) -> Exception:
 
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
-    """Await a function, and return a function that returns its result or raises its error."""
+    """Await `function()`. Return a function that returns the result or raises the error."""
     # If a task raises SystemExit or KeyboardInterrupt, asyncio raises it out of the loop, which
     # would end all other episodes. So the error is returned as a result.
     try:
@@ -224,7 +230,9 @@ def _of_its_call(
     work: Coroutine[Any, Any, R] | Generator[Any, None, R],
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[R]:
-    """A task factory. Tasks that a call starts count as belonging to this call."""
+    """A task factory for the event loop. A task that a call starts is counted as a task of this
+    call.
+    """
     call = context.get(_call) if context else _call.get()
     if call is None or not isinstance(work, Coroutine):
         return asyncio.Task(work, loop=loop, context=context)

@@ -1,7 +1,7 @@
-"""The running calls of authors' functions, in memory that survives the death of its process.
+"""The running calls of authors' functions, in memory that survives the death of the process.
 
-A call is recorded before its function runs. Another process can read the calls of a process that
-died or hangs, even while one of its threads holds Python's global lock.
+A call is recorded before its function runs. If a process died or hangs, another process can read
+its calls. This works even while a thread of the process holds Python's global lock.
 """
 
 import mmap
@@ -12,16 +12,22 @@ from dataclasses import dataclass
 
 ROW = 256
 ROWS = 1 << 17
-"""Largest number of simultaneous calls, 2 per episode of 65,536. Unused rows take no memory."""
+"""The largest number of simultaneous calls: 2 for each of 65,536 episodes. Unused rows take no
+memory.
+"""
 SIZE = ROWS * ROW
-"""Bytes of a table."""
+"""The size of a table in bytes."""
 HEAD = struct.Struct("=dIdI")
-"""The last heartbeat, the row of the call that holds the event loop (0: none), since when, and the
-last used row.
+"""The header of a table.
+
+It contains the time of the last heartbeat, the row of the call that holds the event loop (0 if the
+loop is free), the time when this call started to hold the loop, and the last used row.
 """
 CALL = struct.Struct("=Hdd?")
-"""Bytes of the following text (0: no call), start time, time limit, and whether a thread runs the
-call.
+"""The header of a row.
+
+It contains the length of the text that follows in bytes (0 for an unused row), the start time, the
+time limit, and whether the call runs in a thread.
 """
 Bytes = bytes | mmap.mmap
 
@@ -30,8 +36,8 @@ Bytes = bytes | mmap.mmap
 class CallRecord:
     """A running call: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, True)`.
 
-    `since` is a time on the monotonic clock. A call is overdue if it has run for more than
-    `longest` seconds without a pause. `episode` is empty for calls that belong to no episode.
+    `since` is the start of the call on the monotonic clock. A call is overdue if it has run for
+    more than `longest` seconds without a pause. `episode` is empty for calls outside of episodes.
     """
 
     what: str
@@ -47,10 +53,10 @@ class CallRecord:
 
 
 class CallTable:
-    """The calls of this process, in `memory`.
+    """The running calls of this process, in `memory`.
 
-    `held` is the number of seconds for which calls have held the event loop. `given_up` contains
-    the rows of calls that still run although their callers have stopped waiting.
+    `held` is the total time in seconds for which calls have held the event loop. `given_up`
+    contains the rows of calls that still run although their callers have stopped waiting.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -62,33 +68,37 @@ class CallTable:
     def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
         """Record a call, and return its row in the table."""
         row = self._free.pop() if self._free else self._new_row()
-        # the text is written before its length, because a reader must never find a part of it
+        # the text is written before its length, because a reader must never find a partial text
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]
         place = row * ROW + CALL.size
         self._memory[place : place + len(text)] = text
-        # a plain memory map: the reader is another process, and this process may hang or crash
+        # in a plain memory map, because another process reads it when this process hangs or has
+        # crashed
         CALL.pack_into(self._memory, row * ROW, len(text), time.monotonic(), longest, in_thread)
         return row
 
     def strike(self, row: int) -> None:
-        """Record the end of a call; any thread may call this."""
+        """Record that a call has ended. Any thread may call this method."""
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 
     def free(self, row: int) -> None:
-        """Release a row for use by another call."""
+        """Record that a call has ended, and release its row for other calls."""
         self.strike(row)
         self.given_up.discard(row)
         self._free.append(row)
 
     def hold(self, row: int) -> None:
-        """Record that a call continues on the event loop."""
+        """Record that a call starts to run on the event loop."""
         self._since = time.monotonic()
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 
     def release(self) -> float:
-        """Record that the call has paused, and return the seconds for which it held the loop."""
+        """Record that the call on the event loop has paused.
+
+        Return the seconds for which it held the loop without a pause.
+        """
         now = time.monotonic()
-        # row 0 is the header, so the number 0 means no call
+        # row 0 is the header, so the row 0 means that the loop is free
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
         self.held += now - self._since
         return now - self._since
@@ -109,31 +119,37 @@ class CallTable:
 
     @property
     def holder(self) -> CallRecord | None:
-        """The call that holds the event loop."""
+        """The call that holds the event loop, or None."""
         return holder(self._memory)
 
 
 def heartbeat(table: Bytes) -> float:
-    """Return the time of a process's last heartbeat on the monotonic clock, 0 before the first."""
+    """Return the time of the last heartbeat in a table.
+
+    The time is in seconds of the monotonic clock. It is 0 before the first heartbeat.
+    """
     seconds: float = HEAD.unpack_from(table, 0)[0]
     return seconds
 
 
 def holder(table: Bytes) -> CallRecord | None:
-    """The call that holds the event loop."""
+    """Return the call that holds the event loop, or None."""
     _, row, since, _ = HEAD.unpack_from(table, 0)
     call = _call(table, row) if row else None
     return CallRecord(call.what, call.episode, since, call.longest, False) if call else None
 
 
 def calls(table: Bytes) -> Sequence[CallRecord]:
-    """All recorded calls, including waiting ones."""
+    """Return all recorded calls in a table, including calls that wait."""
     last: int = HEAD.unpack_from(table, 0)[3]
     return [call for row in range(1, last + 1) if (call := _call(table, row))]
 
 
 def running(table: Bytes) -> Sequence[CallRecord]:
-    """The calls that may be running now, on the event loop or in a thread."""
+    """Return the calls that may be running now.
+
+    These are the call that holds the event loop, and all calls in threads.
+    """
     first, threads = holder(table), [call for call in calls(table) if call.in_thread]
     return [first, *threads] if first else threads
 
@@ -154,7 +170,7 @@ table = CallTable(mmap.mmap(-1, SIZE))
 def renew(memory: mmap.mmap | None = None) -> None:
     """Use a new table for later calls.
 
-    Calls that have already begun still write into the old table.
+    Calls that have already begun continue to write into the old table.
     """
     # a module variable, because each call looks up the table when it begins
     global table

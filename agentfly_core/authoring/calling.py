@@ -1,4 +1,4 @@
-"""The base class of tools and rewards, and calls of authors' functions with time limits."""
+"""The base class of tools and rewards, and functions that call authors' code with a time limit."""
 
 import copy
 import functools
@@ -29,11 +29,11 @@ ReadyCheck = Callable[[], object]
 
 
 def nothing_needed() -> None:
-    """Default of `ready`, for tools and rewards without requirements."""
+    """The default of `ready`, for tools and rewards without requirements."""
 
 
 class PartOptions(TypedDict, total=False):
-    """Options of `@tool` and `@reward`, see AuthorPart for their defaults."""
+    """Options of both `@tool` and `@reward`. AuthorPart lists their defaults."""
 
     name: str
     timeout: float
@@ -46,11 +46,13 @@ class PartOptions(TypedDict, total=False):
 class AuthorPart(ABC):
     """The base class of Tool and Reward. Calling an instance calls the original function.
 
-    `made_of` is a function, a method, an object with `__call__`, or a class of such objects, which
-    gets `settings` as arguments. `timeout` limits a call, in seconds. A call that raises
-    ServiceFailure is retried `retries` times. `ready` raises an error if this machine lacks a
-    requirement. With `process`, calls run in a separate process, which can be killed. `declared` is
-    the tool or reward as its module defines it, without an experiment's settings.
+    - `made_of`: a function, a method, an object with `__call__`, or a class of such objects. The
+      class gets `settings` as arguments.
+    - `timeout`: the time limit of a call in seconds
+    - `retries`: how often a call is repeated after ServiceFailure
+    - `ready`: a function that raises an error if this machine lacks a requirement
+    - `process`: whether calls run in a separate process, which can be killed
+    - `declared`: the tool or reward as its module defines it, without the settings of an experiment
     """
 
     kind: ClassVar[str]
@@ -72,14 +74,18 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def function(self) -> AuthorFunction:
-        """The function, or an object of the class. Raises ValueError for a missing setting."""
+        """The function to call. For a class, this is an object of the class.
+
+        Raises ValueError if a setting of the class is missing.
+        """
         made_of = self.made_of
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
     def with_settings(self, **settings: JSON) -> Self:
-        """Return a copy with settings for its class: `Search.with_settings(index="wiki")`.
+        """Return a copy with these settings: `Search.with_settings(index="wiki")`.
 
-        Raises ValueError for wrong or missing settings, and for a tool or reward without a class.
+        The settings are arguments of the class `made_of`. Raises ValueError if settings are wrong
+        or missing, or if `made_of` is not a class.
         """
         if not isinstance(self.made_of, type):
             raise ValueError(
@@ -97,9 +103,10 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """The injected parameters, and the arguments that the caller passes.
+        """The injected parameters, and the parameters that the caller passes.
 
-        Raises ValueError for parameters that cannot be provided.
+        Raises ValueError for parameters that cannot be provided. Also raises it if `process` is set
+        and the function cannot be imported by another process or needs an environment.
         """
         signature = read(self.function)
         self.check(signature)
@@ -107,7 +114,7 @@ class AuthorPart(ABC):
             return signature
         module, _, name = self._path.partition(":")
         importable = name.isidentifier() and module != "__main__"
-        # the other process imports this path; another object there would run other code
+        # the other process imports this path, so the path must lead to this tool or reward
         if not importable or load(self._path) is not (self.declared or self):
             raise ValueError(
                 f"{self.what} has process=True but cannot be imported by another process as "
@@ -122,25 +129,27 @@ class AuthorPart(ABC):
 
     @abstractmethod
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for parameters or results that a tool or a reward does not allow."""
+        """Raise ValueError if the parameters or the result do not suit a tool or a reward."""
 
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """Call `function` in this process, with the time limit and name of this tool or reward.
+        """Call `function` in this process, with the time limit of this tool or reward.
 
-        Raises the same errors as `call`.
+        Error messages contain its name. Raises the same errors as the module's function `call`.
         """
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
-        """Call the tool or reward in a separate process; see `process_calls.ask` for errors."""
+        """Call the tool or reward in a child process. Raises the errors of `process_calls.ask`."""
         part = process_calls.Named(self._path, self.settings)
         return await process_calls.ask(part, question, self.timeout)
 
     @property
     def _path(self) -> str:
-        """The import path by which another process finds the function: "my_quiz:look_up"."""
+        """The import path under which another process finds the function, such as
+        "my_quiz:look_up".
+        """
         return f"{self.made_of.__module__}:{getattr(self.made_of, '__qualname__', '')}"
 
 
@@ -150,12 +159,13 @@ async def call(
     what: str,
     lent: Sequence[Environment] = (),
 ) -> R:
-    """Call `function()`. Errors name it `what`, such as "The tool 'search'".
+    """Call `function()` with a time limit, and return the result.
 
-    Asynchronous functions run on the running event loop, others in their own thread. After
-    `seconds` of the call's own time, Overdue is raised, and the environments `lent` to the function
-    are marked as spoilt, because the function may still be running. Any other error is raised as an
-    Exception, even SystemExit.
+    Asynchronous functions run on the running event loop. Other functions run in their own thread.
+    `what` is the name of the function in errors, such as "The tool 'search'". Raises Overdue after
+    `seconds`, not counting the time in which other calls block the event loop. The environments
+    `lent` to the function are then marked as spoilt, because the function may still be running. All
+    other errors are raised as an Exception, even SystemExit.
     """
     try:
         if _is_asynchronous(function):
@@ -171,9 +181,13 @@ async def call(
 
 
 async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
-    """Make an environment, with copies of mutable settings. Raises the same errors as `call`."""
+    """Make an environment of the class `kind`. Each environment gets its own copies of mutable
+    settings.
 
-    # copied, because instances must not share mutable defaults
+    Raises the same errors as `call`.
+    """
+
+    # mutable defaults of `__init__`, which instances must not share
     shared = {
         key: parameter.default
         for key, parameter in inspect.signature(kind).parameters.items()
@@ -189,7 +203,10 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
 def _is_asynchronous(
     function: Callable[[], Awaitable[R] | R],
 ) -> TypeGuard[Callable[[], Awaitable[R]]]:
-    """Whether a call of this function, partial or object with `__call__` must be awaited."""
+    """Whether a call of `function` returns an awaitable, because it is declared with `async def`.
+
+    `function` may also be a partial or an object with `__call__`.
+    """
     wrapped = getattr(function, "func", function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(wrapped, "__call__", None)  # noqa: B004

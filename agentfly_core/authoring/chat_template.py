@@ -1,4 +1,4 @@
-"""The interface of chat templates, which encode conversations and parse replies."""
+"""The interface of chat templates. A chat template encodes conversations and parses replies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from agentfly_core.system.formats.json_value import JSON
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """A tool's schema; `parameters` is a JSON schema of an object.
+    """The schema of a tool. `parameters` is a JSON schema of an object.
 
     `ToolSchema("calculator", "Work out an expression.", {"type": "object", "properties":
     {"expression": {"type": "string"}}, "required": ["expression"]})`
@@ -22,7 +22,7 @@ class ToolSchema:
 
     @property
     def listed(self) -> dict[str, JSON]:
-        """The schema in the form of chat services: `{"type": "function", "function": {...}}`."""
+        """The schema in the format of OpenAI's API: `{"type": "function", "function": {...}}`."""
         fields = {"name": self.name, "description": self.description}
         return {"type": "function", "function": {**fields, "parameters": self.parameters}}
 
@@ -45,10 +45,9 @@ class Conversation:
             speaker="tool_loop",
         )
 
-    `chain` is the episode's number among the problem's episodes, and `turn` the reply's number in
-    the episode; both count from 0. Concurrent replies have the same `turn`. `seed` differs between
-    replies to the same prompt. `speaker` is the name of the agent, or of a speaker made by
-    `Episode.speaker`.
+    `chain` is the index of the episode among the problem's episodes. `turn` is the index of the
+    reply in the episode. Concurrent replies have the same `turn`. `seed` differs between replies to
+    the same prompt. `speaker` is the name of the agent, or of a speaker made by `Episode.speaker`.
     """
 
     problem: Problem
@@ -61,16 +60,17 @@ class Conversation:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """Sort key of the request in a batch: problem, number of the problem's episode, turn."""
+        """Sort key of the request in a batch: problem, index of the episode, turn."""
         return self.problem.id, self.chain, self.turn
 
 
 class ChatTemplate(Protocol):
-    """The chat format of one family of models.
+    """The chat format of a family of models.
 
-    `open` of a whole conversation equals `open` of its beginning, followed by each reply and the
-    `extend` after it, if the tokenizer encodes the replies' text with the sampled tokens. Text of
-    users and tools never becomes special tokens.
+    A conversation can be encoded at once with `open`. It can also be built up: `open` encodes the
+    first messages, and after each sampled reply, `extend` encodes the next messages. Both ways give
+    the same tokens if the tokenizer encodes the text of each reply as the tokens that were sampled.
+    Text of users and tools never becomes special tokens.
     """
 
     @property
@@ -80,7 +80,7 @@ class ChatTemplate(Protocol):
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """Encode the whole prompt, up to and including the header of the next reply."""
+        """Encode a whole prompt, including the header of the next reply."""
 
     def extend(
         self,
@@ -88,18 +88,21 @@ class ChatTemplate(Protocol):
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...] | None:
-        """Encode the messages `read` after `reply`, which is the last message of `before`.
+        """Encode the messages `read` that follow a reply.
 
-        The tokens go up to the header of the next reply. They begin with the end-of-turn token if
-        `reply` was cut before it; that token is not trained. Returns None if the template renders
-        `before` differently after these messages; then a new context starts.
+        `reply` contains the tokens of the reply, and `before` all messages up to and including the
+        reply. The result ends with the header of the next reply. If `reply` was cut before its
+        end-of-turn token, the result begins with this token, which is not trained. Returns None if
+        the new messages change how the template renders `before`. A new context then starts.
         """
 
     def fit(self, text: str, tokens: int) -> str:
-        """Shorten an observation's text in the middle to at most `tokens` tokens."""
+        """Shorten an observation's text to at most `tokens` tokens, by cutting out its middle."""
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse a reply to its text without markup and its calls. Unreadable calls become BadCall.
+        """Parse the tokens of a reply into a message with its text, without markup, and its tool
+        calls.
 
-        Pass `stop` for a reply that a stop string ended: the text then ends before that string.
+        Tool calls that cannot be read become BadCall. If the reply ended at a stop string, pass the
+        possible strings as `stop`: the text then ends before the string.
         """

@@ -8,7 +8,7 @@ from agentfly_core.records.trajectory import Problem
 
 
 class ServiceFailure(RuntimeError):
-    """A service that a tool, reward or environment uses still failed after all retries.
+    """A service that a tool, a reward or an environment uses failed, even after all retries.
 
     The episode ends as FAILED and gets no score.
     """
@@ -17,20 +17,23 @@ class ServiceFailure(RuntimeError):
 class Environment:
     """State that tools and rewards share during an episode.
 
-    Subclasses add methods, and tools get instances by annotation. The resource manager calls
-    `start` once, `reset` before and `healthy` after each episode, and `close` at the end. After an
-    error the instance is closed.
+    Subclasses add methods. A tool gets an instance if a parameter is annotated with the class. The
+    resource manager calls `start` once, `reset` before each episode, `healthy` after each episode,
+    and `close` at the end. After an error the instance is closed.
 
         class Shop(Environment):
             async def reset(self, problem: Problem) -> str:
                 self.stock = dict(problem.facts["stock"])
                 return f"The shop has {len(self.stock)} products."
 
-    Use `Child` for a separate process (docs/how-to/environments.md).
+    To run a program in a separate process, use `Child` (docs/how-to/environments.md).
 
-    A `spoilt` instance may still have a running call, so the instance is closed after the episode.
-    `max_uses` limits the episodes of an instance. Set it to 1 if the class cannot be reset.
-    `agentfly config` prints `notice`. `reset_text` is the last result of `reset`.
+    - `max_uses`: the maximum number of episodes of an instance. Set it to 1 if instances cannot be
+      reset.
+    - `notice`: a text that `agentfly config` prints
+    - `spoilt`: whether a call that exceeded its time limit may still use the instance. It is then
+      closed after the episode.
+    - `reset_text`: the last text that `reset` returned
     """
 
     max_uses: ClassVar[int | None] = None
@@ -40,35 +43,38 @@ class Environment:
     reset_text: str = ""
 
     async def start(self) -> None:
-        """Start programs that the instance needs. Called once, before the first reset."""
+        """Start the programs that the instance needs. Called once, before the first `reset`."""
 
     async def reset(self, problem: Problem) -> str | None:
-        """Forget the previous episode and set up this problem.
+        """Discard the state of the previous episode and set up this problem.
 
-        Returns None, or a text that the model reads as an observation after the problem.
+        If a text is returned, the model reads it as an observation after the problem.
         """
         raise NotImplementedError(
             f"{type(self).__name__} lacks reset(). Define `async def reset(self, problem)`."
         )
 
     async def healthy(self) -> bool:
-        """Whether another episode may use this instance."""
+        """Return whether another episode may use this instance."""
         return True
 
     def state_key(self) -> str:
-        """Return a name of the state, for algorithms that compare replies to equal states (GiGPO).
+        """Return a name of the state.
 
-        The name must depend on the state only, not on the path to it (no counters, no times). If
-        the name is empty, the latest text that the model has read is used instead.
+        Algorithms such as GiGPO compare replies that were given in the same state. The name must
+        depend on the state only, not on earlier states, so it must not contain counters or times.
+        If the name is empty, the latest text that the model has read is used instead.
         """
         return ""
 
     async def snapshot(self) -> bytes:
-        """Save the state for `restore`. Raises NotImplementedError if states cannot be restored."""
+        """Save the state for `restore`. Raises NotImplementedError if the class cannot restore
+        states.
+        """
         raise self._no_going_back()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Restore a snapshot of an instance with the same problem.
+        """Set the state to a snapshot, which may come from another instance with the same problem.
 
         Raises the same errors as `snapshot`.
         """
@@ -81,10 +87,10 @@ class Environment:
         )
 
     async def close(self) -> None:
-        """Free all resources of `start`; called once."""
+        """Free all resources that `start` allocated. Called once."""
 
 
 def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
-    """Sort environment classes in the order in which every episode leases them."""
-    # sorted by name, because names are the same in all processes
+    """Sort environment classes in the order in which all episodes lease them."""
+    # sorted by name, because names are equal in all processes
     return tuple(sorted(kinds, key=attrgetter("__module__", "__qualname__")))

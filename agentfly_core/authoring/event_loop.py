@@ -1,7 +1,7 @@
-"""The process's event loop for agents, tools, environments and rewards.
+"""The event loop of this process on which agents, tools, environments and rewards run.
 
 It runs in its own thread until the process ends. Code "holds" the loop while it runs without an
-`await` that pauses. If code holds the loop for too long, a new loop replaces it.
+`await` that pauses. If code holds the loop for too long, later work runs on a new loop.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from agentfly_core.system import background_loop
 R = TypeVar("R")
 TICK = 0.25
 LONGEST = 60.0
-"""Seconds for which code without its own time limit may hold the loop."""
+"""The number of seconds for which code without its own time limit may hold the loop."""
 END_SECONDS = 30.0
 ADVICE = (
     "`await` slow work, with an async client or `asyncio.to_thread`. For a tool or reward you can "
@@ -27,8 +27,10 @@ ADVICE = (
 
 
 class LoopHeld(RuntimeError):
-    """Code held the event loop for too long: "The tool 'search' held the event loop for more than
-    30 s: ..."; `call` is None for code outside of calls.
+    """Code held the event loop for too long.
+
+    Example of the message: "The tool 'search' held the event loop for more than 30 s: ...". `call`
+    is the call that held the loop, or None for code outside of calls.
     """
 
     def __init__(self, call: CallRecord | None) -> None:
@@ -38,29 +40,30 @@ class LoopHeld(RuntimeError):
 
 
 HeldCalls = Mapping[tuple[str, str], str]
-"""Calls to skip, by name and episode, with the reason: `{("The tool 'search'", "9f2c01d4"): "The
-tool 'search' held the event loop ..."}`.
+"""Calls to skip. The keys are the name and the episode of a call, the values are reasons.
+
+Example: `{("The tool 'search'", "9f2c01d4"): "The tool 'search' held the event loop ..."}`.
 """
 NONE_HELD: HeldCalls = {}
 
 
 class Interrupted(BaseException):
-    """Another thread interrupted the work."""
+    """The running work was interrupted from another thread."""
 
 
 class _Loop:
-    """An event loop in its own thread. `answered` is the time of its last sign of life."""
+    """An event loop in its own thread. `answered` is the time when the loop last ran a callback."""
 
     def __init__(self) -> None:
         self.loop, _ = background_loop.started("authors")
         self.answered = 0.0
 
     def require_answers(self) -> None:
-        """Raise LoopHeld if code holds the loop for too long."""
+        """Raise LoopHeld if code has held the loop for too long."""
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
         silent = time.monotonic() - self.answered > LONGEST
-        # a loop that does not answer is not enough: a call may hold it within its own time limit
+        # silence alone is not enough: a call may hold the loop within its own time limit
         if (holder and holder.overdue) or (silent and not holder):
             raise LoopHeld(holder)
 
@@ -74,20 +77,25 @@ _interrupted = threading.Event()
 
 
 def interrupt() -> None:
-    """Cancel the running work, so that its `run` raises Interrupted."""
+    """Cancel the running work.
+
+    The function `run` that waits for the work then raises Interrupted.
+    """
     _interrupted.set()
 
 
 def forget_interrupt() -> None:
-    """Clear a late interrupt: the work that it was meant for has ended, and later work must run."""
+    """Discard an interrupt that came after its work had ended, so that later work runs."""
     _interrupted.clear()
 
 
 def run(work: Coroutine[Any, Any, R]) -> R:
-    """Run `work` on the loop, in this thread's context, and return its result.
+    """Run a coroutine on the event loop, in the context of the calling thread, and return its
+    result.
 
-    Raises Interrupted after `interrupt`, once the cancelled work has ended. Raises LoopHeld if code
-    holds the loop for too long; all work on that loop is then lost.
+    If another thread calls `interrupt`, the work is cancelled, and Interrupted is raised when the
+    work has ended. Raises LoopHeld if code holds the loop for too long. All work on this loop is
+    then lost.
     """
     here, tasks = _current(), list[asyncio.Task[R]]()
     try:
@@ -102,10 +110,10 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 
 
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
-    """Call `work`, and call it again after an author's function has held the event loop of `run`.
+    """Call `work`, and repeat it each time an author's function has held the event loop.
 
-    `work` gets the calls that it must skip. Raises LoopHeld if other code held the loop, or if
-    `work` did not skip a call.
+    The argument of `work` are the calls that it must skip, because they have held the loop. Raises
+    LoopHeld if other code held the loop, or if `work` did not skip one of these calls.
     """
     held = dict[tuple[str, str], str]()
     while True:
@@ -125,10 +133,10 @@ def _current() -> _Loop:
 
 
 def _give_up(here: _Loop) -> None:
-    """Use a new loop for later work; the old loop stops when the code that holds it returns."""
+    """Use a new loop for later work. The old loop stops when the code that holds it returns."""
     with _turn:
         _loops.clear()
-        # calls on the old loop still write to the old table when they end
+        # the new table is for the new loop; calls on the old loop still write to the old table
         call_table.renew()
     # a held loop cannot be stopped from outside; it stops itself if it runs again
     here.loop.call_soon_threadsafe(here.loop.stop)
@@ -137,7 +145,7 @@ def _give_up(here: _Loop) -> None:
 def _waited(here: _Loop, work: Coroutine[Any, Any, R]) -> R:
     here.answered = time.monotonic()  # the loop was not checked since the previous work ended
     future = asyncio.run_coroutine_threadsafe(work, here.loop)
-    # polled, because the held loop cannot report on itself
+    # polled, because a loop that is held cannot report this
     while not concurrent.futures.wait([future], TICK).done:
         here.require_answers()
         if _interrupted.is_set():

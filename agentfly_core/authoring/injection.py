@@ -1,4 +1,6 @@
-"""Dependency injection by annotation: separate injected parameters from passed arguments."""
+"""Dependency injection by annotation. It separates injected parameters from arguments that a caller
+passes.
+"""
 
 import functools
 import inspect
@@ -14,22 +16,24 @@ from agentfly_core.records.trajectory import Group, Problem, Score, Team, Trajec
 Lent = Environment | Problem | Trajectory | Team | Group
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 UNDECIDED = (Annotated, Any, object, inspect.Signature.empty, types.UnionType)
-"""Classes of annotations that do not decide whether a result is a score."""
+"""Annotated result types that leave open whether the result is a score."""
 
 AuthorFunction = Callable[..., Any]
 """Code of an author: a function, a method or an object with `__call__`.
 
-Its types are not known here, so its parameters are read with `inspect`, and its result is checked.
+Its types are unknown, so its parameters are read with `inspect`, and its result is checked.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function. Those in `lent` are injected by their type, and the caller
-    passes the `arguments`.
+    """The parameters of a function.
 
-    `async def lookup(key: str, *, shop: Shop)` has
-    `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
+    The pipeline injects the parameters in `lent`, by their type. The caller passes the parameters
+    in `arguments`.
+
+    For example, `async def lookup(key: str, *, shop: Shop)` has the signature `Signature({"shop":
+    Shop}, {"key": <Parameter "key: str">})`.
     """
 
     lent: Mapping[str, type[Lent]]
@@ -42,24 +46,26 @@ class Signature:
 
 
 class Asking(Protocol):
-    """A tool or a reward. Its parameters may include environments."""
+    """A tool or a reward. Its injected parameters may include environments."""
 
     @property
     def signature(self) -> Signature:
-        """The injected parameters, and the arguments that the caller passes."""
+        """The injected parameters, and the parameters that the caller passes."""
 
 
 def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
-    """Return the environment classes that tools and rewards need, in the order of leasing."""
+    """Return the environment classes that tools and rewards need, in the order in which episodes
+    lease them.
+    """
     return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
 def read(function: AuthorFunction) -> Signature:
-    """Read the signature of a function, method or object with `__call__`, and evaluate annotations.
+    """Read the signature of a function, a method or an object with `__call__`.
 
-    Keyword arguments that a `functools.partial` binds are left out. Raises ValueError for missing
-    annotations, for annotations that cannot be evaluated, and for `*args`, `**kwargs` and
-    positional-only parameters.
+    Annotations in quotes are evaluated. Keyword arguments that a `functools.partial` binds are left
+    out. Raises ValueError if an annotation is missing or cannot be evaluated, and for `*args`,
+    `**kwargs` and positional-only parameters.
     """
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
@@ -96,7 +102,10 @@ def read(function: AuthorFunction) -> Signature:
 
 
 def name(function: AuthorFunction) -> str:
-    """Return the name of a function, or of the function in a partial; for a class in lower case."""
+    """Return the name of a function, or of the function in a `functools.partial`.
+
+    For a class, and for an object without a name, return the class name in lower case.
+    """
     function = unbound(function)
     if isinstance(function, type):
         return function.__name__.lower()
@@ -110,9 +119,10 @@ def unbound(function: AuthorFunction) -> AuthorFunction:
 
 
 def refuse_iterators(function: AuthorFunction, what: str) -> None:
-    """Raise ValueError for generators and cached coroutine functions, also in partials and classes.
+    """Raise ValueError for a generator function or a cached coroutine function.
 
-    `what` names the function in the message: "The tool 'search'".
+    For a partial, its function is checked, and for a class, its `__call__`. `what` names the
+    function in the message: "The tool 'search'".
     """
     body = unbound(function)
     cached = hasattr(body, "cache_info")
@@ -131,8 +141,10 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 
 
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
-    """Raise ValueError if the annotated result is a class of no score, or of no list of scores if
-    the reward `compares`. Results of other types are checked when they are returned.
+    """Raise ValueError if the result of a reward is annotated with a type that is not a score.
+
+    If the reward `compares` episodes, the type must be a list of scores. Results without a clear
+    annotation are checked when they are returned.
     """
     annotation = inspect.signature(function, eval_str=True).return_annotation
     kind = type(None) if annotation is None else typing.get_origin(annotation) or annotation

@@ -1,4 +1,4 @@
-"""Call tools and rewards in child processes, which are killed at their time limit."""
+"""Call tools and rewards in child processes. A process is killed at the time limit of its call."""
 
 import asyncio
 import functools
@@ -21,7 +21,7 @@ from agentfly_core.system.guarded import GuardedProcess
 
 PROGRAM = "agentfly_core.authoring.process_worker"
 START_SECONDS = 120.0
-# the number of cores of this container, not of the whole machine
+# the number of cores that this process may use, not of the whole machine
 AT_ONCE = len(os.sched_getaffinity(0))
 
 R = TypeVar("R")
@@ -29,15 +29,18 @@ R = TypeVar("R")
 
 @functools.cache
 def adapter(kind: type[R]) -> TypeAdapter[R]:
-    """The pydantic adapter that reads a type from JSON.
+    """Return the pydantic adapter that converts JSON to values of a type.
 
-    It is cached, because building it takes milliseconds.
+    Adapters are cached, because building one takes milliseconds.
     """
     return TypeAdapter(kind)
 
 
 class Caller(Protocol):
-    """Calls an author's function with bound arguments. `lent` are the environments among these."""
+    """Calls an author's function that takes no more arguments.
+
+    `lent` contains the environments among the arguments that are already bound.
+    """
 
     async def __call__(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
@@ -45,38 +48,48 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """The reply of a process: `answer` is the result, `lost` the message of a ServiceFailure."""
+    """The reply of a child process.
+
+    - `answer`: the result of the call
+    - `lost`: the message of a ServiceFailure, instead of a result
+    """
 
     answer: JSON
     lost: str
 
 
 class Died(Exception):
-    """A process ended during a call: `Died("its process died of SIGSEGV")`."""
+    """A child process ended during a call: `Died("its process died of SIGSEGV")`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A tool or reward for another process: `Named("my_search:Search", {"index": "wiki"})`."""
+    """The import path and settings by which another process finds a tool or reward.
+
+    Example: `Named("my_search:Search", {"index": "wiki"})`.
+    """
 
     path: str
     settings: Mapping[str, JSON]
 
     @property
     def text(self) -> str:
-        """The import path and the settings as JSON."""
+        """The import path and the settings, as JSON."""
         return json.dumps({"use": self.path, "settings": dict(self.settings)})
 
 
 async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
-    """Call a tool or reward in another process, with a limit of `seconds` after its import.
+    """Call a tool or reward in a child process, and return the result.
 
-    At most one process per core works at a time. At the time limit, the process and its descendants
-    are killed, and Overdue is raised. Also raises Died and ServiceFailure.
+    At most one process per core works at a time. The limit of `seconds` does not include the
+    import. At the limit, the process and its descendants are killed, and Overdue is raised. Raises
+    Died if the process dies, and ServiceFailure if the import fails or the function raises
+    ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)
     try:
-        # no limit here: the wait for a free process does not count, and `ask` has the call's limit
+        # without a limit, because waiting for a free process does not count; `_Process.ask` has the
+        # call's limit
         return await in_thread(asking, math.inf, part.path)
     except asyncio.CancelledError:
         asking.cancel()
@@ -84,7 +97,10 @@ async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON
 
 
 class _Asking:
-    """A call that blocks its thread; `cancel` kills its process from another thread."""
+    """A call of a tool or reward in a child process. The call blocks its thread.
+
+    `cancel` kills the child process from another thread.
+    """
 
     def __init__(self, part: Named, question: str, seconds: float) -> None:
         self._part, self._question, self._seconds = part, question, seconds
@@ -101,10 +117,10 @@ class _Asking:
             try:
                 process.know(self._part)
                 answer = process.ask(call, self._seconds)
-            finally:  # `cancel` must not kill a process that serves another call
+            finally:  # afterwards `cancel` must not kill the process, which may serve another call
                 with self._turn:
                     self._process = None
-            self._refuse_cancelled()  # the process was killed after its answer, so it is not reused
+            self._refuse_cancelled()  # raises if the process was killed after its answer
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
         return answer["answer"]
@@ -121,14 +137,18 @@ class _Asking:
 
 
 class _Process(GuardedProcess):
-    """A child process that answers each line of JSON with one line."""
+    """A child process that answers each line of JSON with one line of JSON."""
 
     def __init__(self) -> None:
         super().__init__(PROGRAM, {})
         self._loaded: set[str] = set()
 
     def know(self, part: Named) -> None:
-        """Let the process import a tool or reward, once per settings. Raises ServiceFailure."""
+        """Let the process import a tool or reward, unless it has already imported it with these
+        settings.
+
+        Raises ServiceFailure if the import fails.
+        """
         if part.text in self._loaded:
             return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
@@ -143,9 +163,13 @@ class _Process(GuardedProcess):
         self._loaded.add(part.text)
 
     def ask(self, question: str, seconds: float) -> Answer:
-        """Send a question, and return its answer. Raises Overdue after `seconds`, and Died."""
+        """Send a question to the process, and return the answer.
+
+        Raises Overdue after `seconds`, and Died if the process dies or writes something else into
+        the socket.
+        """
         try:
-            # sending has the time limit, too: if the process hangs, the socket stays full
+            # also limits sending, because the socket stays full if the process hangs
             self.lines.socket.settimeout(seconds)
             self.lines.send(question.encode())
             answer: Answer = json.loads(self.lines.receive(seconds))
@@ -165,7 +189,7 @@ _idle: list[_Process] = []
 
 @contextmanager
 def _process() -> Iterator[_Process]:
-    """Yield an idle or a new process. Waits while AT_ONCE processes are working."""
+    """Yield an idle process or a new process. While AT_ONCE processes are working, wait first."""
     with _seats:
         try:
             while not (process := _idle.pop()).alive:

@@ -1,6 +1,6 @@
-"""The program of processes that run tools and rewards with `process=True`.
+"""The program of the child processes that run tools and rewards with `process=True`.
 
-It reads requests and writes answers as lines of JSON, see `process_calls`.
+It reads requests and writes answers as lines of JSON; see `process_calls`.
 """
 
 import asyncio
@@ -22,14 +22,15 @@ R = TypeVar("R")
 
 
 def main(descriptor: int) -> None:
-    """Answer requests on a socket until it is closed."""
+    """Answer requests on the socket with this file descriptor until the socket is closed."""
     line = socket.socket(fileno=descriptor)
-    # programs that a tool starts would otherwise keep the socket open
+    # otherwise programs that a tool starts would keep the socket open
     line.set_inheritable(False)
 
     async def call(function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
-        # Plain functions run in the main thread, where libraries may use signals, and outside of
-        # an event loop. Coroutines share one loop, because modules share async clients.
+        # Plain functions run in the main thread, where libraries may use signals, and outside of an
+        # event loop. Coroutines share one loop, because modules keep async clients that are bound
+        # to a loop.
         try:
             result = function()
             return runner.run(awaited(result)) if is_awaitable(result) else result
@@ -41,7 +42,7 @@ def main(descriptor: int) -> None:
         setup = json.loads(text)
         loaded, settings = load(setup["use"]), setup["settings"]
         loaded = loaded.with_settings(**settings) if settings else loaded
-        _ = loaded.function  # creates the object of a class before the call's time limit starts
+        _ = loaded.function  # creates the object before the time limit of a call starts
         return loaded
 
     with asyncio.Runner() as runner, line.makefile("rb") as questions:
@@ -60,7 +61,7 @@ def main(descriptor: int) -> None:
 
 
 def _done(work: Coroutine[None, None, R]) -> R:
-    """Return the result of a coroutine that never suspends."""
+    """Return the result of a coroutine that runs to its end without suspending."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""Rewards: decorated functions that score an episode. A missing score is never counted as zero."""
+"""Rewards: decorated functions that score an episode. A missing score never counts as zero."""
 
 import asyncio
 import functools
@@ -42,11 +42,10 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 class Reward(calling.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `calling.AuthorPart`.
 
-    The first retry waits `backoff` seconds, and each further retry twice as long, up to
-    LONGEST_WAIT.
-    At most `concurrency` calls run at once; None means no limit. The function `examples` returns
-    Examples of a problem, which `agentfly prepare` scores. It raises ValueError for a problem
-    without a solution.
+    The first retry waits `backoff` seconds. The wait doubles with each further retry, to at most
+    LONGEST_WAIT. At most `concurrency` calls run at once; None means no limit. The function
+    `examples` returns Examples (right and wrong answers) of a problem, which `agentfly prepare`
+    scores as a check. The function raises ValueError for a problem without a solution.
     """
 
     kind: ClassVar[str] = "reward"
@@ -57,18 +56,18 @@ class Reward(calling.AuthorPart):
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Environment]]:
-        """The environments that this reward reads during the episode, by parameter name."""
+        """The environments that this reward reads at the end of an episode, by parameter name."""
         return self.signature.environments
 
     @functools.cached_property
     def compares(self) -> bool:
-        """Whether the reward scores all episodes of a problem together."""
+        """Whether the reward gets a Group and scores all episodes of a problem together."""
         return Group in self.signature.lent.values()
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
-        """Return the score, or Unscored with the error of the function.
+        """Score a trajectory. If the function fails, return Unscored with its error.
 
-        Raises ServiceFailure only.
+        Only ServiceFailure is raised.
         """
         (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result
@@ -79,7 +78,9 @@ class Reward(calling.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> Grade:
-        """Score a stored trajectory of an episode, or return Unscored with the reason."""
+        """Score a stored trajectory. If the score is missing or cannot be computed, return
+        Unscored.
+        """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
         if self.needs:
@@ -96,9 +97,10 @@ class Reward(calling.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> list[Grade]:
-        """Score one stored trajectory, or a group if the reward compares episodes.
+        """Score one stored trajectory. If the reward compares episodes, score a group of
+        trajectories.
 
-        A reward with a Team parameter gets all trajectories in `episode`.
+        If the reward has a Team parameter, the team consists of the trajectories in `episode`.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -111,7 +113,7 @@ class Reward(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Answer a request in the separate process of a reward with process=True."""
+        """Answer a request within the separate process of a reward with process=True."""
         work = process_calls.adapter(_Question).validate_python(question)
         grades = await self._grades(work.group, {Team: work.team}, caller)
         return {"grades": [asdict(one) for one in grades]}
@@ -132,7 +134,8 @@ class Reward(calling.AuthorPart):
         async with self._seats or nullcontext():
             if self.process:
                 try:
-                    # only the objects that the reward reads, because a team may be large as JSON
+                    # only the objects that the reward reads are sent, because a team may be large
+                    # as JSON
                     needed = {k: v for k, v in lent.items() if k in self.signature.lent.values()}
                     team = needed.get(Team, Team(()))
                     assert isinstance(team, Team)
@@ -170,18 +173,19 @@ class Reward(calling.AuthorPart):
             return [self._checked(*pair) for pair in zip(results, group.trajectories, strict=True)]
         except ServiceFailure:
             raise
-        except (Exception, SystemExit) as error:  # an error in a reward must not end other episodes
+        except (Exception, SystemExit) as error:  # it must not end other episodes
             place = tracebacks.own_line(error)
             return _all_unscored(fault(error) + (f", at {place}" if place else ""), group)
 
     @property
     def _seats(self) -> asyncio.Semaphore | None:
-        """The semaphore for `concurrency` on the running event loop; None without a limit."""
+        """The semaphore that enforces `concurrency` on the running event loop. None without a
+        limit.
+        """
         if self.concurrency is None:
             return None
         loop = asyncio.get_running_loop()
-        # one semaphore per loop: an asyncio semaphore works on one loop only, and a held loop is
-        # replaced
+        # An asyncio semaphore works on one loop only, and a blocked loop is replaced by a new one.
         return self._seats_by_loop.setdefault(loop, asyncio.Semaphore(self.concurrency))
 
     @functools.cached_property
@@ -203,7 +207,7 @@ class Reward(calling.AuthorPart):
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)), by_speaker)
 
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for wrong parameters or a wrong return annotation."""
+        """Raise ValueError if a parameter or the return annotation does not suit a reward."""
         injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
         if signature.arguments:
             raise ValueError(
@@ -220,7 +224,7 @@ class Reward(calling.AuthorPart):
 
 
 class RewardOptions(calling.PartOptions, total=False):
-    """Options of `@reward`, see Reward for their defaults."""
+    """Options of `@reward`. Reward and AuthorPart list their defaults."""
 
     backoff: float
     concurrency: int | None
@@ -234,12 +238,13 @@ def reward(**options: Unpack[RewardOptions]) -> Callable[[AuthorFunction], Rewar
 def reward(
     function: AuthorFunction | None = None, /, **options: Unpack[RewardOptions]
 ) -> Reward | Callable[[AuthorFunction], Reward]:
-    """Make a reward from a class or a function that returns a number or Score; see Reward.
+    """Make a reward from a function or a class. A call returns a number or a Score; see Reward.
 
-    Annotated parameters are filled in: Trajectory, Team, Problem, environments. A Team has the
-    trajectories of all speakers. A reward with an environment runs at the end of the episode. All
-    other rewards run later, on the stored episodes. A reward with a Group returns a list with one
-    score for each episode of a problem.
+    Parameters with the annotation Trajectory, Team, Problem, Group or an environment class are
+    filled in. A Team contains the trajectories of all speakers of the episode. A reward with an
+    environment runs at the end of the episode. All other rewards run later, on the stored episodes.
+    A Group contains all episodes of a problem. A reward with a Group returns a list with one score
+    for each of these episodes.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -251,7 +256,10 @@ def reward(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request to a reward in another process: score a group, or a trajectory of a team."""
+    """A request to a reward in another process: score `group`, or the only trajectory in `group`.
+
+    `team` contains the trajectories of the episode's speakers.
+    """
 
     group: Group
     team: Team

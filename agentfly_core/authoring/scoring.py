@@ -1,4 +1,4 @@
-"""Scores of episodes by several rewards, with weights."""
+"""Compute the scores of episodes as weighted sums of several rewards."""
 
 import asyncio
 import math
@@ -36,16 +36,17 @@ async def score(
     among: Sequence[Trajectory] = (),
     held: HeldCalls = NONE_HELD,
 ) -> list[Scored]:
-    """Score trajectories; returns scores in the same order. `rewards` maps rewards to weights.
+    """Score trajectories with `rewards`, a mapping of rewards to weights.
 
-    If an episode has several speakers, rewards read the trajectory with the answer, see
-    `speakers.answering`; `main` is the agent's own speaker. Scores that were computed during the
-    episode are reused. The keys of `Scored.rewards` are `name`, `name/part`, `name/speaker/role`
-    and, for a second speaker of a role, `name/speaker/role/number`; the values are not weighted.
+    The result has the order of `trajectories`. If an episode has several speakers, rewards read the
+    trajectory with the answer; see `speakers.answering`. `main` is the name of the agent's main
+    speaker. Scores that were computed during the episode are reused. Calls in `held` are skipped.
 
-    An episode is Unscored if it FAILED, if a reward is missing, or if `by_speaker` contains a
-    speaker without a trajectory in `among` (by default `trajectories`). Raises ValueError for two
-    rewards with the same name.
+    The keys of `Scored.rewards` are `name`, `name/part`, `name/speaker/role` and, for the second
+    speaker of a role, `name/speaker/role/2`. The values are not weighted. An episode is Unscored if
+    it FAILED, or if one of its rewards gave no score. It is also Unscored if a reward's
+    `by_speaker` contains a speaker without a trajectory in `among` (by default `trajectories`).
+    Raises ValueError if two rewards have the same name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
@@ -77,9 +78,9 @@ def score_here(
     main: str,
     among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
-    """Call `score` on this process's event loop.
+    """Call `score` on the event loop of this process, and return the scores.
 
-    If a reward blocks the loop for too long, the episode that it scores is Unscored.
+    If a reward blocks the loop for too long, the episode in this call of the reward is Unscored.
     """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 
@@ -87,9 +88,12 @@ def score_here(
 async def _compared(
     answered: Sequence[Trajectory], reward: Reward, seats: asyncio.Semaphore, held: HeldCalls
 ) -> list[Trajectory]:
-    """Compute a reward that compares episodes, and add its scores to `observed` of each episode."""
+    """Compute a reward that compares the episodes of a problem.
+
+    Return the trajectories with the scores added to `observed`.
+    """
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    # sorted by the episode's number, because the order of shards must not change a group's order
+    # sorted by the index of the episode, because groups must not depend on the order of `answered`
     for number in sorted(range(len(answered)), key=lambda number: answered[number].chain):
         one = answered[number]
         if one.ending is not Ending.FAILED:
@@ -138,9 +142,9 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """Combine the scores of one trajectory.
+    """Combine the scores of an episode for one trajectory.
 
-    Only the trajectory that `answered` gets turn rewards.
+    `answered` is true for the trajectory with the answer. Only this trajectory gets turn rewards.
     """
     own = dict(scores)
     for name, (weight, score) in scores.items():
@@ -152,17 +156,20 @@ def _held(
 
 
 def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
-    """Return the names in `by_speaker` that are neither roles nor instances of these speakers."""
+    """Return the names in `by_speaker` that do not belong to the agents in `speakers`.
+
+    A name is a role or a speaker: `searcher` or `searcher/2`.
+    """
     pairs = {instance(agent) for agent in speakers}
     names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}
     return [name for name in score.by_speaker if name not in names]
 
 
 def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
-    """Return the weighted sum of rewards, for example `combined("9f2c", {"exact": (1.0,
-    Score(1.0))})`.
+    """Return the weighted sum of a trajectory's rewards.
 
-    The result is Unscored if a reward is missing or the sum is too large.
+    Example: `combined("9f2c", {"exact": (1.0, Score(1.0))})`. The result is Unscored if a reward is
+    missing, or if the sum is too large or NaN.
     """
     scores = {
         name: (weight, score)
@@ -189,7 +196,9 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Return the entries of `Scored.rewards`: values of rewards, parts and single speakers."""
+    """Return the entries of `Scored.rewards`: the values of rewards, of their parts and of
+    speakers.
+    """
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):

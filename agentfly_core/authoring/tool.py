@@ -41,14 +41,15 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class ToolError(Exception):
-    """Raised by a tool that the model used wrongly. The model reads the message."""
+    """Raised by a tool if the model used it wrongly. The model reads the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A tool's result with a reward for its step: `StepResult("It opens.", reward=0.25)`.
+    """The result of a tool call with a reward for this step: `StepResult("It opens.",
+    reward=0.25)`.
 
-    The model reads `result` only. Raises ValueError for a wrong reward.
+    The model reads only `result`. Raises ValueError if the reward is not a usable number.
     """
 
     result: object
@@ -63,10 +64,12 @@ class StepResult:
 class Tool(calling.AuthorPart):
     """A function that a model can call, made by `@tool`; see also `calling.AuthorPart`.
 
-    The model reads text results unchanged and other results as JSON, shortened to `max_chars` bytes
-    of UTF-8. Pictures and values without a text form raise ServiceFailure. Calls of `parallel`
-    tools in one reply run concurrently. A successful call of an `ends_episode` tool ends the
-    episode, and the tool's result is the answer.
+    The model reads a text result unchanged, and any other result as JSON. A result is shortened to
+    `max_chars` bytes of UTF-8. Results without a text form, such as pictures, raise ServiceFailure.
+
+    - `parallel`: whether several calls of the tool in one reply run concurrently
+    - `ends_episode`: whether a successful call ends the episode. The result of this call is then
+      the answer.
     """
 
     kind: ClassVar[str] = "tool"
@@ -87,14 +90,14 @@ class Tool(calling.AuthorPart):
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
         if instance is None:
             return self
-        # a tool made from a method is bound to its instance, as methods are
+        # like a method, a tool made from a method is bound to its instance
         return replace(self, made_of=self.made_of.__get__(instance, owner))
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
         """The schema that the model reads.
 
-        Raises ValueError for a signature without a JSON schema.
+        Raises ValueError if a parameter has a type without a JSON schema.
         """
         description = self.description
         if description is None:
@@ -102,7 +105,10 @@ class Tool(calling.AuthorPart):
         return ToolSchema(self.name, description, self._arguments.schema)
 
     def untold(self) -> list[str]:
-        """List missing descriptions: `["its parameter 'key' has no description: ..."]`."""
+        """List the mistakes in the descriptions of parameters.
+
+        Example: `["its parameter 'key' has no description: ..."]`.
+        """
         faults = [
             f"its parameter {key!r} has no description: describe it in `Args` of the docstring, or "
             f"with `Annotated[..., Field(description=...)]`."
@@ -119,13 +125,14 @@ class Tool(calling.AuthorPart):
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
-        """The environments and the Problem that the tool gets, by parameter name."""
+        """The injected parameters of the tool: environments and the Problem, by parameter name."""
         return self.signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
         """Call the tool, and return the observation that the model reads.
 
-        Wrong calls become observations, too. Raises ServiceFailure only.
+        Wrong calls and errors of the tool become observations with an error. Only ServiceFailure is
+        raised.
         """
         if not self.process:
             return await self._answer(call, lent, self.call)
@@ -141,7 +148,7 @@ class Tool(calling.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Answer a request in the separate process of a tool with process=True."""
+        """Answer a request within the separate process of a tool with process=True."""
         request = process_calls.adapter(_Question).validate_python(question)
         lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}
         return asdict(await self._answer(request.call, lent, caller))
@@ -169,13 +176,13 @@ class Tool(calling.AuthorPart):
             raise
         except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
-        # the episode continues, because a policy could crash tools to avoid a bad reward
+        # the episode continues: otherwise a policy could crash tools to avoid a bad reward
         except (Exception, SystemExit) as error:
             self._tell(error, lent)
             return self._error(fault(error))
 
     def _tell(self, error: BaseException, lent: Mapping[type[Lent], Lent]) -> None:
-        """Log an error for the tool's author, once for each line of code."""
+        """Log an error of the tool for its author, once for each line of code."""
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
         first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
@@ -183,16 +190,17 @@ class Tool(calling.AuthorPart):
         warn_once(logger, what, f"{fault(error)}{first}; the model reads this error as the answer")
 
     def _text_of(self, result: object) -> str:
-        """Convert a result to text. Raises ServiceFailure for a value without a text form.
+        """Convert a result of the tool to text. Raises ServiceFailure for a value without a text
+        form.
 
-        For bytes that are not UTF-8 it logs a warning for the author and raises ToolError.
+        If the result is bytes that are not UTF-8, log a warning for the author and raise ToolError.
         """
         if isinstance(result, str):
             return result
         try:
             if isinstance(result, bytes):
                 return result.decode()
-            # without ensure_ascii, because escapes such as \u00fc cost tokens
+            # `ensure_ascii` is off, because escapes such as \u00fc cost tokens
             return json.dumps(result, ensure_ascii=False, default=self._plain)
         except UnicodeDecodeError as error:
             warn_once(
@@ -207,7 +215,9 @@ class Tool(calling.AuthorPart):
             ) from None
 
     def _plain(self, value: Any) -> Any:
-        """Convert a value of another type to JSON. Raises ServiceFailure for an iterator."""
+        """Convert a value to JSON types if `json.dumps` cannot. Raises ServiceFailure for an
+        iterator.
+        """
         if isinstance(value, Iterator | AsyncIterator | Awaitable):
             raise self._no_text(
                 value, "return a list of its items, or await it and return the result"
@@ -215,14 +225,13 @@ class Tool(calling.AuthorPart):
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
-        """Convert a value of an author's class to JSON.
+        """Convert a value of an author's class to JSON types.
 
         Raises ServiceFailure for a value without a text form.
         """
         if hasattr(value, "tolist"):
             return value.tolist()
-        # the default text contains an address, which differs between runs and means nothing to the
-        # model
+        # the default text of an object contains an address, which differs between runs
         if ADDRESS.search(text := str(value)):
             raise self._no_text(value, "return text, or give its class a __str__")
         return text
@@ -241,7 +250,7 @@ class Tool(calling.AuthorPart):
         return Arguments(self.function, self.signature.arguments)
 
     def check(self, signature: Signature) -> None:
-        """Raise ValueError for a tool that takes a Trajectory, a Team or a Group."""
+        """Raise ValueError if the tool has a parameter of type Trajectory, Team or Group."""
         for kind in (Trajectory, Team, Group):
             if kind in signature.lent.values():
                 raise ValueError(f"{self.what} asks for a {kind.__name__}, which only rewards get.")
@@ -254,7 +263,7 @@ class _Question:
 
 
 class ToolOptions(calling.PartOptions, total=False):
-    """Options of `@tool`, see Tool for their defaults."""
+    """Options of `@tool`. Tool and AuthorPart list their defaults."""
 
     description: str
     max_chars: int
@@ -269,11 +278,11 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[AuthorFunction], Tool]: ..
 def tool(
     function: AuthorFunction | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[AuthorFunction], Tool]:
-    """Make a tool from a function, method, object with `__call__` or class of such objects; see
-    Tool.
+    """Make a tool from a function, a method, an object with `__call__` or a class of such objects.
 
-    Name, description and schema come from the signature and the docstring (Google, NumPy or Sphinx
-    style). Raises ValueError for a tool that both ends the episode and runs in parallel.
+    See Tool for the options. Name, description and schema come from the signature and the docstring
+    (Google, NumPy or Sphinx style). Raises ValueError for a tool with both `parallel` and
+    `ends_episode`.
     """
 
     if options.get("parallel") and options.get("ends_episode"):

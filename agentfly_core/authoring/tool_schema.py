@@ -1,4 +1,4 @@
-"""The JSON schema of a tool's arguments, and the validation of a model's calls."""
+"""The JSON schema of a tool's arguments, and the validation of tool calls."""
 
 import functools
 import inspect
@@ -27,7 +27,7 @@ _STYLES: Mapping[DocstringStyle, re.Pattern[str]] = {
     "numpy": re.compile(r"^(Other )?(Parameters|Returns|Raises|Yields)\n-{3,}$", re.MULTILINE),
     "sphinx": re.compile(r"^:(param|type|returns?|rtype|raises?)\b.*:", re.MULTILINE),
 }
-"""Patterns that only docstrings of the other styles contain."""
+"""Patterns of the NumPy and Sphinx styles. Google-style docstrings do not match them."""
 _LISTS = (DocstringSectionKind.parameters, DocstringSectionKind.other_parameters)
 # models often write numbers where text is expected
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
@@ -39,8 +39,9 @@ _FOR_REFERENCES = ("$defs", "discriminator")
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """The contents of a docstring: `Documentation("Find a product by key.", {"key": "the product's
-    key"})`.
+    """The contents of a docstring.
+
+    Example: `Documentation("Find a product by key.", {"key": "the product's key"})`.
     """
 
     summary: str
@@ -48,14 +49,14 @@ class Documentation:
 
 
 class BadArguments(ValueError):
-    """A call's arguments do not fit the tool's schema. The model reads the message."""
+    """The arguments of a call do not fit the tool's schema. The model reads the message."""
 
 
 class Arguments:
-    """The named arguments of one tool.
+    """The parameters of one tool that the model fills in.
 
-    `schema` is a JSON schema of an object, without references. Raises ValueError for a type without
-    a JSON schema.
+    `schema` is a JSON schema of an object, without references. The constructor raises ValueError if
+    a parameter has a type without a JSON schema.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Arguments:
         try:
             self._check = TypeAdapter[dict[str, Any]](_shape(parameters, described))
             self.schema = without_references(self._check.json_schema(schema_generator=_Untitled))
-            # titles repeat the names, and cost tokens in each prompt
+            # titles only repeat the names, and would cost tokens in each prompt
             self.schema.pop("title", None)
         except Exception as error:  # pydantic raises many kinds of errors for odd annotations
             raise ValueError(
@@ -73,9 +74,10 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """Validate a call's arguments, convert them and add copies of defaults.
+        """Validate the arguments of a call, convert them to Python types, and add copies of
+        defaults.
 
-        Raises BadArguments, which lists all mistakes.
+        Raises BadArguments if the arguments are invalid. The message lists all mistakes.
         """
         try:
             return self._check.validate_python(dict(sent))
@@ -94,7 +96,10 @@ class Arguments:
 
 
 def documentation(function: AuthorFunction) -> Documentation:
-    """Parse the docstring of a function or its class, in Google, NumPy or Sphinx style."""
+    """Parse the docstring of a function, or of the class of a callable object.
+
+    The docstring may have Google, NumPy or Sphinx style.
+    """
     function = unbound(function)
     sources = (
         (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
@@ -112,7 +117,9 @@ def documentation(function: AuthorFunction) -> Documentation:
 
 
 def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
-    """Make a TypedDict of the parameters, with their defaults."""
+    """Make a TypedDict with the types and defaults of the parameters. `described` contains
+    descriptions by parameter.
+    """
     fields = {}
     for key, parameter in parameters.items():
         metadata: dict[str, Any] = {"description": described[key]} if key in described else {}
@@ -132,9 +139,9 @@ def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, 
 
 
 def _optional(default: object) -> Any:
-    """Make a field with a default.
+    """Make a pydantic field with a default value.
 
-    The schema shows the default as text if JSON cannot express it.
+    If JSON cannot express the default, the schema shows it as text.
     """
     shown: JsonValue
     try:
@@ -156,9 +163,10 @@ class _Untitled(GenerateJsonSchema):
 
 
 def known_to_pydantic(kind: Any, within: tuple[Any, ...] = ()) -> Any:
-    """Replace TypedDicts by those of typing_extensions, which pydantic needs before Python 3.12.
+    """Replace TypedDicts in a type by TypedDicts of typing_extensions.
 
-    Raises ValueError for a type that contains itself or a type of `within`.
+    Before Python 3.12, pydantic accepts only these. `within` are the types that contain this type.
+    Raises ValueError if a type contains itself.
     """
     if is_typeddict(kind) and type(kind).__module__ == "typing":
         if kind in within:
@@ -186,7 +194,7 @@ def known_to_pydantic(kind: Any, within: tuple[Any, ...] = ()) -> Any:
 
 
 def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace each reference of a JSON schema by its definition.
+    """Replace each reference in a JSON schema by the definition to which it refers.
 
     `{"$ref": "#/$defs/Box", "description": "the box"}` becomes `{"type": "object", ...,
     "description": "the box"}`. Raises ValueError for a recursive type.
@@ -218,7 +226,7 @@ def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def holds_itself(name: str) -> ValueError:
-    """The error for a recursive type."""
+    """Make the error for a type that contains itself."""
     return ValueError(
         f"{name} contains itself, which a schema without references cannot express: use lists or "
         "text instead."
