@@ -49,8 +49,8 @@ def evaluate(expression: str) -> Number:
 def written(number: Number) -> str:
     """Format a number.
 
-    A float has at most 12 significant digits, and a whole number has no fraction. For example, the
-    text is "0.3" for 0.1 + 0.2, and "5" for 5.0.
+    A float gets at most 12 significant digits. For example, the text is "0.3" for 0.1 + 0.2, and
+    "5" for 5.0.
     """
     # a float has 15 exact digits
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:

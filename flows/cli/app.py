@@ -87,8 +87,10 @@ Project and machine
   requirements  machine:requirements   Print the packages that were tested together.
     agentfly requirements cpu
 """
-"""Groups of commands. A command has two lines: its name, its function in `flows.cli` and the first
-line of the docstring; then an example.
+"""The commands in groups. Each command has two lines.
+
+The first line has its name, its function in `flows.cli`, and the first line of the function's
+docstring. The second line is an example.
 """
 
 

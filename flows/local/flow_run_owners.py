@@ -1,4 +1,4 @@
-"""Label flow runs with their processes, and find flow runs of killed processes."""
+"""Label flow runs with the identity of their process, to find flow runs of killed processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def sign() -> None:
-    """Label the current flow run with this process. Does nothing outside of a flow run."""
+    """Label the current flow run with the identity of this process.
+
+    Outside of a flow run, do nothing.
+    """
     from prefect.client.orchestration import get_client
     from prefect.context import FlowRunContext
 
@@ -27,17 +30,17 @@ def sign() -> None:
     try:
         with get_client(sync_client=True) as client:
             client.update_flow_run_labels(context.flow_run.id, {LABEL: f"process-{own_mark()}"})
-    except Exception:  # without the label, only a missing heartbeat shows its death, minutes later
+    except Exception:  # the label is optional: Prefect also notices a dead process, minutes later
         logger.warning(
             "Prefect could not store the label with this flow run's process.", exc_info=True
         )
 
 
 def crash_dead() -> list[str]:
-    """Mark flow runs as Crashed if their process on this machine is dead; return their ids.
+    """Mark the flow runs of dead processes as Crashed. Return the ids of these flow runs.
 
-    Flow runs of other machines, and flow runs without a label, are not changed: their process may
-    be running.
+    Flow runs of other machines, and flow runs without the label of a process, are not changed,
+    because their process may be running.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter

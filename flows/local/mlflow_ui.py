@@ -14,7 +14,7 @@ from flows.local.prefect_server import open_flow_run
 from flows.local.state_dirs import settle
 
 PORT = 5000
-"""The port of the project's MLflow UI, unless another program uses it."""
+"""The port of the project's MLflow UI. If another program uses it, a free port is chosen."""
 SETTINGS = """[mlflow]
 default_permission = NO_PERMISSIONS
 database_uri = sqlite:///{accounts}
@@ -26,9 +26,12 @@ IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 def mlflow_server(place: MlflowStore, port: int) -> Program:
-    """Return the program of MLflow's server with its UI, for this store."""
+    """Return the program that serves MLflow's UI on this store at this port.
+
+    Also write its settings file, and create the store if it does not exist.
+    """
     state, secret = place.state, password(place.state)
-    # configparser reads a % as the start of a reference
+    # configparser takes a single % for the start of a reference
     settings, accounts = state / "mlflow-users.ini", str(state / ACCOUNTS).replace("%", "%%")
     settings.write_text(SETTINGS.format(accounts=accounts))
     place.create()
@@ -40,19 +43,19 @@ def mlflow_server(place: MlflowStore, port: int) -> Program:
         "MLFLOW_AUTH_CONFIG_PATH": str(settings),
         "MLFLOW_AUTH_ADMIN_USERNAME": USER,
         "MLFLOW_AUTH_ADMIN_PASSWORD": secret,
-        # derived from the password, to keep people signed in after a restart
+        # derived from the password: people stay signed in after a restart
         "MLFLOW_FLASK_SERVER_SECRET_KEY": hashlib.sha256(f"key {secret}".encode()).hexdigest(),
     }
     return Program("mlflow", command, env | mark("mlflow", state, place.uri))
 
 
 def mlflow_place(site: Site) -> MlflowStore:
-    """Return the MLflow store of a site's runs."""
+    """Return the MLflow store that a site (machine settings) uses."""
     return MlflowStore.choose(settle().state, site.mlflow_tracking_uri)
 
 
 def serving(place: MlflowStore) -> str:
-    """Return the address of the server that serves a store, or "" without a server."""
+    """Return the address of a running server for an MLflow store, or "" without one."""
     if place.served:
         return place.uri
     ports = own("mlflow", place.state, place.uri)
@@ -60,9 +63,10 @@ def serving(place: MlflowStore) -> str:
 
 
 def open_run(place: MlflowStore, run_id: str) -> None:
-    """Print a run's address in the MLflow UI. If no server is running, become the server.
+    """Print the address of a run's page in the MLflow UI.
 
-    Raises ValueError if MLflow or the run is missing.
+    If no server is running, replace this process by the server. Raises ValueError if MLflow cannot
+    be used or does not have the run.
     """
     server, port = serving(place), free_port(PORT)
     try:
@@ -77,9 +81,10 @@ def open_run(place: MlflowStore, run_id: str) -> None:
 
 
 def open_page(store: Store, run: str, ui: Ui) -> None:
-    """Print a run's address in a UI. If no server is running, become the server.
+    """Print the address of a run's page in the UI of MLflow or Prefect.
 
-    Raises ValueError if the UI does not have the run.
+    If no server is running, replace this process by the server. Raises ValueError if MLflow or
+    Prefect does not have the run.
     """
     record = known_run(store, run)
     ids = links_of(store, run).get(IDS[ui])

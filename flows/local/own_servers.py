@@ -1,4 +1,4 @@
-"""The servers of a project: their programs, marks, ports and password."""
+"""The Prefect and MLflow servers of a project: their programs, ports and password."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ from agentfly_core.system.module_search import finding_ours
 USER = "agentfly"
 FILE = "password"
 ACCOUNTS = "mlflow-users.db"
-"""The file of MLflow's accounts. It keeps the password with which it was created."""
+"""The file with MLflow's accounts. A changed password has no effect until the file is deleted."""
 SERVES = "AGENTFLY_SERVES"
 """The environment variable that marks a project's servers: "prefect /home/user/shop/.agentfly"."""
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
@@ -41,18 +41,20 @@ class Program:
 
 
 def mark(*serves: str | Path) -> dict[str, str]:
-    """Return the environment variable that marks a project's own server: `mark("prefect",
-    state)`.
+    """Return the environment variable that marks a server as belonging to a project.
+
+    For example, `mark("prefect", state)` is for the Prefect server of the project with this state
+    folder.
     """
     return {SERVES: " ".join(map(str, serves))}
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
-    """Return by port the environment variables of the running servers that `mark(*serves)` marks:
-    `own("prefect", state)`.
+    """Find the running servers that were started with the environment variable of `mark(*serves)`.
 
-    The mark can be trusted, because only processes of this user can have it. The answers of a
-    server cannot be trusted, because any program could fake them.
+    Returns the environment variables of each server by its port. `own("prefect", state)` finds the
+    Prefect server of a project. This is safer than a request to the port, which any program could
+    answer: only processes of this user are found.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):
@@ -67,8 +69,9 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
 
 def own_api(state: Path) -> dict[str, str]:
-    """Return the environment variables for clients of the project's Prefect server. Empty if the
-    server is not running.
+    """Return the environment variables with which clients reach the project's Prefect server.
+
+    The dictionary is empty if the server is not running.
     """
     for port, environment in own("prefect", state).items():
         url, auth = f"http://127.0.0.1:{port}/api", environment[GUARD]
@@ -77,9 +80,9 @@ def own_api(state: Path) -> dict[str, str]:
 
 
 def free_port(preferred: int = 0) -> int:
-    """Return the preferred port, or any free port if another program uses the preferred one."""
+    """Return the port `preferred`. If another program uses it, return any free port."""
     with socket.socket() as probe:
-        # the port counts as free while its last connections are closing
+        # with this option, a port counts as free while its last connections are closing
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", preferred))
@@ -89,9 +92,10 @@ def free_port(preferred: int = 0) -> int:
 
 
 def password(state: Path) -> str:
-    """Read a project's password, or create it in a file that only its owner may read.
+    """Return a project's password. If it does not exist, create it.
 
-    A new password deletes MLflow's accounts.
+    The password is in a file that only its owner may read. Creating a password also deletes
+    MLflow's accounts, which have the old password.
     """
     path = state / FILE
     if not path.exists() or not path.read_text().strip():
@@ -100,13 +104,14 @@ def password(state: Path) -> str:
         part = path.with_suffix(".part")
         with open(part, "w", opener=partial(os.open, mode=0o600)) as file:
             file.write(secrets.token_urlsafe(24))
-        # written by rename, because another process must not read half of a password
+        # renamed when it is complete, because another process must not read half of a password
         part.rename(path)
     return path.read_text().strip()
 
 
 def shown(state: Path) -> str:
-    """Return the password if stdout is a terminal. Otherwise return the path of the password's
-    file, because a log would store the password.
+    """Return the password as text for the user, if stdout is a terminal.
+
+    Otherwise return a text with the path of the password's file, because stdout may be a log.
     """
     return password(state) if sys.stdout.isatty() else f"the password in {state / FILE}"

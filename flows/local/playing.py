@@ -1,4 +1,4 @@
-"""Play problems on the terminal: with a bar, with each turn shown, or as a chat."""
+"""Play problems on the terminal. Show a progress bar or each turn, or let the user chat."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,7 +17,11 @@ from flows.local.state_dirs import settle
 def played_on_terminal(
     prepare: Callable[[], PreparedPlay], name: ModeName, console: Console
 ) -> Played | None:
-    """Play and store prepared episodes. Returns None for an empty chat."""
+    """Prepare, play and store episodes. `name` is how they are shown on the terminal.
+
+    It is "experiment" for a progress bar, "live" for each turn, or "chat" for a chat with the user.
+    Returns None if the user ends a chat without a message.
+    """
     logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):
         with stage_bar(console):
@@ -35,7 +39,7 @@ def played_on_terminal(
 
 
 def _line() -> str:
-    """Return a line of input, or "" at the end of the input."""
+    """Return the next line that the user types, or "" at the end of the input."""
     try:
         return input("you>    ").strip()
     except EOFError:

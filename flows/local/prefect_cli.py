@@ -1,8 +1,8 @@
 """Prefect's command line, with a fix for a deadlock of the server on SQLite.
 
-Before 3.8.6, Prefect blocks its event loop until it gets the lock of the automations, which a task
-of the same loop may hold (PrefectHQ/prefect#23055). A newer Prefect cannot be used, because vLLM
-needs another version of fastapi than Prefect 3.8.
+Before version 3.8.6, Prefect's server blocks its event loop to wait for a lock, which a task of the
+same loop may hold (PrefectHQ/prefect#23055). AgentFly cannot use a newer Prefect, because Prefect
+3.8 and vLLM need different versions of fastapi.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 
 SERVER = ["server", "start"]
 updates: set[asyncio.Task[None]] = set()
-"""The running updates; asyncio itself keeps no reference to a task."""
+"""The running updates. This set keeps the tasks alive, because asyncio has only weak references."""
 
 
 def update_later(update: Coroutine[Any, Any, None]) -> None:

@@ -20,39 +20,43 @@ logger = logging.getLogger(__name__)
 PATIENCE = httpx.Timeout(60.0, connect=5.0)  # a busy server answers late
 PREFECT = [sys.executable, "-m", "flows.local.prefect_cli"]
 PORT = 4200
-"""The port of the project's Prefect UI, unless another program uses it."""
+"""The port of the project's Prefect UI. If another program uses it, a free port is chosen."""
 POOL, WORKER = "agentfly", "agentfly-up"
-"""The work pool of all deployments, and the worker of `agentfly up`."""
+"""The names of the work pool of all deployments, and of the worker of `agentfly up`."""
 SERVER_PORT = "PREFECT_SERVER_API_PORT"
-# services that the server of a single command can do without
+# services of Prefect that are not needed in a server for a single command
 SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
 COMMAND_SERVER = {
     **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES},
     "PREFECT_SERVER_UI_ENABLED": "false",
-    SERVES: "its own process",  # no other process may find it
+    SERVES: "its own process",  # with this mark, other processes do not find the server
 }
 
 
 def prefect_server(state: Path, port: int) -> Program:
-    """Return the program of Prefect's server with its UI, on 127.0.0.1."""
+    """Return the program that serves Prefect's API and UI at this port of 127.0.0.1."""
     place = {"PREFECT_SERVER_API_HOST": "127.0.0.1", SERVER_PORT: str(port)}
     command = [*PREFECT, "server", "start"]
     return Program("prefect", command, server_env(state) | place)
 
 
 def server_env(state: Path) -> dict[str, str]:
-    """Return the environment variables of a project's Prefect server: its password and its mark."""
+    """Return the environment variables of a project's Prefect server.
+
+    They have its password, and the mark by which other processes find the server.
+    """
     return {
         GUARD: f"{USER}:{password(state)}",
-        # docket logs a hundred lines about a locked database for each query of a worker
+        # if the database is locked, Prefect's library docket logs a hundred lines per query
         "PREFECT_LOGGING_ROOT_LEVEL": "CRITICAL",
         **mark("prefect", state),
     }
 
 
 def worker(api: Mapping[str, str]) -> Program:
-    """Return the program of the worker, which starts due flow runs within 2 s. `api` is the result
-    of `own_api`.
+    """Return the program of the Prefect worker. It starts scheduled flow runs within 2 s.
+
+    `api` has the environment variables of `own_api`.
     """
     command = [*PREFECT, "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]
@@ -61,12 +65,13 @@ def worker(api: Mapping[str, str]) -> Program:
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
-    """Give this process a Prefect API: the chosen API if it answers, otherwise a new server on the
-    project's database. A new server ends with the block.
+    """Provide a Prefect API for this process during the block.
 
-    A server needs 4 seconds to start (9 on a new database). Import other modules meanwhile, and
-    call the yielded function before the first flow. The function waits until the API answers, and
-    raises ServiceLost if the server fails.
+    It is the API that the environment or a Prefect profile names, if it answers. Otherwise a new
+    server is started on the project's database, and ended with the block. It needs 4 seconds to
+    start, or 9 seconds with a new database. Import modules meanwhile, and call the yielded function
+    before the first flow: it waits until the API answers, and raises ServiceLost if the server
+    fails.
     """
     if places.api and answers(places.api):
         yield lambda: None
@@ -88,9 +93,10 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
 
 
 def use(url: str, auth: str = "") -> None:
-    """Set the Prefect API of this process and its children, before or after prefect's import.
+    """Let this process and its children use the Prefect API at `url`.
 
-    `auth` is the server's NAME:PASSWORD, if the environment has another one.
+    This works before and after the import of prefect. `auth` is the server's NAME:PASSWORD. With an
+    empty `auth`, the environment variable for it is not changed.
     """
     os.environ["PREFECT_API_URL"] = url
     if auth:
@@ -102,9 +108,9 @@ def use(url: str, auth: str = "") -> None:
 
 
 def deliver() -> None:
-    """Send Prefect's queued events and log lines before its server ends.
+    """Send the events and log lines that Prefect has queued, before its server ends.
 
-    Gives up after some seconds.
+    Gives up after some seconds if the server does not take them.
     """
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
@@ -115,8 +121,10 @@ def deliver() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once if its Prefect server has died. Otherwise Prefect would retry for
-    minutes.
+    """Exit with a status code.
+
+    If the Prefect server has died, exit without Prefect's exit handlers. These handlers would try
+    for minutes to reach the server.
     """
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
@@ -129,7 +137,7 @@ def leave(code: int) -> NoReturn:
 def answers(url: str) -> bool:
     """Return whether a Prefect API or an MLflow server answers at a URL."""
     try:
-        # reading the certificates takes 24 ms, also for http
+        # httpx reads certificates by default, which takes 24 ms, but http needs none
         verify = url.startswith("https")
         return httpx.get(f"{url}/health", timeout=PATIENCE, verify=verify).status_code < 500
     except (httpx.TransportError, httpx.UnsupportedProtocol):
@@ -137,9 +145,10 @@ def answers(url: str) -> bool:
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Replace this process by `prefect WORDS...`, with the project's Prefect database and profile.
+    """Replace this process by the command `prefect WORDS...` on the project's Prefect database.
 
-    A server requires the project's password, unless the environment sets another one.
+    With the words `server start`, the server requires the project's password, unless the
+    environment has a password for it.
     """
     env: dict[str, str] = {}
     if words[:2] == ["server", "start"]:
@@ -148,17 +157,17 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         parser.add_argument("--port")
         if port := parser.parse_known_args(words)[0].port:
-            env[SERVER_PORT] = port  # the server's page ignores the option
+            env[SERVER_PORT] = port  # Prefect's UI ignores the option --port
     elif words[:1] != ["server"] and not places.api:
-        # the server of another program must not get the command's data
+        # a Prefect server of another project must not get the data of this command
         env["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port(PORT)}/api"
     Program("prefect", [*PREFECT, *words], env).become()
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the Prefect UI.
+    """Print the address of a flow run in the Prefect UI.
 
-    If no server is running, this process becomes the server.
+    If no server is running, replace this process by the server.
     """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)
@@ -168,5 +177,8 @@ def open_flow_run(places: Places, flow_run: str) -> None:
 
 
 def flow_run_page(api: str, flow_run: str) -> str:
-    """Return a flow run's address in the Prefect UI. If `api` is empty, use the default port."""
+    """Return the address of a flow run in the Prefect UI.
+
+    `api` is the address of the Prefect API. If it is empty, the default port of 127.0.0.1 is used.
+    """
     return f"{api.removesuffix('/api') or f'http://127.0.0.1:{PORT}'}/runs/flow-run/{flow_run}"

@@ -28,11 +28,11 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a project as absolute paths: its state folder, and the chosen Prefect API or
-    "".
+    """The places of a project's state, as absolute paths.
 
-    `Places(Path("/home/user/shop/.agentfly"), "", "/home/user/shop/.agentfly/prefect (the
-    project's own)")`; `prefect` is for people.
+    `state` is the folder of the state. `api` is the address of the Prefect API, or "" if a command
+    must start a server. `prefect` describes the place of Prefect's data for the user, such as
+    "/home/user/shop/.agentfly/prefect (the project's own)".
     """
 
     state: Path
@@ -41,17 +41,21 @@ class Places:
 
 
 def state_of(project: Path = Path()) -> Path:
-    """Return the folder of a project's state without creating it. Also switches telemetry off."""
+    """Return the folder of a project's state, without creating it.
+
+    Also set environment variables that switch off the telemetry of Prefect, DVC, MLflow and others.
+    """
     for name, value in {**NO_TELEMETRY, **WAITING}.items():
         os.environ.setdefault(name, value)
     return main_workspace(project) / STATE
 
 
 def settle(project: Path = Path()) -> Places:
-    """Create the folders of a project's state, and set up Prefect to use the project's server or,
-    if it is not running, the project's state.
+    """Create the folders of a project's state, and set environment variables for Prefect.
 
-    A Prefect API that the environment or the active profile names is kept.
+    Prefect then uses the project's server. If this server is not running, it uses the database in
+    the project's state. A Prefect API that the environment or the active Prefect profile names is
+    used instead.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,7 +66,7 @@ def settle(project: Path = Path()) -> Places:
         return Places(state, where if where.startswith("http") else "", f"{where} ({why})")
     home.mkdir(exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
-    # the user's profiles stay in use, although the home is the project's
+    # the profiles of the user are used, although PREFECT_HOME is a folder of the project
     profiles = str(Path("~/.prefect/profiles.toml").expanduser())
     os.environ.setdefault("PREFECT_PROFILES_PATH", profiles)
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
@@ -75,10 +79,11 @@ def settle(project: Path = Path()) -> Places:
 
 
 def main_workspace(folder: Path = Path()) -> Path:
-    """Return the folder, or for a temporary copy of DVC the original folder.
+    """Return the main folder of the project in `folder`.
 
-    DVC runs experiments in copies (`dvc exp run --temp`, the queue). They share the runs of the
-    original.
+    This is `folder` itself. But DVC runs some experiments in temporary copies of a project (`dvc
+    exp run --temp`, the queue); for such a copy, it is the original folder, so both share the same
+    runs.
     """
     folder = folder.resolve()
     for above in folder.parents:
@@ -88,8 +93,10 @@ def main_workspace(folder: Path = Path()) -> Path:
 
 
 def _chosen() -> tuple[str, str]:
-    """Return the Prefect API that the environment or the active profile names, and the source of
-    the setting. Both are empty if neither names an API.
+    """Return the Prefect API or folder that the user has chosen, and the name of the setting.
+
+    The setting is in the environment or in the active Prefect profile. Both texts are empty if the
+    user has chosen none.
     """
     path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:

@@ -1,4 +1,4 @@
-"""The command as typed, and the terminal, where control characters are escaped.
+"""The command as the user typed it, and the terminal, where control characters are escaped.
 
 Printed texts may come from models or files. Their control characters could set the window's title,
 fill the clipboard, hide lines or reverse letters.
@@ -17,7 +17,7 @@ from rich.segment import Segment
 from agentfly_core.system.formats.text import CONTROL, guard_logs, visible
 
 typed: ContextVar[str] = ContextVar("typed", default="agentfly")
-"""The command as typed: `agentfly train quickstart seed=1`."""
+"""The command as the user typed it, such as "agentfly train quickstart seed=1"."""
 
 
 class VisibleStream:
@@ -25,13 +25,13 @@ class VisibleStream:
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream
-        """The stream that rich writes its own control sequences to."""
+        """The original stream. The library rich writes its own control sequences to it."""
 
     def write(self, text: str) -> int:
         """Write a text.
 
-        On a terminal, carriage returns at the beginning and the end of the text are kept, because
-        progress bars need them.
+        On a terminal, a carriage return at the beginning or the end of the text is not escaped,
+        because progress bars need it.
         """
         stream = self.rich_proxied_file
         if not stream.isatty():
@@ -52,7 +52,10 @@ class VisibleStream:
 
 @contextmanager
 def visible_output() -> Iterator[None]:
-    """Escape control characters in text that is printed in the block, and in all later logs."""
+    """Escape control characters in all text that is printed during the block.
+
+    Control characters in logs are escaped, too, even after the block.
+    """
     guard_logs()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (VisibleStream(stream) for stream in before)
@@ -67,7 +70,7 @@ class VisibleConsole(Console):
 
     def __init__(self, stderr: bool = False, **options: Any) -> None:
         stream = sys.stderr if stderr else sys.stdout
-        # this console escapes text itself, but rich's own sequences must pass
+        # use the original stream, because control sequences of rich itself must not be escaped
         while inner := getattr(stream, "rich_proxied_file", None):
             stream = inner
         options = {"file": stream, **options}
@@ -76,7 +79,10 @@ class VisibleConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Yield the segments of a renderable. Only rich's own segments may control the terminal."""
+        """Yield the segments of a renderable.
+
+        Escape the text of all segments except rich's own control segments.
+        """
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -91,7 +97,11 @@ def output(
     as_json: bool,
     wrap: bool = False,
 ) -> None:
-    """Print a result as JSON, or else its view for the terminal. `wrap` breaks long lines."""
+    """Print a result.
+
+    With `as_json`, print the value of `document` as JSON. Otherwise print the value of `view` on
+    the terminal; `wrap` then breaks long lines.
+    """
     if as_json:
         print_json(document())
     else:

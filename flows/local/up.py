@@ -43,21 +43,24 @@ SYSTEMD = Path("/run/systemd/system")
 UNIT = Path(__file__).with_name("agentfly.service")
 LOG, LOCK = "logs/up.log", "up.lock"
 FLOCK = "hhqqi"
-"""The struct flock of fcntl(2): type, whence, start, length, pid."""
+"""The format of the C struct flock of fcntl(2): type, whence, start, length, pid."""
 GRACE = 120.0
 """Seconds that a flow run has to end before it is killed."""
 RESTARTS = 20
-"""How many times a program that dies is restarted."""
+"""The largest number of restarts of a program that dies."""
 LOOK_SECONDS = 5.0
 TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
 
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Hold the project's lock file, with the identity of this process in it. Raises ValueError
-    while another process holds the lock.
+    """Lock the project's lock file during the block, and write the identity of this process into
+    it.
+
+    So only one `agentfly up` can run per project. Raises ValueError if another process has the
+    lock.
     """
-    # not "w", which would erase the identity of the process that has the lock
+    # "w" would erase the identity of the process that has the lock
     with (state / LOCK).open("a") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,12 +77,13 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError unless the lock file contains the identity of this process. Otherwise the
-    holder may be another program, or a process on another machine that shares the folder.
+    Raises ValueError if the lock file does not contain the identity of the process that holds the
+    lock. This process may then be a different program, or a process on another machine that shares
+    the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
-        # asking for a lock returns the holder's id without taking the lock; flock(2) cannot do that
+        # this query returns the id of the process with the lock, which flock(2) cannot do
         query = struct.pack(FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
         kind, *_, pid = struct.unpack(FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, query))
     if kind == fcntl.F_UNLCK:
@@ -94,13 +98,16 @@ def keeper(state: Path) -> int:
 
 
 def worker_answers(api: Mapping[str, str]) -> bool:
-    """Whether the worker has sent a heartbeat in the last 90 s."""
+    """Whether the worker of `agentfly up` has sent a heartbeat to Prefect in the last 90 s."""
     workers = _listed(api, f"/work_pools/{POOL}/workers/filter")
     return any(each["name"] == WORKER and each["status"] == "ONLINE" for each in workers)
 
 
 def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
-    """Return the entries that a Prefect API lists. Empty if the API is busy or not running."""
+    """Return the entries that a Prefect API lists at a path.
+
+    The list is empty if the API is busy or not running.
+    """
     if not api:
         return []
     name, _, secret = api["PREFECT_API_AUTH_STRING"].partition(":")
@@ -114,7 +121,10 @@ def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
 
 
 def show_status(place: MlflowStore) -> int:
-    """Print addresses and health. Return 0 if everything works, otherwise 1."""
+    """Print the addresses of all programs and whether they work.
+
+    Return 0 if everything works, otherwise 1.
+    """
     api, mlflow = own_api(place.state), serving(place)
     prefect = api.get("PREFECT_API_URL", "")
     deployments = sorted(each["name"] for each in _listed(api, "/deployments/filter"))
@@ -132,11 +142,11 @@ def show_status(place: MlflowStore) -> int:
 
 
 def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
-    """Start Prefect and MLflow at these two ports and a worker, deploy the flows, and wait until
-    everything works.
+    """Start Prefect and MLflow at these two ports, start a worker, and deploy the flows.
 
-    The programs end with the stack. Before that, flow runs have GRACE seconds to finish writes.
-    Raises ServiceLost if a program has died more than RESTARTS times.
+    Wait until everything works, and return the services. They end when `stack` is closed. Before
+    that, running flow runs have GRACE seconds to end. Raises ServiceLost if a program has died more
+    than RESTARTS times.
     """
     state = place.state
     api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
@@ -149,10 +159,10 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 
     prefect = started(prefect_server(state, ports[0]))
     of_mlflow = [] if place.served else [started(mlflow_server(place, ports[1]))]
-    # the password is for the project's own server, not for another program on its port
+    # wait for the project's own server: another program on this port must not get the password
     prefect.wait(lambda: answers(api) and bool(own_api(state)))
     working = started(worker(own_api(state)))
-    # callbacks run in reverse order: flow runs end before the worker and the servers that they use
+    # the stack is closed in reverse order: flow runs end before the worker and the servers
     stack.callback(end_flow_runs, working)
     deploy(state / LOG)
     for service in of_mlflow:
@@ -165,8 +175,8 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 class Deployments:
     """Keeps the deployments of a project up to date: `Deployments(state / LOG, deployable())`.
 
-    `inputs` are the inputs of the last attempt to deploy. `looks` counts the calls of `renew` since
-    that attempt.
+    `inputs` has the state of the files from which the last attempt to deploy was made. `failures`
+    counts the failed attempts in a row. `looks` counts the calls of `renew` since the last attempt.
     """
 
     log: Path
@@ -175,10 +185,10 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy if the inputs have changed.
+        """Deploy the flows if the inputs have changed.
 
-        A failed attempt is repeated at the next call, then after 2, 4, ... 64 calls, because each
-        attempt takes seconds of CPU time.
+        After a failed attempt, the next call deploys again. If that also fails, further attempts
+        come after 2, 4, ... and at most 64 calls, because each takes seconds of CPU time.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -194,8 +204,10 @@ class Deployments:
 
 
 def deployable() -> list[object]:
-    """Return the inputs of the deployments: the modification time of prefect.yaml, and the names of
-    experiments, of their flows, and of sites.
+    """Return values that change if the flows must be deployed again.
+
+    They are the modification time of prefect.yaml, and the names of the experiments, of their
+    flows, and of the sites.
     """
     path = Path("prefect.yaml")
     changed = path.stat().st_mtime_ns if path.is_file() else None
@@ -203,7 +215,10 @@ def deployable() -> list[object]:
 
 
 def deploy(log: Path) -> None:
-    """Deploy in another process. Raises ValueError with the end of its output if that fails."""
+    """Deploy the flows in a child process, and append its output to a log file.
+
+    Raises ValueError if this fails. The message contains the last lines of the output.
+    """
     command, env = [sys.executable, "-P", "-m", "flows.deploy"], {**os.environ, **finding_ours()}
     done = subprocess.run(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
@@ -216,11 +231,14 @@ def deploy(log: Path) -> None:
 
 
 def end_flow_runs(service: Service) -> None:
-    """Ask the worker's flow runs to end, and wait for them for at most GRACE seconds."""
+    """Send SIGTERM to the flow runs of the worker `service`.
+
+    Wait at most GRACE seconds for their end.
+    """
     state = ChildState.read(service.address)
     with suppress(psutil.NoSuchProcess):
         started = psutil.Process(state.keeper).children() if state else []
-        # the keeper starts the worker, and the worker the flow runs
+        # the supervisor starts the worker, and the worker starts the flow runs
         flow_runs = [child for program in started for child in program.children()]
         for flow_run in flow_runs:
             with suppress(psutil.NoSuchProcess):
@@ -229,10 +247,12 @@ def end_flow_runs(service: Service) -> None:
 
 
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
-    """Raise ValueError if the project is already served, uses another Prefect, or a port is
-    taken.
+    """Check that `agentfly up` can start.
+
+    Raises ValueError if it already runs for this project, if the user has chosen a Prefect API for
+    the project, or if another program uses one of the ports.
     """
-    with only_one(places.state):  # the lock is held until the serving process takes it
+    with only_one(places.state):  # this raises an error if `agentfly up` already runs
         if places.api:
             raise ValueError(
                 f"This project uses another Prefect server: {places.prefect}. Unset "
@@ -248,14 +268,15 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
 
 
 def end(state: Path) -> bool:
-    """End the process that serves a project, and wait for its end. Return False if the project is
-    not served.
+    """End the process of `agentfly up` for a project, and wait until it has ended.
+
+    Returns False if `agentfly up` does not run for this project.
     """
     if not (pid := keeper(state)):
         return False
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
-        if keeper(state) == pid:  # so `process` is not another program that reuses the id
+        if keeper(state) == pid:  # otherwise `process` could be a new program with the same id
             signal.pidfd_send_signal(process, signal.SIGTERM)
             print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
             # the descriptor becomes readable once the process has ended
@@ -264,8 +285,11 @@ def end(state: Path) -> bool:
 
 
 def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve until SIGINT or SIGTERM. Raises ServiceLost if a program cannot be restarted."""
-    # a process that a shell starts with & ignores SIGINT by default
+    """Run Prefect, MLflow and the worker until SIGINT or SIGTERM. Return the exit status.
+
+    Raises ServiceLost if a program dies and cannot be restarted.
+    """
+    # by default, a process that a shell starts in the background (&) ignores SIGINT
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -288,9 +312,10 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Serve in another process.
+    """Run `serve` in a background process, which survives the end of the terminal.
 
-    Returns when everything works. Raises ValueError, with the end of the log, if the process ends.
+    Returns when everything works. Raises ValueError if the process ends before that; the message
+    has the last lines of its log.
     """
     log = place.state / LOG
     log.touch(0o600)
@@ -309,7 +334,7 @@ def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def write_unit(project: Path, ports: tuple[int, int]) -> Path:
-    """Write a systemd unit that starts `agentfly up` at each boot; return its path."""
+    """Write a systemd unit that starts `agentfly up` at each boot. Return the path of its file."""
     options = [f"--prefect-port={ports[0]}", f"--mlflow-port={ports[1]}"]
     command = [sys.executable, "-P", "-m", "flows", "up", *options]
     fields = {"project": str(project), "command": shlex.join(command)}
