@@ -15,12 +15,12 @@ from flows.local.terminal import typed, visible_output
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status.
+    """Run a command and return its exit status. `words` are the words after `agentfly`.
 
-    A user's mistake prints a message without a traceback.
+    For a user's mistake, a message is printed without a traceback.
     """
     words = sys.argv[1:] if words is None else words
-    with visible_output() if words[:1] != ["__complete"] else nullcontext():  # read by a shell
+    with visible_output() if words[:1] != ["__complete"] else nullcontext():  # a shell reads this
         import_ours()
         typed.set(shlex.join(["agentfly", *words]))
         try:
@@ -45,8 +45,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def explain(error: CycloptsError, words: Sequence[str]) -> str:
-    """Return the message of a wrong command. For an unknown option that is a setting, the message
-    shows the setting as key=value.
+    """Return the message for a wrong command.
+
+    If the command has an unknown option with the name of a setting, such as --learning-rate, the
+    message shows how to write the setting: key=value.
     """
     if isinstance(error, UnknownOptionError):
         from agentfly_core.config.loading import settings

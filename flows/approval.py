@@ -37,12 +37,13 @@ from flows.run_pages import artifact_key, report_aliases, report_night
 SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
-"""Seconds that are added to Prefect's limit of the pause. After that limit, Prefect would end the
-flow run as Failed.
+"""Seconds by which Prefect's time limit of the pause is longer than this module's time limit.
+
+After Prefect's limit, Prefect would end the flow run as Failed.
 """
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
-"""The key under which Prefect stores the answer."""
+"""The key under which Prefect stores the answer of the person."""
 
 
 class Decision(RunInput):
@@ -80,15 +81,16 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the ledger entry with which a night's policy awaits approval; None if it is
-    decided.
+    """Return the ledger entry in which the policy of a night awaits approval.
+
+    Returns None if no such approval is open, for example because it was already decided.
     """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Show the form and pause the flow run until a person answers.
+    """Show the form and pause the flow run until a person answers, at most `days` days.
 
     If nobody answers in time, the policy is not approved.
     """
@@ -101,10 +103,10 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     except TimeoutError:
         this = UUID(flow_run.id)
         with get_client(sync_client=True) as client:
-            # resumed, because a paused flow run could only end as Failed; now Prefect refuses later
-            # answers
+            # resume the flow run, because a paused flow run could only end as Failed. From now on,
+            # Prefect refuses answers
             client.set_flow_run_state(this, Running(), force=True)
-        if answer := read_flow_run_input(ANSWER, this):  # the answer was given since the last look
+        if answer := read_flow_run_input(ANSWER, this):  # the person answered at the last moment
             return Decision.model_validate(answer)
         return Decision(reason=f"Nobody answered within {days:g} days.")
 
@@ -117,7 +119,9 @@ async def _paused(text: str, seconds: float) -> Decision:
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
-    """Record a decision. A policy is not promoted if the champion has changed since the
+    """Record a person's decision in the ledger.
+
+    An approved policy becomes the champion only if the champion has not changed since the
     comparison.
     """
     judged, run, champion = question.details, question.night, ledger.read().champion
@@ -135,10 +139,10 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
 
 
 def promote_run(store: Store, run: str) -> str:
-    """Make the policy RUN or RUN@STEP the champion of its experiment; return a message for the
-    user.
+    """Make a policy the champion of its experiment. Return a message for the user.
 
-    Raises ValueError if the next night could not start from this policy.
+    `run` is RUN (its last policy) or RUN@STEP. Raises ValueError if the next night could not start
+    from this policy.
     """
     policy = run_policy(run)
     record = known_run(store, policy.run)
@@ -162,9 +166,9 @@ def promote_run(store: Store, run: str) -> str:
 
 
 def withdraw(store: Store, name: str, site: Site) -> str:
-    """Withdraw the champion of an experiment; return a message for the user.
+    """Withdraw the champion of the experiment `name`. Return a message for the user.
 
-    Raises ValueError without a champion.
+    Raises ValueError if the experiment does not have a champion.
     """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion

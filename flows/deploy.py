@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 OWN_FLOW = "flows.own_flows:own_flow"
 PAGE = 200
-"""The most deployments that Prefect returns for a request."""
+"""The largest number of deployments that Prefect returns for a request."""
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 
 
 def main() -> int:
-    """Deploy to the chosen Prefect server, or else to this project's server."""
+    """Deploy the flows to a Prefect server, and return the exit status.
+
+    It is the server that the environment or a Prefect profile names, or else this project's server.
+    """
     if not settle().api:
         raise SystemExit(
             "This project's Prefect server is not running. Start all services with `agentfly up`, "
@@ -44,8 +47,10 @@ def main() -> int:
 
 
 def require_deployable() -> None:
-    """Raise ValueError if prefect.yaml is missing, or if a deployment names an experiment that is
-    not in conf/.
+    """Check that the flows can be deployed.
+
+    Raises ValueError if prefect.yaml is missing, or if one of its deployments names an experiment
+    that is not in conf/.
     """
     path = Path("prefect.yaml").absolute()
     if not path.is_file():
@@ -79,10 +84,11 @@ def make_pool() -> None:
 
 
 def deploy() -> None:
-    """Create the deployments of prefect.yaml, the deployments of experiments' own flows, the
-    schedule of nights, and the automations.
+    """Create or update everything that AgentFly deploys to a Prefect server.
 
-    A schedule that is switched on stays on. The process exits if Prefect rejects prefect.yaml.
+    These are the deployments of prefect.yaml, the deployments of experiments' own flows, the
+    schedule of nights, and the automations. If the schedule is switched on, it stays on. Raises
+    SystemExit if Prefect rejects prefect.yaml.
     """
     from prefect.cli import app
 
@@ -124,7 +130,7 @@ def deploy_own_flows() -> None:
 
 
 def delete_lost_flows() -> None:
-    """Delete deployments of this project whose flow is no longer in an experiment of conf/."""
+    """Delete the deployments of this project for flows that no experiment in conf/ has any more."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:

@@ -1,4 +1,4 @@
-"""Write files for DVC: pointers to artifacts, metrics, and points of a plot."""
+"""Write files for DVC: references to artifacts, metrics, and points of a plot."""
 
 import os
 import shutil
@@ -25,13 +25,14 @@ def wanted() -> bool:
 
 
 def folder(experiment: str) -> Path:
-    """Return the folder of an experiment's results."""
+    """Return the folder of an experiment's files for DVC: `results/quickstart`."""
     return Path("results") / experiment
 
 
 def overrides(experiment: str) -> list[str]:
-    """Return the overrides in the configuration that DVC's stage `resolve` has written. Empty
-    outside of DVC.
+    """Return the overrides of settings that DVC's stage `resolve` has written to a file.
+
+    The list is empty if DVC did not start this process.
     """
     config = folder(experiment) / "config.yaml"
     # outside of DVC an earlier configuration must not override a command
@@ -46,8 +47,10 @@ def write_config(
     own_code: Mapping[str, Mapping[str, str]],
     overrides: Sequence[str],
 ) -> None:
-    """Write the complete settings, with the versions of all stages, digests of the user's code, and
-    the overrides of params.yaml.
+    """Write the complete settings of an experiment to the file config.yaml of its DVC folder.
+
+    The file also has the versions of all stages, digests of the user's code by stage (`own_code`),
+    and the overrides of params.yaml. If any of these change, DVC runs the stages again.
     """
     code: JSON = as_json({stage: {} for stage in COUNTED} | {**own_code})
     listed: JSON = [*overrides]
@@ -56,7 +59,9 @@ def write_config(
 
 
 def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
-    """Write the pointer to the dataset, and the splits, which DVC stores in its cache."""
+    """Write a file with the uri and digest of the dataset, and copies of its splits for DVC's
+    cache.
+    """
     target = Path("data/generated") / experiment
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -66,15 +71,18 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
-    """Write a file that only DVC reads: an artifact's uri and digest, or a policy's held-out
-    success.
+    """Write the file `name`.json for DVC. It is only written if DVC started this process.
+
+    It has the uri and digest of an artifact, or the held-out success of a policy.
     """
     if wanted():
         write_json(folder(experiment) / f"{name}.json", value.to_json())
 
 
 def write_run(store: Store, steps: range, summary: Summary) -> None:
-    """Write the pointer to a finished run's last policy, its summary, and a table of steps for `dvc
+    """Write the files of a finished run for DVC.
+
+    They are the uri and digest of the last policy, the summary, and a table of steps for `dvc
     plots`.
     """
     experiment, run = summary["experiment"], summary["run"]

@@ -1,4 +1,4 @@
-"""The experiment, site and store of a command or flow."""
+"""Load the experiment of a command or flow, with its site (machine settings) and its store."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,12 +10,20 @@ from flows.store import store_at
 
 
 def load_experiment(experiment: str, overrides: Sequence[str], site: str, store: str) -> Experiment:
-    """Load and check an experiment with its site and its store. Raises ValueError."""
+    """Load an experiment with its site and its store.
+
+    `overrides` are settings such as "update.learning_rate=3e-4". Raises ValueError for wrong
+    settings.
+    """
     return loading.load(experiment, overrides, site, store, store_at, workers=1)
 
 
 def load_checked(arguments: Mapping[str, Any]) -> Experiment:
-    """Load an experiment, and check its model and its data files. Raises ValueError."""
+    """Load an experiment, and check that its model and its data files exist.
+
+    `arguments` are the arguments of `load_experiment`. Raises ValueError if something is wrong or
+    missing.
+    """
     experiment = load_experiment(**arguments)
     check_inputs(experiment.settings)
     return experiment

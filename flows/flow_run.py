@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 def experiment_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> Experiment:
-    """Load the experiment of a flow run, and label the flow run with this process.
+    """Load the experiment of a flow run. Also label the flow run with the identity of this process.
 
-    If a parameter is a secret, the error contains the command that deletes the flow run from
-    Prefect.
+    Raises SecretGiven if a parameter is a secret. Its message contains the command that deletes the
+    flow run, because Prefect has stored its parameters.
     """
     sign()
     try:
@@ -40,13 +40,14 @@ def experiment_of_flow(
 
 @contextmanager
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Hold a site's GPUs, or a CPU slot, for `holder` during the block. Flows in the block share
-    the devices.
+    """Lock the devices of a site during the block. Flows that run in the block share them.
 
-    Reports other holders on the terminal, or in the log of a worker's flow run. Raises ValueError
-    for missing GPUs.
+    The devices are these GPUs of the site, or a CPU slot if a Prefect worker runs the flow on a
+    site without GPUs. If another process has locked them, wait, and report that process on the
+    terminal or in the log of the flow run. `holder` is the text by which this process is reported
+    to others. Raises ValueError if GPUs are missing.
     """
-    # only a worker's process has this variable; in a flow, Prefect's runtime always has an id
+    # only processes that a worker starts have this variable
     by_worker = "PREFECT__FLOW_RUN_ID" in os.environ
     log = get_run_logger() if by_worker else logger
     wanted: list[Device] = []

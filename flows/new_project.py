@@ -8,9 +8,10 @@ TEMPLATE = Path(__file__).with_name("project_template")
 
 
 def create(folder: Path) -> list[str]:
-    """Write a new project into a folder, as a git repository; return the names of its files.
+    """Write a new project into a folder, and return the names of its files.
 
-    Raises ValueError if any of these files exists.
+    If the folder is not in a git repository, it becomes one. Raises ValueError if one of the files
+    already exists.
     """
     files = template()
     if there := [name for name in files if (folder / name).exists()]:
@@ -19,7 +20,7 @@ def create(folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     if shutil.which("git"):
-        # a project inside a repository belongs to that repository
+        # a project inside a repository does not get a repository of its own
         inside = ["git", "rev-parse", "--is-inside-work-tree"]
         if subprocess.run(inside, cwd=folder, capture_output=True, check=False).returncode:
             subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
@@ -27,8 +28,10 @@ def create(folder: Path) -> list[str]:
 
 
 def template() -> dict[str, str]:
-    """Return the contents of a new project's files by path. In the names of the template's files,
-    the suffix `.txt` is removed and `dot-` becomes a dot.
+    """Return the texts of a new project's files by path.
+
+    The path of a file is made from the path of its template: the suffix `.txt` is removed, and
+    `dot-` becomes a dot.
     """
     return {
         str(path.relative_to(TEMPLATE)).removesuffix(".txt").replace("dot-", "."): path.read_text()

@@ -1,5 +1,6 @@
-"""Nightly training: each night trains on new problems from the champion, and only a better policy
-becomes the champion.
+"""Nightly training. A night trains on new problems, and starts from the champion (best policy).
+
+The trained policy becomes the new champion only if it is better.
 """
 
 import datetime
@@ -60,7 +61,7 @@ def nightly(
         work = FlowWork(loaded, ledger, list(overrides), hours)
         with devices(loaded.site, loaded.site.gpus, f"the night of {today}"):
             record_missed(ledger, today)
-            # another experiment may have taken the name during the wait for devices
+            # after the wait for devices, because another experiment may take the name meanwhile
             tonight = name_of_night(loaded.store, loaded.name, today)
             if ledger.read().last(tonight, *DECIDED):
                 get_run_logger().warning("%s is already judged; nothing is changed.", tonight)
@@ -77,8 +78,9 @@ def _scheduled() -> datetime.date:
 def pinging(variable: str) -> Iterator[None]:
     """At the end of the block, call the URL in an environment variable.
 
-    After an error, `/fail` is appended to the URL's path, as healthchecks.io expects. If `variable`
-    is empty, nothing is called. A failed call is logged without the URL, which may be a secret.
+    If the block raises an error, `/fail` is appended to the path of the URL, as healthchecks.io
+    expects. `variable` is the name of the environment variable. If it is empty, no URL is called.
+    If the call fails, this is logged without the URL, which may be a secret.
     """
     suffix = "/fail"
     try:

@@ -27,8 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(RuntimeError):
-    """A command ended before its work was finished. The message has the cause and the next
-    command.
+    """A command ended before its work was finished.
+
+    The message has the cause, and the command with which the user continues.
     """
 
 
@@ -37,15 +38,18 @@ MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stop
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether an error is a user's mistake. Its message is then shown without a traceback."""
+    """Whether an error is a mistake of the user or of the machine, not a defect of AgentFly.
+
+    The message of such an error is shown without a traceback.
+    """
     return issubclass(type(error), MISTAKES)  # isinstance would call code of the error
 
 
 def message(error: BaseException) -> str:
     """Return the text that is shown for an error.
 
-    For a user's mistake: the error's message, and the line in the user's code. For other errors: a
-    traceback without the lines of installed packages.
+    For a mistake of the user, it is the message, and the line of the user's code that raised the
+    error. For all other errors, it is a traceback without the lines of installed packages.
     """
     if not is_mistake(error):
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
@@ -58,11 +62,12 @@ def message(error: BaseException) -> str:
 def orchestrated(
     what: str, only_result: bool = False, again: Callable[[], str] = typed.get
 ) -> Iterator[Places]:
-    """Run a block with Prefect. A Prefect server starts while modules are imported, and ends with
-    the block.
+    """Provide a Prefect API during a block, and write logs to a file.
 
-    Logs go to a file. With `only_result`, all output of the block goes to stderr. Errors other than
-    Locked become Stopped, with the name of the log file, the cause, and `next_step`.
+    If needed, a Prefect server is started; it ends with the block. `what` is the name of the log
+    folder. With `only_result`, all output of the block goes to stderr, because stdout is for the
+    result. An error in the block is raised as Stopped, with the cause, the name of the log file and
+    the next command. Only the error Locked is raised unchanged.
     """
     places = settle()
     log = places.state / "logs" / what / "flow.log"
@@ -76,22 +81,27 @@ def orchestrated(
                 yield places
             except Locked:
                 raise
-            except Exception as error:  # for any error, the user reads the next step
+            except Exception as error:  # the message for any error has the next step
                 raise Stopped(
                     f"{message(error)}\nThe log is {log}. {next_step(error, again)}"
                 ) from error
 
 
 def next_step(error: Exception, again: Callable[[], str]) -> str:
-    """Return the command that continues, or a note that the same command would fail again."""
+    """Return a sentence with the command that continues the work.
+
+    For an error that the user must correct first, return a note that the same command would fail
+    again.
+    """
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
         return "The same command fails again until that is corrected."
     return f"To continue: {again()}"
 
 
 def trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
-    """Run the flow and return the run's summary. Errors of Prefect after the run's end are
-    logged.
+    """Train a run with the Prefect flow `train`, and return the run's summary.
+
+    If Prefect fails when the run is already finished, its error is only logged.
     """
     name, store, site = request.name, request.experiment.store, request.experiment.site
     # checked early, because the start of Prefect's server takes seconds

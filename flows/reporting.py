@@ -33,15 +33,19 @@ from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
-"""The kind of links that hold digests of run states that MLflow has received completely."""
+"""The kind of a run's link that means: MLflow has received all data of the run in this state.
+
+The value of the link is the digest of the state, see `state_of`.
+"""
 
 
 @contextmanager
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
-    """Yield a function that syncs a run in a thread. The last sync ends with the block.
+    """Send a run to MLflow during the block. Yield a function that sends new data of the run.
 
-    If data is missing in MLflow at the end, the reason is printed. Raises Damaged if files of a
-    finished run are lost.
+    The function returns at once, because a separate thread sends the data. At the end of the block,
+    wait until everything is sent. If data is still missing in MLflow then, print the reason. Raises
+    Damaged if files of a finished run are lost.
     """
     place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")
@@ -65,7 +69,7 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     background = Background(place, send, f"`{continuing(run.store, run.name, run.record)}`")
     try:
         yield report
-        # done before the last sync, so that a tag that is added meanwhile is sent by the next sync
+        # computed before the last sync: if a tag is added meanwhile, the digest is outdated
         state = state_of(current) if current.finished else ""
     except BaseException as error:  # every end of the run is reported
         status = "FAILED" if isinstance(error, Exception) else "KILLED"
@@ -80,9 +84,10 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def reported(request: RunRequest) -> Summary | None:
-    """Send a finished run to MLflow and return its summary. Return None for an unfinished run.
+    """If a run is finished, send missing data to MLflow, and return the run's summary.
 
-    Raises Locked while another process writes the run.
+    Returns None for an unfinished run, and for a run with damaged files. Raises Locked if another
+    process writes the run.
     """
     summary, store = request.finished(), request.experiment.store
     if summary and state_of(request) not in links_of(store, request.name).get(COMPLETE, []):
@@ -96,7 +101,11 @@ def reported(request: RunRequest) -> Summary | None:
 
 
 def state_of(run: Run | RunRequest) -> str:
-    """Return a digest of the MLflow store and of all data that may change in a finished run."""
+    """Return a digest that changes if a finished run must be sent to MLflow again.
+
+    It depends on the address of the MLflow store, and on all data that may change in a finished
+    run, such as its tags.
+    """
     experiment = run.experiment
     evaluate = experiment.settings.evaluate.model_dump(mode="json")
     tags, place = tags_of(experiment.store, run.name), mlflow_place(experiment.site)
@@ -113,9 +122,10 @@ def report_stage(
     stages: StagesBefore = NONE_BEFORE,
     evaluation: Evaluation | None = None,
 ) -> None:
-    """Send a stage outside any run: settings, the dataset with its DVC version, and results.
+    """Send the result of a stage that belongs to no run, such as `agentfly evaluate`, to MLflow.
 
-    Each stage of an experiment, or of a policy, has one MLflow run. Missing data is reported.
+    The data are the settings, the dataset with its DVC version, and the results. Each stage of an
+    experiment (or of a policy) has one MLflow run. If data could not be sent, print the reason.
     """
     place = mlflow_place(experiment.site)
 
@@ -143,11 +153,11 @@ def report_rows(
     page: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Send the rows of an experiment's flow, as a table and as metrics. The step of a metric is the
-    number of its row, from 1.
+    """Send the result of an experiment's flow, which is a list of rows, to MLflow.
 
-    The flow run with this `page` has one MLflow run, even if it is retried. Missing data is
-    reported.
+    The rows are sent as a table and as metrics. The step of a metric is the number of its row; the
+    first row has the number 1. `page` is the address of the flow run in Prefect. A flow run has one
+    MLflow run, even if it is retried. If data could not be sent, print the reason.
     """
     import pandas as pd  # takes half a second
 
@@ -159,7 +169,7 @@ def report_rows(
         mlflow.tags({"agentfly.stage": flow, FLOW_RUN: page})
         mlflow.table(flow, 0, pd.DataFrame(rows))
         for number, row in enumerate(rows, 1):
-            # what a row lacks is NaN
+            # a value that a row lacks is NaN
             numbers = {
                 f"{flow}/{name}": float(value)
                 for name, value in row.items()

@@ -31,7 +31,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def logged(failure: str) -> Iterator[None]:
-    """Log any error of the block: a run must not fail because of its reports."""
+    """Log any error of the block after the text `failure`, and do not raise it.
+
+    A run must not fail because of its reports.
+    """
     try:
         yield
     except Exception as error:  # Prefect and MLflow have errors of many kinds
@@ -39,15 +42,16 @@ def logged(failure: str) -> Iterator[None]:
 
 
 def name_after(run: str) -> None:
-    """Rename this Prefect flow run to the name of its run."""
+    """Rename the current Prefect flow run to the name of the training run."""
     with logged(f"Prefect did not take the name {run}"), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(str(flow_run.id)), name=run)
 
 
 def show_summary(store: Store, site: Site, summary: Summary) -> None:
-    """Publish the summary as the artifact `run-<experiment>` of this flow run, linked to MLflow.
+    """Publish a run's summary as the artifact `run-<experiment>` of the current Prefect flow run.
 
-    An error is only logged, because the run is finished.
+    The summary contains a link to the run in MLflow. An error is only logged, because the run is
+    finished.
     """
     run = summary["run"]
     link = mlflow_link(store, site, run, "The run in MLflow")
@@ -56,7 +60,10 @@ def show_summary(store: Store, site: Site, summary: Summary) -> None:
 
 
 def show_page(what: str, experiment: str, text: str, description: str) -> None:
-    """Publish a Markdown text as an artifact of this flow run. An error is only logged."""
+    """Publish a Markdown text as an artifact of the current Prefect flow run.
+
+    An error is only logged.
+    """
     with logged(f"Prefect did not take this page: {description}"):
         create_markdown_artifact(
             storable(text),
@@ -66,20 +73,24 @@ def show_page(what: str, experiment: str, text: str, description: str) -> None:
 
 
 def show_rows(what: str, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Publish rows as a table of this flow run. An error is only logged."""
+    """Publish rows as a table of the current Prefect flow run. An error is only logged."""
     with logged(f"Prefect did not take the rows of {what}"):
         create_table_artifact([{**row} for row in rows], key=artifact_key(what, experiment))
 
 
 def artifact_key(what: str, experiment: str) -> str:
-    """Return the key of an artifact in Prefect: `artifact_key("night", "my-shop")` is
-    "night-my-shop".
+    """Return the key of an artifact in Prefect.
+
+    For example, `artifact_key("night", "my-shop")` is "night-my-shop".
     """
     return prefect_key(f"{what}-{experiment}")
 
 
 def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
-    """Return a link to a run in MLflow; "" if MLflow does not have it or fails."""
+    """Return a Markdown link to a run in MLflow. `words` is the text of the link.
+
+    Returns "" if MLflow does not have the run or fails.
+    """
     with logged(f"MLflow does not say where {run} is"):
         place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
         if run_ids:
@@ -91,10 +102,11 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Report a judged night: the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
-    this flow run, and report.md of its MLflow run.
+    """Publish the report of a night after its policy was judged.
 
-    An error is only logged; `agentfly report` writes the file again.
+    It becomes the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of the current
+    Prefect flow run, and the file report.md of the night's MLflow run. An error is only logged. The
+    command `agentfly report` writes the file again.
     """
     store, report = ledger.store, ""
     with logged(f"The report of {night} was not written"):
@@ -112,14 +124,15 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:
-    """Set MLflow's aliases: `champion`, and `challenger` for the policy of the last finished night.
+    """Set the aliases of an experiment's registered model in MLflow.
 
-    An error is only logged; the next night sets them again.
+    `champion` is the champion, and `challenger` is the policy of the last finished night. An error
+    is only logged, because the next night sets the aliases again.
     """
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()
         champion = history.champion
-        digests = {"champion": champion.policy.digest if champion else ""}  # empty removes it
+        digests = {"champion": champion.policy.digest if champion else ""}  # "" removes the alias
         finished = [entry.night for entry in history.entries if entry.event == "finished"]
         if finished and record_of(ledger.store, finished[-1]):
             digests["challenger"] = last_policy(ledger.store, finished[-1]).policy.digest

@@ -6,10 +6,10 @@ from flows.local.state_dirs import main_workspace, settle, state_of
 
 
 def store_at(uri: str) -> Store:
-    """Open a store by its path or s3:// uri. If `uri` is empty, open the site's store."""
+    """Open the store at a path or an s3:// uri. If `uri` is empty, open the store of the site."""
     where = uri or loading.site("local").store
     if "://" not in where:
         where = str(main_workspace() / where)
-        # No folder is made: `config` works in a read-only project.
+        # `state_of` creates no folder, because `agentfly config` must work in a read-only project
         return Store.at(where, state_of() / "cache")
     return Store.at(where, settle().state / "cache")

@@ -29,11 +29,12 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of a sweep, which have the tag `name`, and the settings of each run.
+    """A sweep: several runs of an experiment with different settings.
 
-    `Sweep("rates", "quickstart", store, ["--site", "gpu"], {"quickstart-1f2e3d4c": ["seed=1"]})`
+    All runs get the tag `name`. `settings` has the overrides of each run. `options` are options of
+    `agentfly train`, which choose the site and the store. An example is
 
-    `options` choose the site and the store in the commands that train these runs.
+        Sweep("rates", "quickstart", store, ["--site", "gpu"], {"quickstart-1f2e3d4c": ["seed=1"]})
     """
 
     name: str
@@ -43,8 +44,9 @@ class Sweep:
     settings: Mapping[str, Sequence[str]]
 
     def differing(self, run: str) -> str:
-        """Return the settings of a run in which the runs differ, "update.learning_rate=1e-4
-        seed=1". Return its name if the runs do not differ.
+        """Return the settings of a run that not all runs share: "update.learning_rate=1e-4 seed=1".
+
+        If the runs do not differ, return the name of the run.
         """
         shared = set.intersection(*map(set, self.settings.values()))
         return " ".join(each for each in self.settings[run] if each not in shared) or run
@@ -53,7 +55,11 @@ class Sweep:
 def planned_sweep(
     experiment: str, overrides: Sequence[str], site: str, uri: str, seeds: int | None, name: str
 ) -> Sweep:
-    """Plan a sweep in the store at `uri`. Raises ValueError if its runs cannot be compared."""
+    """Make the sweep for a list of overrides, which may have several values per setting.
+
+    `uri` is the address of the store. Raises ValueError if its runs cannot be compared, or if two
+    runs have the same settings.
+    """
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]
     runs = [each.run_name("", False) for each in experiments]
@@ -71,9 +77,10 @@ def planned_sweep(
 
 
 def train_runs(sweep: Sweep) -> list[str]:
-    """Train the unfinished runs of a sweep, and tag all runs. Return the names of failed runs.
+    """Train the unfinished runs of a sweep, one after the other, and tag all runs.
 
-    Raises KeyboardInterrupt if a run was interrupted.
+    Returns the names of the runs that failed. Raises KeyboardInterrupt if the user interrupts a
+    run.
     """
     store, count = sweep.store, len(sweep.settings)
     done = [run for run in sweep.settings if is_finished(store, run)]
@@ -98,8 +105,9 @@ def train_runs(sweep: Sweep) -> list[str]:
 
 
 def _command(words: Sequence[str]) -> int:
-    """Run an `agentfly` command in a child process, and return its exit status. The child ends with
-    this process.
+    """Run an `agentfly` command in a child process, and return its exit status.
+
+    If this process ends, the child process ends, too.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "flows", *words],

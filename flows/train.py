@@ -27,12 +27,16 @@ from tasks.stages import TASKS
 def session(
     experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str, until: float
 ) -> Iterator[Training]:
-    """Open a run for writing, hold its devices, and close everything at the end of the block."""
+    """Lock the devices of a run and open the run for writing during the block.
+
+    During the block, the run is also shown on the terminal and sent to MLflow. `until` is the time
+    after which no further step begins.
+    """
     loaded = experiment_of_flow(experiment, overrides, site, store)
-    # before the wait for devices, which may take hours
+    # checked before the wait for devices, which may take hours
     RunRequest(loaded, loaded.run_name(run, new)).check_new()
     with devices(loaded.site, loaded.site.gpus, f"the run {loaded.run_name(run, new)}"):
-        name = loaded.run_name(run, new)  # the next free one may be another after the wait
+        name = loaded.run_name(run, new)  # during the wait, another process may have taken the name
         logs = settle().state / "logs" / name
         with keeping_secrets(), opened(loaded, name) as mine:
             check_start(mine)
@@ -68,7 +72,7 @@ def train(
 
     After `hours`, the current step becomes the run's last step.
     """
-    # now, since the wait for devices counts
+    # computed now, because the wait for devices counts
     until = end_after(hours)
     with session(experiment, run, overrides, new, site, store, until) as training:
         summary = training.complete()

@@ -22,10 +22,11 @@ SAME_SITE = ("sampler", "device", "offload")
 
 
 def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
-    """Train a run again in the store `into`/store, or continue the repeated training; return the
-    `differences`.
+    """Train a finished run again, and compare the artifacts of both trainings.
 
-    Raises ValueError if the run cannot be repeated here, or if training fails.
+    The repeated training is in the folder `into`, with its own store. If it was interrupted, it
+    continues. Returns the result of `differences`. Raises ValueError if the run cannot be repeated
+    here, or if the training fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)
@@ -36,10 +37,10 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     commit, code = str(record["revision"]["commit"]), (into / "code").resolve()
     is_here = record["code"]["modules"] or commit == revision()["commit"]
     if not is_here and commit.isalnum() and not code.exists():
-        # if git does not have the commit, it prints an error, and this folder is used
+        # if git does not have the commit, it prints an error, and the code of this folder is used
         subprocess.run(["git", "worktree", "add", "--force", "--detach", str(code), commit])
     code = code if code.exists() else Path.cwd()
-    # numbers, such as ranks and threads, change the last bits of results
+    # settings that are numbers, such as ranks and threads, change the last bits of results
     site = [(k, v) for k, v in record["site"].items() if isinstance(v, int) or k in SAME_SITE]
     child = {**environment(), **{f"AGENTFLY_{k.upper()}": str(v) for k, v in site}}
     # the repetition must not appear among the user's runs
@@ -54,8 +55,10 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
 
 
 def require_repeatable(store: Store, record: RunRecord) -> None:
-    """Raise ValueError if a run is unfinished, was played with other code or stages, or has frozen
-    speakers.
+    """Check that a run can be repeated.
+
+    Raises ValueError if the run is unfinished, if its code or the version of a stage has changed,
+    or if the policy of one of its speakers is frozen.
     """
     name, settings = record["name"], recorded_settings(record)
     if summary_of(store, name) is None:
@@ -74,8 +77,10 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:
-    """Compare a run's artifacts in two stores, except for learner states. Return by uri a
-    description of the difference, or "".
+    """Compare a run's artifacts in two stores. Learner states are not compared.
+
+    Returns a text for each artifact, by its uri. The text is "" if both artifacts are equal.
+    Otherwise it describes the difference.
     """
     folders = [path.parent.relative_to(again.root) for path in again.root.rglob(MANIFEST)]
     uris = sorted(folder.as_posix() for folder in folders if folder.name != "learner")

@@ -1,4 +1,4 @@
-"""All stages as Prefect tasks; the store, not Prefect, caches their outputs."""
+"""All stages as Prefect tasks. Their outputs are cached by AgentFly's store, not by Prefect."""
 
 import functools
 from collections.abc import Callable
@@ -18,10 +18,11 @@ R = TypeVar("R")
 
 
 def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:
-    """Make a Prefect task of a stage function. `name` is a pattern with the function's parameters.
+    """Make a Prefect task of a stage function. The result has the signature of the function.
 
-    A stage is retried up to `retries` times if a service died, because the supervisor restarts the
-    service.
+    `name` is a pattern for the name of a task run, with the function's parameters in braces. If a
+    service (such as vLLM) dies during the stage, the stage is repeated at most `retries` times,
+    because the supervisor restarts the service.
     """
     made: Any = task(
         task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost
@@ -32,14 +33,18 @@ def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, 
         quoted = [quote(value) for value in args]
         named = {key: quote(value) for key, value in kwargs.items()}
         result: R | State[R] = made(*quoted, **named)
-        # only Reused comes as a State: a State for each result would take 5 ms
+        # only the result Reused is a Prefect State, because making a State takes 5 ms
         return result.result() if isinstance(result, State) else result
 
     return run
 
 
 def _stateful(function: Callable[P, R]) -> Callable[P, R | State[R]]:
-    """Wrap a function to return the state Reused for an artifact from the store."""
+    """Wrap a stage function.
+
+    If its artifact was already in the store, the wrapper returns a Prefect State with the name
+    Reused.
+    """
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[R]:

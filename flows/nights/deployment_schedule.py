@@ -1,4 +1,4 @@
-"""The schedules of the deployment `nightly`. They show which nights are missing in the ledger."""
+"""The schedules of the deployment `nightly`. By them, missing nights are found."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
-"""Matches Prefect's idempotency key of a flow run, with the start in the schedule's time zone."""
+"""Matches the idempotency key of a scheduled flow run in Prefect.
+
+The key contains the date of its start in the time zone of the schedule.
+"""
 DAY = timedelta(days=1)
 logger = logging.getLogger(__name__)
 
 
 def create_schedule() -> None:
-    """Create the schedule of nights, switched off, unless the deployment already has a schedule."""
+    """Create a schedule for the deployment `nightly`, if it has none.
+
+    The schedule is switched off.
+    """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
@@ -36,10 +42,10 @@ def create_schedule() -> None:
 
 
 def scheduled_date(flow_run: FlowRun) -> date:
-    """Return the date of a flow run's start in the time zone of its schedule, or else in the local
-    time zone.
+    """Return the date of a flow run's start in the time zone of its schedule.
 
-    In another time zone, two nights could have the same date when the clock is put back.
+    For a flow run without a schedule, use the local time zone. In a different time zone, two nights
+    could have the same date when the clocks are put back.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])
@@ -47,12 +53,15 @@ def scheduled_date(flow_run: FlowRun) -> date:
 
 
 def record_missed(ledger: NightLedger, today: date) -> None:
-    """Record each scheduled night since the last night as missed if it never began."""
+    """Record the nights that were scheduled but never began, in the ledger as `missed`.
+
+    Only nights between the last recorded night and `today` are considered.
+    """
     entries = [entry for entry in ledger.read().entries if entry.event in ("began", "missed")]
     past = [night for entry in entries if (night := date_of(entry.night)) and night < today]
     if not past:
         return
-    # one more day on both sides, because the dates are in the schedules' time zones
+    # one more day before and after, because the dates depend on the schedules' time zones
     since, until = (datetime.combine(day, time.min, UTC) for day in (max(past) - DAY, today + DAY))
     try:
         scheduled = scheduled_nights(ledger.experiment, since, until)
@@ -65,9 +74,10 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """Return the dates on which an experiment is scheduled, in each schedule's time zone.
+    """Return the dates between two times on which nights of an experiment are scheduled.
 
-    Dates before a schedule's last change are left out, because it may have been off.
+    A date is in the time zone of its schedule. Dates before the last change of a schedule are left
+    out, because the schedule may have been switched off before.
     """
     from prefect.client.orchestration import get_client
     from prefect.server.schemas.schedules import SCHEDULE_TYPES
@@ -82,7 +92,7 @@ def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[
     for schedule in deployment.schedules:
         parameters = {**deployment.parameters, **schedule.parameters}
         if schedule.active and parameters.get("experiment", default) == experiment:
-            # the client's class of a schedule cannot compute dates
+            # only the server's class of a schedule can compute dates
             timetable = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.schedule.model_dump())
             first = max(since, schedule.updated or since)
             dates = run_coro_as_sync(timetable.get_dates(start=first, end=until))

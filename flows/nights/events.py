@@ -40,13 +40,16 @@ LATE_S, SILENT_S = 1800, 600
 def record(
     ledger: NightLedger, night: str, event: NightEvent, why: str, details: EntryDetails = None
 ) -> None:
-    """Append an entry to the ledger, log it, and emit it as a Prefect event."""
+    """Append an entry to the ledger of nights, log it, and send it to Prefect as an event."""
     logger.info("%s: %s", night, why)
     emit(ledger.experiment, ledger.append(night, event, why, details))
 
 
 def emit(experiment: str, entry: NightEntry) -> None:
-    """Emit an entry as the event `agentfly.night.<event>` to the Prefect API, if there is one."""
+    """Send a ledger entry to Prefect as the event `agentfly.night.<event>`.
+
+    Without a Prefect API, do nothing. If Prefect cannot be reached, only log this.
+    """
     try:
         from prefect.events import emit_event
         from prefect.settings import get_current_settings
@@ -65,7 +68,10 @@ def emit(experiment: str, entry: NightEntry) -> None:
 
 
 def request_approval(ledger: NightLedger, night: str, site: str) -> None:
-    """Start a flow run of `promote`, which asks a person. Never raises an error."""
+    """Start a flow run of `promote`, in which a person decides about the policy of a night.
+
+    If Prefect fails, log this, and raise no error.
+    """
     from prefect.deployments import run_deployment
 
     question = {"experiment": ledger.experiment, "run": night}
@@ -81,7 +87,12 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
 
 
 def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
-    """Create the automations for which a block exists, and remove all other automations."""
+    """Create the Prefect automations of automations.yaml again.
+
+    An automation that sends a message is only created if its block exists in Prefect. A message is
+    sent if a night starts more than `late_s` seconds late. A flow run is marked Crashed after
+    `silent_s` seconds without a heartbeat.
+    """
     from prefect.automations import Automation
     from prefect.client.orchestration import get_client
 
@@ -112,8 +123,9 @@ def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
 
 
 def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
-    """Return the blocks with this name that can send messages. Blocks of different types may have
-    the same name.
+    """Return the blocks in Prefect that have this name and can send messages.
+
+    There may be several, because blocks of different types may have the same name.
     """
     return [
         block
@@ -123,8 +135,10 @@ def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
 
 
 def nights(api: str, ping_url_env: str) -> Finding:
-    """Check the schedule of nights, the block for alarms, and the URL that is called after
-    nights.
+    """Check that nights are scheduled, and that failures will be reported.
+
+    They are reported by Prefect's block for alarms, or by the URL in the environment variable
+    `ping_url_env`, which is called after each night. `api` is the address of the Prefect API.
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError

@@ -1,6 +1,6 @@
 """Do the work of nights in Prefect flows, tasks and events.
 
-Comparisons play the episodes that are missing.
+A comparison of two policies plays only episodes that are not stored yet.
 """
 
 from dataclasses import dataclass, replace
@@ -31,8 +31,9 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class FlowWork:
-    """Does the work of nights (`NightWork`) in a flow run. `overrides` apply to each night, and
-    `hours` limits its duration.
+    """Does the work of nights (the protocol `NightWork`) in a Prefect flow run.
+
+    `overrides` are settings for each night, and `hours` is the time limit of a night.
     """
 
     experiment: Experiment
@@ -45,16 +46,16 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if an update does not fit on the disk.
+        """Raise NoSpace if the files of a training step do not fit on the disk.
 
-        The check is skipped while the experiment's model is missing.
+        This is checked only if the experiment's model is already in the store.
         """
         experiment = self._experiment(changes)
         if model := experiment.start_policy:
             require_space(experiment.store, experiment.sizes(model), saving=False)
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        """Train a run of this name."""
+        """Train the run of a night. `changes` are settings that apply only to this night."""
         site, store = self.experiment.site.name, self.experiment.store.uri
         settings = [*self.overrides, *changes]
         return train(self.experiment.name, night, settings, False, site, store, self.hours)
@@ -62,7 +63,10 @@ class FlowWork:
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies with the settings of the night. Missing episodes are played."""
+        """Compare two policies with the settings of the night. Play episodes that are missing.
+
+        `earlier` is the number of confirmations in earlier nights.
+        """
         here, logs = self.experiment, settle().state / "logs" / night
         today = here.settings.model_dump(mode="json")
         changes = recorded_changes(here.store, night, here.name, today)
@@ -70,8 +74,10 @@ class FlowWork:
         return Match(experiment, champion.policy, challenger.policy, night, logs).verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Log and emit a ledger entry, request approval if needed, and update MLflow's aliases and
-        the report.
+        """Handle a new entry of the ledger.
+
+        Log it, and send it to Prefect as an event. Request approval if the policy needs it. If the
+        night was judged, write its report and update the aliases in MLflow.
         """
         what = entry.event.replace("_", " ")
         get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)
@@ -91,10 +97,11 @@ class FlowWork:
 
 @dataclass(frozen=True)
 class Match:
-    """A comparison of two policies on an experiment: `Match(experiment, champion, challenger,
-    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
+    """A comparison of two policies on the held-out problems of an experiment.
 
-    `owner` is the name that marks services for missing episodes.
+    `owner` is the name of the night. It marks the services that play missing episodes, and `logs`
+    is the folder of their logs. An example is `Match(experiment, champion, challenger,
+    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
     """
 
     experiment: Experiment
@@ -104,8 +111,10 @@ class Match:
     logs: Path
 
     def verdict(self, earlier: int) -> Verdict:
-        """Compare on the test problems and the guards' datasets, and confirm a win. `earlier` is
-        the number of confirmations so far.
+        """Compare the policies on the test problems, and on the datasets of `promotion.datasets`.
+
+        If the challenger is better, this is confirmed, for example on new problems. `earlier` is
+        the number of confirmations in earlier nights.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {
@@ -118,20 +127,25 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return both policies' outcomes on problems of another seed, without problems that the
-        experiment has used.
+        """Return the outcomes of both policies on new problems, which are generated from a new
+        seed.
+
+        Problems that the experiment has already used are left out.
         """
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))
         champion, challenger = replace(self, experiment=fresh).played()
         data = here.store.open(TASKS.prepare(here))
-        # problems of training or of the first comparison would confirm nothing
+        # problems of training or of the first comparison cannot confirm the result
         own = {problem.id for name in SPLITS for problem in split(data, name)}
         wanted = champion.by_problem.keys() - own
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
     def played(self) -> BothHeldOut:
-        """Return both policies' outcomes on the test problems; missing episodes are played."""
+        """Return the outcomes of both policies on the test problems.
+
+        Play episodes that are missing.
+        """
         here, stored = self.experiment, Evaluations(self.experiment)
         both, data = (self.champion, self.challenger), TASKS.prepare(here)
         if missing := [one for one in both if not stored.is_complete(one, "test", data)]:
