@@ -58,6 +58,7 @@ def run_printed(lives, folder, printed):
     return [line.split()[1] for line in lines]
 
 
+@pytest.mark.long
 def test_a_warm_start_alone_is_a_run_whose_policy_other_commands_take(lives, tmp_path, sums):
     end = lives.run(tmp_path, *TRAIN, *sums, "steps=0")
     assert end.code == 0, end.printed

@@ -4,9 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.support.killed_commands import KILLED, RUN, Lives, Whole, digests
 
 
+@pytest.mark.long
 def test_a_killed_fork_ends_with_the_bytes_of_its_origin(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:

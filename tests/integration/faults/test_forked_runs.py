@@ -57,6 +57,7 @@ def test_each_episode_of_an_agent_has_two_leaves(forked: Forked) -> None:
         assert sorted(one.branch.parent for one in played if one.branch) == sorted(parents)
 
 
+@pytest.mark.long
 @forking("by rollout.branching")
 def test_branching_plays_all_leaves_of_each_problem(forked: Forked) -> None:
     steps = shards(forked.folder)
@@ -67,6 +68,7 @@ def test_branching_plays_all_leaves_of_each_problem(forked: Forked) -> None:
     assert sum(one.branch is not None for played in steps for one in played) >= 2
 
 
+@pytest.mark.long
 @forking(BY_AN_AGENT, "by rollout.branching")
 def test_a_run_killed_amid_its_forks_has_equal_bytes(
     lives: Lives, forked: Forked, tmp_path: Path

@@ -59,6 +59,7 @@ def assert_same(folder: Path, calm: Whole) -> None:
     until(lambda: not survivors(folder) and not programs())
 
 
+@pytest.mark.long
 def test_a_killed_program_is_played_again_with_equal_tokens(
     lives: Lives, calm: Whole, tmp_path: Path
 ) -> None:

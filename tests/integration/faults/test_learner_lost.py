@@ -39,6 +39,7 @@ def test_updates_without_a_learner_state_are_repeated(
     assert [path.parent.name for path in begun.glob(f"{RUN}/steps/*/learner")] == ["000003"]
 
 
+@pytest.mark.long
 def test_a_truncated_policy_is_reported_and_recomputed(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:

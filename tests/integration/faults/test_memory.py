@@ -35,6 +35,7 @@ def killed(lives: Lives, folder: Path, words: Sequence[str], moments: Sequence[s
         until(lambda: not survivors(folder))
 
 
+@pytest.mark.long
 def test_a_run_killed_in_and_after_its_memory_has_equal_bytes(
     tmp_path: Path, lives: Lives, remembered: Path
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_run_killed_in_and_after_its_memory_has_equal_bytes(
     assert digests(ended(lives, tmp_path, WITHOUT_WEIGHTS)) == digests(remembered)
 
 
+@pytest.mark.long
 def test_each_step_reads_the_memory_of_the_step_before(remembered: Path) -> None:
     store = Store.at(str(remembered), remembered)
     for step in (1, 2, 3):

@@ -89,7 +89,7 @@ def summary(folder: Path) -> dict[str, Any]:
     return value
 
 
-@pytest.fixture(params=["refused", pytest.param("hangs", marks=pytest.mark.long)])
+@pytest.fixture(params=["refused", "hangs"])
 def away(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a server that refuses connections, or accepts them and never answers."""
     with socket.socket() as server:
@@ -107,6 +107,7 @@ def heard(whole: Whole) -> tuple[Path, str]:
     return whole.folder, new_store(whole.folder)
 
 
+@pytest.mark.long
 def test_a_run_arrives_once_when_mlflow_is_back(
     begun: Path, lives: Lives, whole: Whole, heard: tuple[Path, str], away: str, tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_killed_run_has_every_point_once_after_it_continued(
     )
 
 
+@pytest.mark.long
 def test_mlflow_has_every_part_of_a_run(heard: tuple[Path, str], tmp_path: Path) -> None:
     folder, store = heard
     run = demo(store, folder)

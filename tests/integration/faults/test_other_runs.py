@@ -11,6 +11,7 @@ from agentfly_core.store.store import Store
 from tests.support.killed_commands import RUN, TINY, Lives, Whole
 
 
+@pytest.mark.long
 def test_a_runs_own_episodes_are_chosen_once_and_imitated(
     whole: Whole, lives: Lives, tmp_path: Path
 ) -> None:

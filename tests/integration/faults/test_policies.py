@@ -4,9 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.support.killed_commands import RUN, TINY, Lives, Whole
 
 
+@pytest.mark.long
 def test_success_does_not_depend_on_the_name_of_a_policy(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:

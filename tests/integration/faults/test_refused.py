@@ -4,11 +4,15 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.support.killed_commands import RUN, TINY, TRAIN, Lives
 from tests.support.servers import request
 
+LONG = pytest.mark.long
 HOLD = """
 import sys; from pathlib import Path; from agentfly_core.store.lock import local_lock
 with local_lock(Path(sys.argv[1])):
@@ -56,26 +60,28 @@ def test_prompts_without_room_for_a_reply_are_refused_early(tmp_path: Path, live
     assert sorted(left) == ["model", "prepare", "solvable"]
 
 
-def test_failed_commands_print_the_cause_and_the_remedy(tmp_path: Path, lives: Lives) -> None:
+@pytest.mark.parametrize(
+    ("command", "policy"),
+    [
+        ("prepare", ()),
+        pytest.param("warm-start", (), marks=LONG),
+        pytest.param("evaluate", ("--policy", "nano:calculator"), marks=LONG),
+    ],
+)
+def test_a_failed_command_prints_the_cause_and_the_remedy(
+    tmp_path: Path, lives: Lives, command: str, policy: Sequence[str]
+) -> None:
     (tmp_path / "mine.py").write_text(
         "def rows(seed, train, validation, test):\n    return seed / 0\n"
     )
-    for command in ("prepare", "warm-start", "evaluate"):
-        words = (
-            command,
-            TINY,
-            "data={use: 'mine:rows', train: 6, test: 2}",
-            "--policy",
-            "nano:calculator",
-        )
-        words = words if command == "evaluate" else words[:3]
-        end = lives.run(tmp_path, *words)
-        assert end.code == 2
-        *traced, cause, ending = end.printed.splitlines()
-        assert f'  File "{tmp_path}/mine.py", line 2, in rows' in traced
-        assert cause == "ZeroDivisionError: division by zero"
-        log = f"{tmp_path}/.agentfly/logs/{command}/flow.log"
-        assert ending == f"The log is {log}. To continue: agentfly {shlex.join(words)}"
+    words = (command, TINY, "data={use: 'mine:rows', train: 6, test: 2}", *policy)
+    end = lives.run(tmp_path, *words)
+    assert end.code == 2
+    *traced, cause, ending = end.printed.splitlines()
+    assert f'  File "{tmp_path}/mine.py", line 2, in rows' in traced
+    assert cause == "ZeroDivisionError: division by zero"
+    log = f"{tmp_path}/.agentfly/logs/{command}/flow.log"
+    assert ending == f"The log is {log}. To continue: agentfly {shlex.join(words)}"
 
 
 def test_a_second_process_is_refused_at_once(

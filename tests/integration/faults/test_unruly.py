@@ -156,7 +156,7 @@ CRASH = "ended its process: SIGSEGV"
             f"The tool 'bend' {HELD} {LIMIT:g} s",
             long=False,
         ),
-        kind("infinite regex", "press", "matches", f"The tool 'press' {SILENT}", long=False),
+        kind("infinite regex", "press", "matches", f"The tool 'press' {SILENT}"),
         kind("SIGSEGV in a thread", "press", "crashes", f"The tool 'press' {CRASH}", long=False),
         kind("GIL held on the loop", "bend", "holds_gil", f"The tool 'bend' {SILENT}"),
         kind("GIL held in a thread", "press", "holds_gil", f"The tool 'press' {SILENT}"),
@@ -286,6 +286,7 @@ def test_an_interrupt_ends_a_job_that_is_played_ahead(tmp_path: Path, workers: i
     assert not [*tmp_path.glob(f"runs/unruly/*/{MANIFEST}")]
 
 
+@pytest.mark.long
 def test_the_death_of_an_idle_worker_is_no_death_of_the_next_job(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -100,6 +100,7 @@ def test_only_a_critic_head_changes_the_policy(learner, job, tmp_path):
     assert apart == (job.algorithm.settings["critic"] == "head")
 
 
+@pytest.mark.long
 def test_two_ranks_learn_the_same_as_one(workers, job):
     one, two = (DeepSpeedLearner(workers(ranks)).update(job) for ranks in (1, 2))
     for name in ("train/loss", "train/value_loss", "train/grad_norm", "train/kl"):

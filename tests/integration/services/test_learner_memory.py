@@ -44,7 +44,7 @@ def another(place, address, log):
 @pytest.mark.parametrize(
     ("ranks", "stage", "offload"),
     [
-        (1, 1, "optimizer"),
+        pytest.param(1, 1, "optimizer", marks=pytest.mark.long),
         pytest.param(2, 3, "all", marks=pytest.mark.long),
         pytest.param(1, 3, "all", marks=pytest.mark.long),
         pytest.param(2, 0, "none", marks=pytest.mark.long),
