@@ -1,4 +1,4 @@
-"""The agent that runs Python blocks until a reply has none (CodeAct, arXiv 2402.01030)."""
+"""The agent that runs Python blocks until a reply contains no block (CodeAct, arXiv 2402.01030)."""
 
 import re
 from collections.abc import Sequence
@@ -9,26 +9,27 @@ from agentfly_core.system.formats.text import without_thoughts
 
 STOP = "\n```\n"
 _BLOCK = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)(?=^```|\Z)", re.DOTALL | re.MULTILINE)
-"""Up to the closing fence or the end of the reply."""
+"""Matches from the opening fence to the closing fence, or to the end of the reply."""
 
 
 async def code_block(episode: Episode) -> Ending:
-    """Play an episode with replies such as
+    """Run the Python block in each reply until a reply contains no block. The first replies look
+    like this:
 
         I add them up.
         ```python
         print(sum(i**2 for i in range(12, 15)))
         ```
 
-    and then, after the program's output, the reply `509`. The answer is the last line of a reply
-    without a Python block, unless the token limit cut this reply.
+    After the program's output, the last reply is for example `509`. The answer is the last line of
+    a reply without a Python block, unless the token limit cut this reply.
 
     The experiment needs:
 
     - `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output
     - a tool named python, such as `agentfly_core.tools.python:python`
     - `template.show_tools: false`
-    - without a warm start, an explanation of this form in `agent.system`
+    - without a warm start, an explanation of the format in `agent.system`
 
     Raises ValueError if the experiment has no tool named python.
     """

@@ -1,4 +1,6 @@
-"""The agent that replaces a long context by the model's summary (as in SUPO, arXiv 2510.06727)."""
+"""The agent that replaces a long context by a summary from the model (as in SUPO, arXiv
+2510.06727).
+"""
 
 from collections.abc import Sequence
 
@@ -14,16 +16,18 @@ ASK = (
 
 
 class Folding:
-    """A tool loop that may need more tokens than `agent.max_model_len`, for example
+    """A tool loop that summarizes its context when the context becomes long. So an episode may need
+    more tokens than `agent.max_model_len`. In this example, the second context begins after the
+    summary:
 
         What do pages 1 to 6 add up to?   -> read_page(1), ..., read_page(3), 64 of them so far
         Sum up what you have found out.   -> Pages 1 to 3 add up to 64.
         What do pages 1 to 6 add up to?
         Pages 1 to 3 add up to 64.        -> read_page(4), ...
 
-    If the context has more than `budget` tokens after a tool's answer, the model reads `ask` and
-    replies with a summary, which is trained. The sum of `budget`, a tool's answer and a reply must
-    fit into `agent.max_model_len`.
+    If the context has more than `budget` tokens after a tool call, the model reads the message
+    `ask` and replies with a summary. The summary is trained. `agent.max_model_len` must have room
+    for `budget` tokens, a tool's answer and a reply.
     """
 
     def __init__(self, budget: int, ask: str = ASK) -> None:
@@ -46,6 +50,6 @@ class Folding:
                 read = (*before, Message("user", f"{question.content}\n{summary}"))
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """Ask the model for the summary that begins the next context."""
+        """Ask the model for a summary of this context. The next context begins with it."""
         summed_up = await context.reply(*read, Message("user", self.ask))
         return without_thoughts(summed_up.content).strip()

@@ -1,4 +1,4 @@
-"""Two cooperating speakers: the planner reads the problem, the executor calls tools."""
+"""Two cooperating speakers. The planner reads the problem, and the executor calls tools."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ ANSWER = "Answer:"
 
 
 class PlannerExecutor:
-    """A planner replies with steps, such as "Multiply 17 by 5.", and finally with "Answer: 97".
+    """The planner replies with steps, such as "Multiply 17 by 5.", and finally with "Answer: 97".
 
-    The executor reads each step in a fresh context, calls its tools and replies, for example "85".
-    The planner reads this reply. Replies that a token limit cut do not count as answers. Both
-    speakers are trained. `planner` and `executor` are their system messages; `agent.max_turns`
-    limits each of them.
+    The executor reads each step in a new context, calls its tools and replies, for example "85".
+    The planner reads this reply. Replies that were cut at a token limit do not count as answers.
+    Both speakers are trained. `planner` and `executor` are the system messages of the speakers.
+    `agent.max_turns` limits the turns of each speaker.
     """
 
     def __init__(self, planner: str = "", executor: str = "") -> None:
@@ -37,7 +37,7 @@ class PlannerExecutor:
             read = (Message("user", await self.carried_out(executor, text)),)
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
-        """Let the executor carry out a step with its tools, and return its last reply."""
+        """Let the executor perform a step with its tools. Return the executor's last reply."""
         context = executor.context()
         reply = await context.reply(Message("user", step))
         while reply.calls:

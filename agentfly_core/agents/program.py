@@ -1,4 +1,7 @@
-"""Programs that use OpenAI's API as agents. Each episode runs a program, which asks the policy."""
+"""Programs that use OpenAI's API as agents.
+
+Each episode runs a program. The policy replies to the program's requests.
+"""
 
 import json
 import math
@@ -18,11 +21,11 @@ from agentfly_core.system.files import command_files, runs_python
 from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
-"""Share of `agent.deadline` that a program gets, because an episode after the whole deadline is not
+"""The part of `agent.deadline` that a program may use. An episode that exceeds the deadline is not
 scored.
 """
 PROGRAM = "program"
-"""The main speaker of a program."""
+"""The name of the main speaker of a program."""
 ProgramFunction = Callable[[Problem, str], str]
 
 
@@ -31,22 +34,25 @@ class ProgramError(RuntimeError):
 
 
 class ProgramAgent:
-    """Plays an episode with a program, such as `command: [python, my_agent.py]`.
+    """Plays an episode with a program, for example `command: [python, my_agent.py]`.
 
-    The program reads one line of JSON with `id`, `prompt` and the named `facts`. It sends requests
-    to OPENAI_BASE_URL, where the policy answers. The last line of its output is the answer, as text
-    or as `{"answer": ...}`. Such an object may also have `"counts": {"retry": 2}`, which become
-    metrics of the rollout.
+    The program reads one line of JSON with `id`, `prompt` and the facts that `facts` lists. It
+    sends requests to OPENAI_BASE_URL, and the policy replies. The last line of the program's output
+    is the answer, either text or a JSON object such as `{"answer": "99", "counts": {"retry": 2}}`.
+    The counts become metrics of the rollout.
 
-    - `speakers` selects the requests of other speakers. All other requests belong to the speaker
-      `program`.
-    - `train` names the trained speakers, by default all speakers outside of `agent.frozen`.
-    - `files` belong to the program. With edited files, the experiment has another identity.
-    - `environment` names environment variables that the program inherits.
-    - `preload: [openai]` forks each program from an interpreter that has imported these modules.
-      They must not start threads, and `command` must be `[python, script.py, ...]`.
-    - `sandbox` runs a command `[python, ...]` in the sandbox, with `files`, the interpreter's
-      virtual environment and the gateway.
+    - `speakers` maps names of speakers to patterns that select their requests. All other requests
+      belong to the speaker `program`.
+    - `train` lists the trained speakers, by default all speakers except the roles in
+      `agent.frozen`.
+    - `files` are the files of the program. If they are edited, the experiment gets a new identity.
+    - `environment` lists the names of environment variables that the program inherits.
+    - `preload` lists modules, for example `[openai]`. Each program is then forked from an
+      interpreter that has imported these modules. They must not start threads, and `command` must
+      be `[python, script.py, ...]`.
+    - `sandbox` runs the program in the sandbox. `command` must then be `[python, ...]`. In the
+      sandbox, the program has access to `files`, the interpreter's virtual environment and the
+      gateway.
     """
 
     def __init__(
@@ -87,7 +93,10 @@ class ProgramAgent:
 
 
 class FunctionProgram:
-    """Plays an episode with a plain function of the problem and the base URL of OpenAI's API."""
+    """Plays an episode with a plain function.
+
+    The function gets the problem and the base URL of OpenAI's API, and returns the answer.
+    """
 
     def __init__(self, function: ProgramFunction) -> None:
         self.function, self.__name__ = function, function.__name__
@@ -136,13 +145,13 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """Return the error of a program, or EpisodeOver if a limit has refused the program a reply."""
+    """Return EpisodeOver if a limit has refused the program a reply, otherwise `error`."""
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
 
 
 def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
-    # a signal may come from outside, so the episode is played again
+    # the signal may have another cause than the program, so the episode is played again
     if end.code < 0:
         raise StartAgain(f"The program {end.how}.")
     session.episode.counts.update(end.counts)

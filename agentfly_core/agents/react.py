@@ -30,19 +30,19 @@ Final Answer: the answer, and nothing else"""
 
 
 class React:
-    """Plays episodes with replies such as
+    """Calls the tools that the model names in its replies, which look like this:
 
         Thought: The calculator can work that out.
         Action: calculator
         Action Input: 41+58
         Observation:
 
-    and then, after the tool's answer, `Final Answer: 99`. Replies of another form get an error
-    message. Replies that a token limit cut do not count as answers.
+    After the tool's answer, the model ends the episode with `Final Answer: 99`. Replies in another
+    format get an error message. Replies that were cut at a token limit do not count as answers.
 
-    The experiment needs `Observation:` in `agent.stop`, so that the model cannot invent answers,
-    and `template.show_tools: false`. With `instructions` the system message explains the form and
-    the tools, which a warm-started model does not need.
+    The experiment needs `template.show_tools: false`, and `Observation:` in `agent.stop`, so that
+    the model cannot invent answers of tools. With `instructions`, the system message explains the
+    format and the tools. A warm-started model does not need this explanation.
     """
 
     def __init__(self, instructions: bool = True) -> None:
@@ -76,9 +76,10 @@ def instructions(tools: Sequence[ToolSchema]) -> str:
 
 
 def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
-    """Parse the call in a reply.
+    """Parse the tool call in a reply.
 
-    The action input is a JSON object, or the text of the tool's only argument.
+    The text after "Action Input:" is a JSON object, or the value of the tool's only argument. If
+    the call cannot be parsed, return BadCall.
     """
     match = _ACTION.search(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""The default agent, which executes tool calls until a reply has none."""
+"""The default agent. It executes tool calls until a reply contains no call."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from agentfly_core.rollout.episode import Episode
 
 
 async def tool_loop(episode: Episode) -> Ending:
-    """Alternate replies and tool answers until a reply without calls."""
+    """Sample replies and execute their tool calls, until a reply contains no call."""
     read: Sequence[Message | Observation] = episode.opening
     while True:
         reply = await episode.reply(*read)
