@@ -1,1 +1,1 @@
-"""A server of the OpenAI API for programs that play episodes."""
+"""A server with OpenAI's API, to which programs that play episodes send their requests."""

@@ -1,5 +1,6 @@
-"""Read chat completion requests as messages, tools and sampling settings, and write replies as
-completions.
+"""Conversion of chat completions.
+
+Requests are read as messages, tools and sampling settings. Replies are written as completions.
 """
 
 import json
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class RequestRefused(ValueError):
-    """A request that is answered with an error: `RequestRefused("no such path", 404)`."""
+    """A request that gets an error response: `RequestRefused("no such path", 404)`."""
 
     def __init__(
         self, message: str, status: int = 400, code: str | None = None, param: str | None = None
@@ -36,7 +37,7 @@ class RequestRefused(ValueError):
 
     @property
     def body(self) -> dict[str, JSON]:
-        """The error in OpenAI's form."""
+        """The JSON body of the error response, in the format of OpenAI's API."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         fields = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return {"error": fields}
@@ -46,8 +47,10 @@ class RequestRefused(ValueError):
 class CompletionRequest:
     """A request for `n` replies to a conversation.
 
-    With `stream`, the replies are server-sent events. With `include_usage`, these also report the
-    numbers of tokens. `overruled` names the fields of the request that are ignored.
+    - `stream`: whether to send the replies as server-sent events
+    - `include_usage`: whether these events also report token counts
+    - `logprobs`: whether to report the log-probability of each token
+    - `overruled`: the names of fields in the request that are ignored
     """
 
     model: str
@@ -61,7 +64,11 @@ class CompletionRequest:
 
 
 def request_of(body: JSON) -> CompletionRequest:
-    """Read a request's body; raises RequestRefused."""
+    """Read the body of a request.
+
+    Raises RequestRefused if the body is not a valid chat completion, or contains an unsupported
+    field.
+    """
     if not isinstance(body, Mapping):
         raise RequestRefused(f"The body is {shown(body)}, expected a JSON object.")
     fields: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
@@ -112,7 +119,7 @@ def _sampling(fields: Mapping[str, Any]) -> Sampling:
     sampling = Sampling(tools=[*map(_tool, fields.get("tools", ()))])
     if stop := fields.get("stop"):
         sampling["stop"] = [stop] if isinstance(stop, str) else [*stop]
-    # OpenAI renamed the field; the newer name takes precedence
+    # OpenAI renamed the field `max_tokens`; the newer name takes precedence
     for name in ("max_tokens", "max_completion_tokens"):
         if name in fields:
             sampling["max_tokens"] = _number(fields, name, 1, 2**31)
@@ -138,7 +145,11 @@ def _tool(written: Mapping[str, Any]) -> ToolSchema:
 
 
 def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Observation:
-    """Read a message. `names` maps the ids of earlier calls to names of tools."""
+    """Convert a message of a request.
+
+    `names` maps the ids of tool calls in earlier messages to tool names. Calls in this message are
+    added.
+    """
     role, content = written["role"], _text(written.get("content"))
     if role == "tool":
         own = written.get("name") or "tool"
@@ -161,7 +172,7 @@ def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Obs
 
 
 def _text(content: Any) -> str:
-    """Read the content of a message: text, parts of text, or null."""
+    """Return the content of a message as text. It is a text, a list of text parts, or null."""
     if content is None or isinstance(content, str):
         return content or ""
     if other := [part for part in content if part.get("type") not in ("text", "refusal")]:
@@ -170,7 +181,7 @@ def _text(content: Any) -> str:
 
 
 def completion(request: CompletionRequest, replies: Sequence[Reply]) -> dict[str, JSON]:
-    """Return a chat completion with these replies as its choices."""
+    """Return a chat completion in which each of these replies is a choice."""
     prompt = len(timeline.tokens_of(replies[0])) - len(replies[0].tokens)
     sampled = sum(len(reply.tokens) for reply in replies)
     return {
@@ -217,8 +228,10 @@ def _logprobs(reply: Reply) -> dict[str, JSON]:
 
 
 def events(completed: Mapping[str, Any], include_usage: bool) -> Iterator[bytes]:
-    """Yield the server-sent events of a completion: a chunk for each choice, usage, and
-    `[DONE]`.
+    """Yield the server-sent events of a completion.
+
+    These are one chunk for each choice, a chunk with the token counts if `include_usage` is set,
+    and finally `[DONE]`.
     """
     head = {**completed, "object": "chat.completion.chunk", "usage": None}
     for choice in completed["choices"]:
@@ -237,6 +250,6 @@ def _event(chunk: Mapping[str, JSON]) -> bytes:
 
 
 def models(names: Sequence[str]) -> dict[str, JSON]:
-    """Return the list of models."""
+    """Return the response to a request for the list of models."""
     fields: dict[str, JSON] = {"object": "model", "created": 0, "owned_by": "agentfly"}
     return {"object": "list", "data": [{"id": name, **fields} for name in names]}

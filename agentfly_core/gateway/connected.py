@@ -1,4 +1,4 @@
-"""Start programs in the sandbox or outside of it, and connect them to the gateway."""
+"""Start programs, in the sandbox or outside of it, and connect them to the gateway."""
 
 import asyncio
 import socket
@@ -18,9 +18,9 @@ API_KEY = "agentfly"
 async def outside(
     command: ProgramCommand, session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Start a program outside of the sandbox with `line` as its input, and kill it at the end.
+    """Run a program outside of the sandbox during the block, and kill it at the end of the block.
 
-    Raises OSError.
+    `line` is the program's input. Raises OSError if the program cannot be started.
     """
     async with served(session) as url, command.started(line, _variables(url)) as program:
         yield program
@@ -30,10 +30,11 @@ async def outside(
 async def in_sandbox(
     command: ProgramCommand, files: Sequence[str], session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Start a program `[python, ...]` in the sandbox, with these files and `line` as its input.
+    """Run a program `[python, ...]` in the sandbox during the block, and kill it at the end.
 
-    It is killed at the end of the block. Raises Unavailable without a sandbox, and OSError or
-    CalledProcessError if the interpreter is missing.
+    `files` are made available in the sandbox. `line` is the program's input. Raises Unavailable if
+    this machine cannot run the sandbox. Raises OSError or CalledProcessError if the interpreter is
+    missing.
     """
     env = confined.FOLDERS | _variables(f"{confined.ADDRESS}/{session.token}/v1")
     ours, theirs = socket.socketpair()
@@ -46,7 +47,7 @@ async def in_sandbox(
         stack.callback(session.close)
         listener = await confined.listener(ours)
         await stack.enter_async_context(served_alone(session, session.token, listener))
-        # killed before its server ends, because it must not receive replies after a deadline
+        # killed before its server ends, because it must not receive replies after the deadline
         stack.callback(program.kill)
         yield program
 
@@ -54,7 +55,7 @@ async def in_sandbox(
 async def isolates() -> bool:
     """Whether programs run in the sandbox. With AGENTFLY_SANDBOX=unsafe they run outside of it.
 
-    Raises Unavailable without a sandbox.
+    Raises Unavailable if this machine cannot run the sandbox.
     """
     return await asyncio.to_thread(confined.isolates)
 

@@ -1,4 +1,4 @@
-"""The fields of a chat completion request, and their treatment by the gateway."""
+"""The fields of a chat completion request, and how the gateway treats them."""
 
 import json
 from collections.abc import Mapping
@@ -9,8 +9,10 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class Treatment(StrEnum):
-    """Treatment of a request field. OVERRULED fields are ignored: metrics count them, and a process
-    logs each of them once.
+    """How the gateway treats a field of a request.
+
+    Fields with OVERRULED are ignored. Metrics count these fields, and each process logs each field
+    once.
     """
 
     HONOURED = "honoured"
@@ -21,7 +23,10 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """`FieldRule(Treatment.NEUTRAL, "1", (1,))`: only the values of `neutral` are accepted."""
+    """The treatment of a field.
+
+    For example, `FieldRule(Treatment.NEUTRAL, "1", (1,))` accepts only the values in `neutral`.
+    """
 
     treatment: Treatment
     note: str = ""
@@ -70,4 +75,6 @@ FIELDS: Mapping[str, FieldRule] = {
     "modalities": _neutral(["text"]),
     **dict.fromkeys(_REFUSED, FieldRule(Treatment.REFUSED)),
 }
-"""Fields with the value null count as absent. Fields that are not listed here are refused."""
+"""The rule of each field. A field with the value null counts as absent. A field that is missing in
+this mapping is refused.
+"""

@@ -1,11 +1,12 @@
-"""Forks programs from a process that has imported their modules.
+"""A process that imports modules once, and then forks programs that need these modules.
 
     python fork_server.py SOCKET my_agent.py MODULE...
 
-It uses the standard library only, because the interpreter may belong to another environment. Each
-message on the socket has a program's arguments, folder and environment. With it come the program's
-standard streams and a pipe, to which the server writes the program's process id and exit code. The
-server ends when its owner closes the socket.
+It uses only the standard library, because it may run in the Python environment of the programs.
+Each message on the socket starts a program. It contains the program's arguments, working directory
+and environment variables, and four file descriptors: the program's standard streams, and a pipe. To
+this pipe, the process id and then the exit code of the program are written. The server ends when
+the other end of the socket is closed.
 """
 
 import atexit
@@ -26,7 +27,7 @@ PID_BYTES = 16
 
 
 def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
-    """Import modules, fork for each message, and run the script in the forked process."""
+    """Import the modules. For each message on the socket, fork a process that runs the script."""
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
         for module in modules:
@@ -37,8 +38,8 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
         link.send(f"{type(error).__name__}: {error}".encode())
         return
     link.send(b"ready")
-    gc.freeze()  # collections in forked processes copy no shared pages
-    # lets the kernel reap the processes of `_watch`
+    gc.freeze()  # garbage collections in forked processes then copy no shared pages
+    # with this setting, the kernel reaps the forked processes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, LARGEST, 4)
@@ -53,9 +54,9 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
 
 
 def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
-    """Fork once more: the child runs the script, and its parent reports the child's exit code."""
+    """Fork once more. The child runs the script, and the parent reports the child's exit code."""
     *streams, status = descriptors
-    # an ignored signal would discard the exit code below
+    # if SIGCHLD were still ignored, the exit code below would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
         for stream in streams:
@@ -63,7 +64,7 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.write(status, b"%d" % code)
         os._exit(0)
-    # a session of its own, since a kill must also end the program's children
+    # in a new session: one kill of the process group then also ends the program's children
     os.setsid()
     os.write(status, b"%*d" % (PID_BYTES, os.getpid()))
     os.close(status)
@@ -85,11 +86,14 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
 
 
 def _end(code: Any) -> NoReturn:
-    """End as an interpreter does, but without the 30 ms for its teardown of modules."""
+    """End the process as an interpreter does, but skip the teardown of modules, which
+    takes 30 ms.
+    """
     if not isinstance(code, int | None):
         print(code, file=sys.stderr)
         code = 1
-    # private, as in multiprocessing: no public function ends the threads of pools
+    # a private function, as in multiprocessing, because threads of pools cannot be ended by a
+    # public one
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -98,10 +102,13 @@ def _end(code: Any) -> NoReturn:
 
 
 def _first_request() -> None:
-    """Make the first request of OpenAI's client, which takes 75 ms longer, without a network."""
+    """Make a request with OpenAI's client to a mock server, without a network.
+
+    The first request of a process takes 75 ms longer than later requests.
+    """
     import openai
 
-    # the client's own library: httpx2, or httpx in older versions
+    # the HTTP library of the client: httpx2, or httpx in older versions
     httpx: Any = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__]
     reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}}]}
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=reply))

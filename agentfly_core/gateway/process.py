@@ -1,4 +1,4 @@
-"""The process of a program: one line of input, and bounded output."""
+"""The process of a program. It gets one line of input, and the end of its output is kept."""
 
 import asyncio
 import json
@@ -24,9 +24,10 @@ ENDED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended: `ProgramEnd(-9, b"...", b"")`, with the last bytes of its outputs.
+    """The end of a program: `ProgramEnd(-9, b"...", b"")`.
 
-    A negative `code` is a signal, as in `subprocess`.
+    `code` is the exit code. As in `subprocess`, -9 means that signal 9 killed the program. `output`
+    and `errors` are the last bytes of stdout and stderr.
     """
 
     code: int
@@ -35,9 +36,10 @@ class ProgramEnd:
 
     @property
     def answer(self) -> str | None:
-        """The last line of the output, or the value of "answer" if the line is such a JSON object.
+        """The program's answer, or None without an answer.
 
-        Secrets of this process are replaced.
+        If the last line of the output is a JSON object with "answer", the answer is this value.
+        Otherwise it is the whole line. Secrets of this process are replaced.
         """
         match self._last_line:
             case {"answer": str(answer)}:
@@ -48,7 +50,10 @@ class ProgramEnd:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The "counts" beside the answer; raises ValueError for values that are not integers."""
+        """The value of "counts" in the JSON object with the answer.
+
+        Raises ValueError if a count is not an integer.
+        """
         match self._last_line.get("counts", {}):
             case dict(counts) if all(isinstance(one, int) for one in counts.values()):
                 return counts
@@ -59,8 +64,9 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """The reason for the end, with the last output on stderr: "ended with exit code 1:
-        KeyError".
+        """The reason for the end, with the last output on stderr.
+
+        Example: "ended with exit code 1: KeyError".
         """
         named = -self.code in [*signal.Signals]
         cause = f"was killed by {signal.Signals(-self.code).name}" if named else ""
@@ -69,7 +75,10 @@ class ProgramEnd:
 
     @property
     def _last_line(self) -> Mapping[str, Any]:
-        """The last line as an object. Text becomes `{"answer": TEXT}`, and no output `{}`."""
+        """The last line of the output as an object.
+
+        A line of text becomes `{"answer": TEXT}`. Without output, this is `{}`.
+        """
         lines = clip(self.output, MOST_OUTPUT).strip().splitlines()
         if not lines:
             return {}
@@ -81,7 +90,10 @@ class ProgramEnd:
 
 
 class OutputTail:
-    """A pipe that keeps the last bytes. `file` is the descriptor for writing."""
+    """A pipe of which only the last bytes are kept.
+
+    Programs write to the file descriptor `file`.
+    """
 
     def __init__(self) -> None:
         reading, self.file = os.pipe()
@@ -89,8 +101,11 @@ class OutputTail:
         self._task = asyncio.create_task(self._read())
 
     async def read(self) -> bytes:
-        """Return the last MOST_OUTPUT bytes, once all writers have closed the pipe."""
-        # a daemon in another process group may keep the pipe open
+        """Return the last MOST_OUTPUT bytes after all writers have closed the pipe.
+
+        If a writer keeps the pipe open, return b"" after ENDED_SECONDS.
+        """
+        # a daemon of the program in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)
         return self._task.result() if self._task.done() else b""
 
@@ -112,7 +127,7 @@ class OutputTail:
 
 @dataclass(frozen=True, slots=True)
 class RunningProgram:
-    """A started program, which leads its process group.
+    """A started program, which is the leader of its process group.
 
     `code` is the task that returns its exit code.
     """
@@ -123,23 +138,25 @@ class RunningProgram:
     errors: OutputTail
 
     async def wait(self) -> ProgramEnd:
-        """Wait for the end of the program, then kill the rest of its process group."""
+        """Wait for the end of the program. Then kill the other processes in its process group."""
         code = await asyncio.shield(self.code)
         self.kill()
         return ProgramEnd(code, await self.output.read(), await self.errors.read())
 
     def kill(self) -> None:
-        """Kill the program's process group."""
+        """Kill all processes in the program's process group."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program and its arguments. `inherited` names further environment variables that it gets.
+    """A program and its arguments.
 
-    With `preload`, the program is forked from an interpreter that has imported these modules.
-    Otherwise it inherits the open files `descriptors`.
+    - `inherited`: names of further environment variables that the program inherits
+    - `preload`: modules. If given, the program is forked from an interpreter that has imported
+      them.
+    - `descriptors`: file descriptors that the program inherits. They are ignored with `preload`.
     """
 
     words: tuple[str, ...]
@@ -149,17 +166,19 @@ class ProgramCommand:
 
     @asynccontextmanager
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
-        """Start the program in its own process group with `line` as its input, and kill it at the
-        end of the block.
+        """Run the program in its own process group during the block, and kill it at the end of the
+        block.
 
-        The first start also kills programs that dead processes left running. Raises OSError for a
-        missing program, and StartAgain if the interpreter of `preload` died.
+        `line` is the program's input. The first start in a process also kills programs that were
+        left running by dead processes. Raises OSError if the program is missing, and StartAgain if
+        the interpreter of `preload` died.
         """
         await asyncio.to_thread(sweep)
-        # pipes of our own: asyncio waits for the end of its pipes, which descendants keep open
+        # own pipes, because asyncio waits until its pipes are closed, and descendants keep them
+        # open
         output, errors = OutputTail(), OutputTail()
         try:
-            # not a pipe, which a program that never reads would block
+            # a file, because a pipe would block if the program never reads
             with TemporaryFile() as given:
                 given.write(line.encode() + b"\n")
                 given.seek(0)
@@ -180,7 +199,7 @@ class ProgramCommand:
     async def _begun(
         self, streams: Streams, env: Mapping[str, str]
     ) -> tuple[int, Coroutine[Any, Any, int]]:
-        """Start the program; return its process id and a coroutine that returns its exit code."""
+        """Start the program. Return its process id, and a coroutine that returns its exit code."""
         kept = owned_environment(("TMPDIR", "TZ", *self.inherited), {})
         python, *words = self.words
         if self.preload:

@@ -1,4 +1,8 @@
-"""The HTTP servers of the gateway: one in a process, and one for each episode in the sandbox."""
+"""The HTTP servers of the gateway.
+
+One server in a process serves all programs outside of the sandbox. Each program in the sandbox has
+its own server.
+"""
 
 import asyncio
 import contextvars
@@ -24,10 +28,10 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """An HTTP server on a listening socket. A token in a request's URL selects an episode, and an
-    API key a served policy.
+    """An HTTP server on a listening socket.
 
-    `url` is the task that starts the server and returns the server's URL.
+    A token in the URL of a request selects an episode. For a served policy, the API key of the
+    request selects the policy. `url` is the task that starts the server and returns its URL.
     """
 
     def __init__(self, listener: socket.socket) -> None:
@@ -44,7 +48,7 @@ class GatewayServer:
             )
         self._listener = listener
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        # connections belong to no episode, so their tasks must not belong to the first agent
+        # in an empty context, because connections must not belong to the agent of the first episode
         self.url = asyncio.create_task(self._start(), context=contextvars.Context())
 
     async def close(self) -> None:
@@ -79,7 +83,8 @@ class GatewayServer:
         headers = {name.lower(): value for name, value in request.headers.items()}
         part, transport = request.match_info.get("part", ""), request.transport
 
-        # no reference to the request, which would keep its body in memory
+        # a reference to the request would keep its body in memory, so this function uses only the
+        # transport
         def connected() -> bool:
             return transport is not None and not transport.is_closing()
 
@@ -102,7 +107,7 @@ _servers: WeakKeyDictionary[asyncio.AbstractEventLoop, GatewayServer] = WeakKeyD
 
 @asynccontextmanager
 async def served(session: GatewaySession) -> AsyncIterator[str]:
-    """Serve a session for the block's duration; yields the base URL of its client."""
+    """Serve the requests of a session during the block. Yield the base URL for its clients."""
     loop = asyncio.get_running_loop()
     if (server := _servers.get(loop)) is None:
         server = _servers[loop] = GatewayServer(socket.create_server((HOST, 0)))
@@ -121,8 +126,9 @@ async def served(session: GatewaySession) -> AsyncIterator[str]:
 async def served_alone(
     session: GatewaySession | ServedPolicy, key: str, listener: socket.socket
 ) -> AsyncIterator[str]:
-    """Serve the requests with a key on a listening socket for the block's duration; yields the base
-    URL of clients that send the key.
+    """Serve one session on its own listening socket during the block.
+
+    Clients must send `key`. Yield the base URL for the clients.
     """
     server = GatewayServer(listener)
     server.sessions[key] = session
@@ -134,7 +140,7 @@ async def served_alone(
 
 @web.middleware
 async def _in_openai_form(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer errors in OpenAI's form."""
+    """Convert errors to responses in the format of OpenAI's API."""
     try:
         return await handler(request)
     except RequestRefused as error:

@@ -1,4 +1,7 @@
-"""Serve a policy to any client. Each conversation is an episode that is not stored."""
+"""Serve a policy to any client.
+
+Each conversation is an episode, but it is not stored.
+"""
 
 import asyncio
 import secrets
@@ -21,12 +24,13 @@ MOST_CONVERSATIONS = 1000
 MOST_REPLIES = 1000
 MOST_BYTES = 256 * 1024 * 1024
 REPLY_BYTES, TOKEN_BYTES = 4000, 64
-"""Estimated bytes of memory for each reply, and for each token that was read or sampled."""
+"""Estimated memory in bytes: for each reply, and for each token that was read or sampled."""
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the rules of an experiment without its tools, rewards and limits on turns, for clients
-    with their own tools.
+    """Return the rules of an experiment without its tools, its rewards and its limits on turns.
+
+    Clients of a served policy have their own tools.
     """
     most = sys.maxsize
     own = replace(spec, tools=(), rewards=(), limits={}, tasks={})
@@ -43,11 +47,11 @@ class _Conversation:
 
     @property
     def bytes(self) -> int:
-        """An estimate of the memory that the conversation takes, in bytes."""
+        """An estimate of the memory in bytes that the conversation occupies."""
         return REPLY_BYTES * self.replies + TOKEN_BYTES * self.tokens
 
     def count(self, exchange: Exchange) -> None:
-        """Add the replies of an exchange, unless they are already counted."""
+        """Count the replies and tokens of an exchange, unless this exchange is already counted."""
         if exchange not in self.counted:
             self.counted.add(exchange)
             replies = exchange.replies.result()
@@ -57,12 +61,12 @@ class _Conversation:
 
 @dataclass
 class ServedPolicy:
-    """A policy that answers any client under the `name` of its model.
+    """A policy that replies to any client. `name` is the model name that clients see.
 
-    `spec` comes from `endless`, and `cast` has no episodes of its own. Conversations with equal
-    messages before the first reply share an episode. In it, replies that a client sends back keep
-    their tokens. The most recently used episodes are kept, up to MOST_BYTES in total. `lost`
-    completes with the error of a lost sampler.
+    `spec` comes from `endless`. `cast` contains the sampler sessions. Requests with equal messages
+    before the first reply belong to the same episode. If a client sends back an earlier reply of
+    the episode, its sampled tokens are reused. The most recently used episodes are kept, with at
+    most MOST_BYTES in total. If the sampler dies, the future `lost` gets its error.
     """
 
     name: str
@@ -75,7 +79,7 @@ class ServedPolicy:
 
     @property
     def models(self) -> list[str]:
-        """Return the names of the speakers, which clients see as models."""
+        """The names of the policy and of the speakers. Clients use them as model names."""
         return [self.name, *self.speakers]
 
     def reward(self, body: str) -> None:
@@ -83,10 +87,13 @@ class ServedPolicy:
         raise RequestRefused("A served policy is not trained and takes no rewards.", 404)
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Answer a request; returns its exchange with the replies. Raises RequestRefused."""
+        """Reply to a request, and return the exchange with the replies.
+
+        Raises RequestRefused if the request is invalid or a limit is reached.
+        """
         conversation = self._conversation(call)
         session = conversation.session
-        if not conversation.running:  # further requests are open branches of the episode
+        if not conversation.running:  # concurrent requests are branches of the episode
             self.cast.open()
         conversation.running += 1
         try:
@@ -99,30 +106,32 @@ class ServedPolicy:
             if not conversation.running:
                 self.cast.close()
             error = session.broken.exception() if session.broken.done() else None
-            # other errors break their own conversation only
+            # all other errors end only this conversation
             if isinstance(error, SamplerLost) and not self.lost.done():
                 self.lost.set_exception(error)
 
     def _conversation(self, call: HttpCall) -> _Conversation:
-        """Return the conversation of a request, and mark it as the most recently used."""
+        """Return the conversation to which a request belongs, and mark it as the most recently
+        used.
+        """
         request = call.request
         replied = [isinstance(one, Message) and one.role == "assistant" for one in request.messages]
         first = replied.index(True) if True in replied else len(replied)
         key = hashing.digest([echo_key(one) for one in request.messages[:first]])
         kept = self._kept.pop(key, None)
-        # the time of a call grows with the replies, so long conversations start again
+        # the time of a request grows with the earlier replies, so long conversations start again
         if kept is None or kept.session.broken.done() or kept.replies >= MOST_REPLIES:
             kept = _Conversation(GatewaySession(self._episode(), self.speakers))
         self._kept[key] = kept
         return kept
 
     def _forget(self) -> None:
-        """Discard the least recently used conversations until the limits are met."""
+        """Discard the least recently used conversations until both limits are met."""
         most = MOST_CONVERSATIONS
         while len(self._kept) > most or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:
             self._kept.popitem(last=False)
 
     def _episode(self) -> Episode:
-        # otherwise equal prompts of two conversations would get equal replies
+        # a random seed, because equal prompts of two conversations should get different replies
         episode = replace(self.episode, seed=secrets.randbits(63))
         return Episode(episode, self.spec, self.cast, self.cast.speakers, self.name)

@@ -1,4 +1,4 @@
-"""Episodes of the gateway: speakers, requests of the program, retries and rewards."""
+"""The requests of one episode at the gateway, with speakers, retries and rewards."""
 
 import asyncio
 import contextvars
@@ -31,8 +31,11 @@ MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class HttpCall:
-    """A call of `{base}/PART/chat/completions`. The names of `headers` are lower-case; `connected`
-    returns whether the client still waits.
+    """A POST request to `{base}/PART/chat/completions`.
+
+    - `part`: PART, which may select a speaker
+    - `headers`: the HTTP headers, with names in lower case
+    - `connected`: a function that returns whether the client still waits for the response
     """
 
     body: str
@@ -42,7 +45,7 @@ class HttpCall:
 
     @cached_property
     def request(self) -> CompletionRequest:
-        """The body as a request; raises RequestRefused."""
+        """The parsed body. Raises RequestRefused if the body is invalid."""
         try:
             body: JSON = json.loads(self.body)  # its texts may contain NUL
             require_levels(body, strict_json.MAX_DEPTH)
@@ -55,7 +58,7 @@ class HttpCall:
 
     @property
     def is_retry(self) -> bool:
-        """Whether the client marks the call as a retry."""
+        """Whether the client has marked the request as a retry."""
         return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
@@ -78,7 +81,7 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
         return self
 
     def fits(self, request: CompletionRequest, call: HttpCall) -> bool:
-        """Whether a request matches these patterns."""
+        """Whether a request matches all given patterns."""
         name, _, value = self.header.partition(":")
         first = request.messages[0]
         system = first.content if isinstance(first, Message) and first.role == "system" else ""
@@ -92,11 +95,14 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(eq=False)
 class Exchange:
-    """The replies to a request. `connected` returns whether the last client still waits, and
-    `received` is set once a client has the replies.
+    """A request of a client, with the replies to it.
 
-    The body is not kept. Each body has the whole conversation, so an episode's bodies grow with the
-    square of its turns.
+    - `replies`: the task that returns the replies
+    - `connected`: a function that returns whether the client of the newest attempt still waits
+    - `received`: whether a client has received the replies
+
+    The body of the request is not kept. Each body contains the whole conversation, so the size of
+    all bodies grows with the square of the number of turns.
     """
 
     replies: asyncio.Task[list[Reply]]
@@ -105,22 +111,23 @@ class Exchange:
 
     @property
     def lost(self) -> bool:
-        """Whether the client is gone without its replies."""
+        """Whether the client disconnected before it received the replies."""
         return not self.received and not self.connected()
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error instead of replies."""
+        """Whether the request ended with an error instead of replies."""
         return self.replies.done() and (
             self.replies.cancelled() or self.replies.exception() is not None
         )
 
 
 class GatewaySession:
-    """The requests of one episode. A request that fits no pattern is the main speaker's.
+    """The requests of one episode.
 
-    `broken` completes with an error that ends the episode. `limit` is the last limit that refused a
-    request, `last` the last reply with its speaker.
+    A request that matches no pattern in `speakers` belongs to the main speaker. `broken` is a
+    future that gets an error if the error ends the episode. `limit` is the last limit that refused
+    a request or ended a reply. `last` is the last reply with its speaker.
     """
 
     def __init__(self, episode: Episode, speakers: Mapping[str, SpeakerPattern]) -> None:
@@ -132,17 +139,18 @@ class GatewaySession:
         self._others = {role: episode.speaker(role) for role in speakers}
         self._exchanges: dict[str, list[Exchange]] = {}
         self._begun = Counter[str]()
-        # requests are the agent's work, whichever connection they come from
+        # requests run in the context of the agent, not of their HTTP connection
         self._context = contextvars.copy_context()
 
     @property
     def models(self) -> list[str]:
-        """Return the names of the speakers. The program uses them as names of models."""
+        """The names of the speakers. The program uses these names as model names."""
         return [self.episode.name, *self._others]
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
-        """Return the result of the program's work. Raises the error that ended the episode, and
-        TimeoutError after `seconds`.
+        """Run `work`, the work of the program, and return its result.
+
+        Raises the error that ended the episode, and TimeoutError after `seconds`.
         """
         task = asyncio.create_task(work)
         try:
@@ -157,8 +165,9 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Answer a request in the context of the episode's agent, and return the exchange with the
-        replies. Raises RequestRefused.
+        """Reply to a request in the context of the agent, and return the exchange with the replies.
+
+        Raises RequestRefused if the request is invalid, a limit is reached, or the episode fails.
         """
         return await asyncio.create_task(self._complete(call), context=self._context.copy())
 
@@ -167,7 +176,7 @@ class GatewaySession:
         speaker = self._speaker(request, call)
         same = self._exchanges.setdefault(hashing.digest([speaker.name, call.body]), [])
         lost = [one for one in same if one.lost]
-        # a repeated request gets the replies of the exchange that it repeats
+        # a repeated request gets the replies to the original request
         exchange = lost[0] if lost else same[-1] if call.is_retry and same else None
         if exchange is None:
             self.episode.counts.update(f"gateway/overruled/{one}" for one in request.overruled)
@@ -176,15 +185,18 @@ class GatewaySession:
             same.append(exchange)
         exchange.connected = call.connected
         try:
-            # a client that disconnects must not cancel replies, because its retry gets them
+            # not cancelled when the client disconnects, because its retry gets the same replies
             await asyncio.shield(exchange.replies)
         finally:
-            # the traceback of an error keeps the whole request
+            # discarded, because the traceback of an error would keep the whole request in memory
             same[:] = [one for one in same if not one.failed]
         return exchange
 
     def reward(self, body: str) -> None:
-        """Add `{"value": 0.5}` to the last reply; raises RequestRefused."""
+        """Add a reward to the last reply. The body is JSON such as `{"value": 0.5}`.
+
+        Raises RequestRefused for any other body, and before the first reply.
+        """
         try:
             match strict_json.parse(body):
                 case {"value": int() | float() as value} if self.last:
@@ -195,12 +207,12 @@ class GatewaySession:
         raise RequestRefused('Expected {"value": NUMBER} after the first reply.')
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer, as the answer of the speaker of the last reply."""
+        """Set the episode's answer. It counts as the answer of the speaker that replied last."""
         speaker = self.last[0] if self.last else self.episode
         speaker.answer(text)
 
     def close(self) -> None:
-        """Exclude from training the replies that no client has received."""
+        """Exclude all replies that no client has received from training."""
         for exchange in (one for same in self._exchanges.values() for one in same):
             if exchange.replies.done() and not exchange.failed and not exchange.received:
                 for reply in exchange.replies.result():
@@ -224,7 +236,7 @@ class GatewaySession:
             raise self._broke(error) from error
         except ValueError as error:
             raise RequestRefused(str(error)) from error
-        except Exception as error:  # ends the episode, in its agent
+        except Exception as error:  # the agent raises it and ends the episode
             raise self._broke(error) from error
 
     async def _reply(self, speaker: Speaker, request: CompletionRequest) -> Reply:
@@ -234,7 +246,11 @@ class GatewaySession:
         return reply
 
     def _require(self, speaker: Speaker, request: CompletionRequest) -> None:
-        """Refuse a request beyond its speaker's limits. Requests in progress count as turns."""
+        """Raise RequestRefused if a request exceeds the turn limit of the speaker or has unknown
+        stop strings.
+
+        Requests in progress also count as turns.
+        """
         if self._begun[speaker.name] + request.n > speaker.rules.max_turns:
             raise self._over(EpisodeOver(Ending.MAX_TURNS))
         self._begun[speaker.name] += request.n
@@ -254,5 +270,5 @@ class GatewaySession:
     def _broke(self, error: Exception) -> RequestRefused:
         if not self.broken.done():
             self.broken.set_exception(error)
-            self.broken.exception()  # the agent may have ended meanwhile
+            self.broken.exception()  # marks the error as read if the agent has ended
         return RequestRefused(f"The episode failed: {fault(error)}", 500)

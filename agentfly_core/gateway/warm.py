@@ -1,4 +1,6 @@
-"""Warm interpreters: processes that have imported modules, from which programs are forked."""
+"""Warm interpreters. These are processes that have imported modules, and from which programs are
+forked.
+"""
 
 import asyncio
 import json
@@ -16,14 +18,15 @@ from agentfly_core.rollout.rules import StartAgain
 
 START_SECONDS = 300.0
 Streams = tuple[int, int, int]
-"""Standard input, output and errors as file descriptors."""
+"""File descriptors of standard input, standard output and standard error."""
 
 
 @dataclass(frozen=True)
 class Warmed:
-    """The interpreter, script, preloaded modules and environment of a warm process.
+    """The properties of a warm interpreter: `Warmed("python", "my_agent.py", ("openai",), ...)`.
 
-    `Warmed("python", "my_agent.py", ("openai",), ...)`; `environment` has names with values.
+    `modules` are imported before the first fork. `environment` contains pairs of a name and a
+    value.
     """
 
     python: str
@@ -34,37 +37,37 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A forked program, and the pipe from which its exit code is read."""
+    """A forked program. `status` is the pipe from which its exit code is read."""
 
     pid: int
     status: int
 
     async def code(self) -> int:
-        """Wait for the program's end, and return its exit code."""
+        """Wait until the program has ended, and return its exit code."""
         status = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(status)
         connect = asyncio.get_running_loop().connect_read_pipe
         transport, _ = await connect(lambda: protocol, os.fdopen(self.status, "rb", 0))
         try:
-            return int(await status.read() or -signal.SIGKILL)  # its watcher was killed, too
+            return int(await status.read() or -signal.SIGKILL)  # its parent was killed, too
         finally:
             transport.close()
 
     def kill(self) -> None:
-        """Kill the program's process group, and discard its exit code."""
+        """Kill the program's process group, and discard the exit code."""
         os.close(self.status)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
 
 class WarmInterpreter:
-    """An interpreter that has imported modules and forks programs, until this process ends.
+    """An interpreter that has imported modules and forks programs until this process ends.
 
-    Raises OSError if it cannot start, and StartAgain if it dies.
+    The constructor raises OSError if the interpreter cannot be started or an import fails.
     """
 
     def __init__(self, warmed: Warmed) -> None:
-        # packets keep the bounds of messages
+        # SEQPACKET keeps the boundaries between messages
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [warmed.python, fork_server.__file__, str(theirs.fileno()), warmed.script]
         with theirs:
@@ -85,17 +88,19 @@ class WarmInterpreter:
 
     @property
     def alive(self) -> bool:
-        """Whether the interpreter still runs."""
+        """Whether the interpreter is still running."""
         return self._process.poll() is None
 
     def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
-        """Fork a program with these streams, the leader of its session; raises OSError, and
-        StartAgain if this process has died.
+        """Fork a program with these standard streams. It becomes the leader of a new process
+        session.
+
+        Raises OSError if the program cannot be forked, and StartAgain if the interpreter has died.
         """
         order = {"arguments": [*arguments], "environment": dict(env), "folder": os.getcwd()}
         reading, writing = os.pipe()
         try:
-            with suppress(ConnectionError):  # it has died, and the pipe ends
+            with suppress(ConnectionError):  # it has died, and the read below returns b""
                 socket.send_fds(self._link, [json.dumps(order).encode()], [*streams, writing])
         finally:
             os.close(writing)
@@ -105,7 +110,8 @@ class WarmInterpreter:
         return Forked(int(pid), reading)
 
     def _died(self) -> StartAgain:
-        # the next episode must find it dead, which it may not be yet when its socket is closed
+        # killed, because it may still be alive after its socket is closed, and the next episode
+        # must not use it
         self._process.kill()
         code = self._process.wait()
         return StartAgain(f"The interpreter that preloads modules ended with exit code {code}.")
@@ -116,7 +122,10 @@ _warm: dict[Warmed, WarmInterpreter] = {}
 
 
 def warm(warmed: Warmed) -> WarmInterpreter:
-    """Return this process's warm interpreter, and start it if it is missing or has died."""
+    """Return this process's warm interpreter with these properties.
+
+    Start it if it is missing or has died.
+    """
     with _turn:
         if (there := _warm.get(warmed)) is None or not there.alive:
             there = _warm[warmed] = WarmInterpreter(warmed)
@@ -126,14 +135,17 @@ def warm(warmed: Warmed) -> WarmInterpreter:
 async def forked(
     warmed: Warmed, arguments: Sequence[str], env: Mapping[str, str], streams: Streams
 ) -> Forked:
-    """Fork a program from a warm interpreter; raises OSError, and StartAgain if it died."""
+    """Fork a program from a warm interpreter.
+
+    Raises OSError if this fails, and StartAgain if the interpreter died.
+    """
 
     def fork() -> Forked:
         return warm(warmed).fork(arguments, env, streams)
 
     work = asyncio.create_task(asyncio.to_thread(fork))
     try:
-        # a thread cannot be cancelled, and its program would run without an owner
+        # the thread cannot be cancelled, so after a cancellation its program must be killed
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         with suppress(OSError, StartAgain):
