@@ -1,1 +1,3 @@
-"""Artifacts: publish, open, verify and lock folders, also on object storage."""
+"""The store of artifacts (published folders), on a local disk or on object storage, and locks of
+runs.
+"""

@@ -1,4 +1,4 @@
-"""Names of published folders: pointers, artifacts with their manifest, and keys."""
+"""Types that name published folders: pointers, artifacts (with their manifests), and keys."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from agentfly_core.system.formats.file_shapes import Manifest, require_uri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
-    """The uri of an artifact in the store, and the digest of its content:
-
+    """The path of an artifact in the store (`uri`), and the digest of its content:
     `Pointer("runs/demo/steps/000007/policy", "9f2c...e1")`.
     """
 
@@ -30,7 +29,10 @@ class Pointer:
 
     @classmethod
     def of(cls, written: object, where: str) -> Pointer:
-        """Parse a pointer that was read from the file `where`. Raises Damaged if it is invalid."""
+        """Parse a pointer that was read from the file `where`.
+
+        Raises Damaged if the pointer is invalid.
+        """
         match written:
             case {"uri": str(uri), "digest": str(digest)}:
                 with suppress(ValueError):
@@ -42,7 +44,6 @@ class Pointer:
 
     def to_json(self) -> dict[str, str]:
         """Return the pointer as JSON: `{"uri": "runs/demo/steps/000007/policy", "digest":
-
         "9f2c...e1"}`.
         """
         return {"uri": self.uri, "digest": self.digest}
@@ -50,7 +51,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifact(Pointer):
-    """A published folder with its manifest. It is equal to a pointer to it."""
+    """A published folder with its manifest. An artifact equals a pointer to this artifact."""
 
     manifest: Manifest = field(repr=False)
 
@@ -63,8 +64,10 @@ class Artifact(Pointer):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
-    """The uri and the cache key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored",
-    "score", "a41f...", {"rollout-000": "9f2c..."})`; `inputs` maps names of inputs to digests.
+    """The path and the cache key of a stage's output: `ArtifactKey("runs/demo/steps/000007/scored",
+    "score", "a41f...", {"rollout-000": "9f2c..."})`.
+
+    `inputs` maps the name of each input of the stage to the input's digest.
     """
 
     uri: str

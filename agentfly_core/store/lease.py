@@ -1,5 +1,7 @@
-"""Allow one writer per run on object storage. The owner of a lock object must renew it regularly;
-otherwise another process may take it over.
+"""Allow only one writer for each run on object storage.
+
+A lock is an object in the storage. The process that owns the lock must renew the object regularly.
+Otherwise another process may take over the lock.
 """
 
 from __future__ import annotations
@@ -28,17 +30,23 @@ EXPIRY = 120.0
 LOOK = 5.0
 logger = logging.getLogger(__name__)
 _since: dict[tuple[str, str], float] = {}
-"""The monotonic time at which this process first saw a tag of a lock object, by address and tag."""
+"""For the address of a lock object and each of its ETags, the monotonic time at which this process
+first saw this ETag.
+"""
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
-    """Raise Locked while a running process holds a run. May watch the lock for two minutes."""
+    """Raise Locked while a running process holds the lock of a run.
+
+    If the owner is on another machine, this function may watch the lock for two minutes.
+    """
     Lease(remote, f"{uri}/lock.json").awaited()
 
 
 def leaseholder(remote: Remote, uri: str) -> str:
-    """Return the name of the process that holds a run. Empty if the run is free, or if the lock was
-    not renewed for two minutes.
+    """Return the name of the process that holds the lock of a run.
+
+    The result is empty if the lock is free, or if it was not renewed for two minutes.
     """
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
@@ -48,11 +56,12 @@ def leaseholder(remote: Remote, uri: str) -> str:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
-    """Hold a run's lock object during the block, and renew it by a heartbeat. Raises Locked.
+    """Hold the lock of a run during the `with` block. A thread renews the lock regularly.
 
-    The lock of a dead process of this machine is taken over at once. Locks of other machines are
-    taken over after two minutes without renewal. A takeover increases the fencing number, and later
-    writes of the old owner raise LockLost.
+    Raises Locked while another process holds the lock. If this process is on the same machine and
+    dead, the lock is taken over at once. If it is on another machine, the lock is taken over after
+    two minutes without a renewal. A takeover increases the fencing number of the lock. Later writes
+    of the old owner then raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     lease.take()
@@ -64,14 +73,17 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
         yield
     finally:
         lease.stop.set()
-        # stopped first, because a late renewal would mark the released lock as held again
+        # renewals end before the release, because a late renewal would mark the lock as held again
         beat.join()
         lease.release()
 
 
 @contextmanager
 def only_writer(store: Store, uri: str) -> Iterator[None]:
-    """Lock a run of a local or remote store during the block. Raises Locked."""
+    """Hold the lock of a run during the `with` block, in a local or a remote store.
+
+    Raises Locked while another process holds the lock.
+    """
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)):
         yield
@@ -79,7 +91,7 @@ def only_writer(store: Store, uri: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A monotonic clock in seconds, and a function that sleeps."""
+    """A function that returns a monotonic time in seconds, and a function that sleeps."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -89,8 +101,10 @@ class Clock:
 class Held:
     """The content of a lock object: `Held('"9f2c"', Owner("node7", ...), 7, released=False)`.
 
-    `tag` is the ETag of the object, empty if it is missing. `owner` is None if the object is
-    damaged. `fence` is the fencing number, which each takeover increases.
+    - `tag`: the ETag of the object, or empty if the object is missing
+    - `owner`: the process that owns the lock, or None if the object is damaged
+    - `fence`: the fencing number, which each takeover of the lock increases
+    - `released`: whether the owner has released the lock
     """
 
     tag: str
@@ -100,7 +114,10 @@ class Held:
 
     @property
     def sure(self) -> bool:
-        """Whether the owner is a process of this machine. Only then can its death be detected."""
+        """Whether the owner is a process of this machine.
+
+        Only then can this process check whether the owner is alive.
+        """
         return self.owner is not None and self.owner.here
 
     @property
@@ -110,7 +127,7 @@ class Held:
 
 
 class Lease:
-    """The lock object of a run, seen by a process that owns the lock or tries to take it."""
+    """Access to the lock object of a run, for a process that owns the lock or wants to take it."""
 
     def __init__(self, remote: Remote, uri: str, clock: Clock = Clock()) -> None:
         self.remote, self.uri, self.clock = remote, uri, clock
@@ -120,7 +137,10 @@ class Lease:
         self.fence = self.beats = 0
 
     def look(self) -> Held:
-        """Read the lock object. A damaged object is logged; its owner is None."""
+        """Read the lock object.
+
+        If the object is damaged, a warning is logged and `owner` is None.
+        """
         text, tag = self.remote.tagged(self.uri) or ("", "")
         if not tag:
             return Held("", None, 0, released=True)
@@ -131,10 +151,11 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """Wait until the lock is free, and return it.
+        """Return the content of the lock object when the lock is free or may be taken over.
 
-        Raises Locked if another process holds the lock. An owner on another machine counts as dead
-        after EXPIRY seconds without a renewal.
+        Raises Locked if another process holds the lock. If the owner is on another machine, this
+        method watches the lock for EXPIRY seconds. Without a renewal in this time, the owner counts
+        as dead.
         """
         first = lock = self.look()
         while not lock.free:
@@ -143,8 +164,8 @@ class Lease:
                 raise locked(self._run, in_words(lock.owner))
             seen = (self.address, lock.tag)
             if seen not in _since:
-                # age is measured by the observer's monotonic clock: clocks of machines and storage
-                # may differ
+                # time is measured by the clock of this process, because the clocks of other
+                # machines and of the storage may differ
                 _since[seen] = self.clock.now()
                 logger.warning(
                     "The run %r is held by %s, which may be dead. Watching the lock for up to %g "
@@ -165,9 +186,10 @@ class Lease:
         return lock
 
     def take(self) -> None:
-        """Create or take over the lock; raises Locked."""
+        """Create the lock, or take it over. Raises Locked if another process holds the lock."""
         lock = self.awaited()
-        # the write is conditional on the tag just read, so only one of two candidates succeeds
+        # The write succeeds only if the object still has the tag just read. If two processes try to
+        # take the lock at the same time, only one of them succeeds.
         self.fence = lock.fence + 1
         text, remote, tag = self._text(released=False), self.remote, lock.tag
         taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)
@@ -191,7 +213,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Mark the lock object as released. The object stays, with its fencing number."""
+        """Mark the lock object as released. The object and its fencing number are kept."""
         self._write(released=True)
 
     @property
@@ -201,8 +223,8 @@ class Lease:
     def _write(self, released: bool) -> None:
         try:
             text, tag = self.remote.tagged(self.uri) or (None, "")
-            # the write below is conditional on the tag, so it fails if another process has taken
-            # over the lock meanwhile
+            # the write below fails if the object has a different tag, which means that another
+            # process has taken over the lock
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
         except Exception as error:  # after any error the next heartbeat tries again
@@ -215,14 +237,14 @@ class Lease:
         return (held.owner, held.fence) == (self.owner, self.fence)
 
     def _text(self, released: bool) -> str:
-        # `beat` makes each renewal a new version of the object; `renewed` is for human readers
+        # with `beat`, each renewal changes the object and its ETag; `renewed` is for human readers
         self.beats += 1
         state = {"fence": self.fence, "beat": self.beats, "renewed": time.time()}
         return json.dumps({"owner": self.owner.to_json(), **state, "released": released})
 
 
 def _read(text: str, tag: str) -> Held:
-    """Parse a lock object; raises ValueError if it is damaged."""
+    """Parse the text of a lock object. Raises ValueError if it is damaged."""
     match strict_json.parse(text):
         case {"owner": owner, "fence": int(fence), "released": bool(released)}:
             return Held(tag, Owner.of(owner), fence, released)

@@ -1,5 +1,7 @@
-"""Allow one writer per run by a file lock. The file contains the name of the lock's owner; the
-kernel releases the lock when the owner dies.
+"""Allow only one writer for each run in a local store, by a file lock.
+
+The kernel releases the lock when the process that holds it dies. The locked file contains the name
+of this process.
 """
 
 import fcntl
@@ -21,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Locked(RuntimeError):
-    """Another process is writing this run; the message names the process."""
+    """Another process is writing the run. The message names this process."""
 
 
 class LockLost(RuntimeError):
@@ -29,7 +31,10 @@ class LockLost(RuntimeError):
 
 
 def holder_of(folder: Path) -> str:
-    """Return the name of the process that holds a local run folder, empty if the run is free."""
+    """Return the name of the process that holds the lock of a local run folder.
+
+    The result is empty if the lock is free.
+    """
     try:
         files.file_size(folder / "lock.json")  # otherwise opening a pipe would wait forever
         with (folder / "lock.json").open("rb") as file:
@@ -39,20 +44,21 @@ def holder_of(folder: Path) -> str:
 
 
 def refuse_if_held(folder: Path) -> None:
-    """Raise Locked while a running process holds a local run folder."""
+    """Raise Locked while a running process holds the lock of a local run folder."""
     if holder := holder_of(folder):
         raise locked(folder.name, holder)
 
 
 @contextmanager
 def local_lock(folder: Path) -> Iterator[None]:
-    """Hold a run folder by flock(2) on lock.json during the block. Raises Locked.
+    """Hold the lock of a run folder during the `with` block.
 
-    The content of lock.json is only information for users.
+    The lock is a flock(2) on the file lock.json. The content of the file is only information for
+    users. Raises Locked if another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.file_size(folder / "lock.json")
-    # not "w+", which would erase the name of the holder before the lock is free
+    # not "w+", which would erase the name of the process that holds the lock
     with (folder / "lock.json").open("a+") as file:
         for _ in range(TRIES):
             if _taken(file, fcntl.LOCK_EX):
@@ -70,7 +76,7 @@ def local_lock(folder: Path) -> Iterator[None]:
 
 
 def locked(run: str, who: str) -> Locked:
-    """Make the error for a run that is held."""
+    """Return the error for a run with a lock that the process `who` holds."""
     return Locked(
         f"The run {run!r} is held by {who}. Wait for this process to end, end it, or start another "
         "run with --run NAME or --new."
@@ -78,12 +84,12 @@ def locked(run: str, who: str) -> Locked:
 
 
 def in_words(owner: Owner | None) -> str:
-    """Return the name of an owner for messages."""
+    """Return the name of a process for messages, "another process" if it is unknown."""
     return str(owner) if owner else "another process"
 
 
 def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
-    """Try to lock a file; return whether it was free."""
+    """Try to lock a file. Return whether the file was free."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -92,7 +98,10 @@ def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
 
 
 def _owner_of(folder: Path) -> Owner | None:
-    """Return the last holder of a run folder; None if none exists or the file is damaged."""
+    """Return the process that held the lock of a run folder last.
+
+    Returns None if lock.json is missing, empty or damaged.
+    """
     path = folder / "lock.json"
     try:
         written = path.read_bytes()

@@ -12,15 +12,18 @@ from agentfly_core.system.formats.hashing import digest
 
 MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
-"""Files that a repeated run writes with other content, so they do not count for the digest."""
+"""Files that the digest of an artifact does not cover, because a repeated run writes different
+contents.
+"""
 SMALL = 2**22
-"""The size in bytes below which hashing in threads is slower than hashing in sequence."""
+"""Below this total size in bytes, hashing files in threads is slower than one after the other."""
 
 
 def verify(folder: Path) -> Manifest:
-    """Check the files of a published folder against its manifest, and return the manifest.
+    """Check the files of a published folder against the folder's manifest. Return the manifest.
 
-    Raises Damaged for a changed, missing or unlisted file, and for a link, a device or a pipe.
+    Raises Damaged if a file is changed, missing or not listed, or if it is a link, a device or a
+    pipe.
     """
     if (manifest := manifest_in(folder)) is None:
         raise Damaged(f"{folder} has no {MANIFEST}: the folder was not published completely.")
@@ -42,23 +45,26 @@ def verify(folder: Path) -> Manifest:
 
 
 def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
-    """Return the entries of the listed files that were not stripped."""
+    """Return the manifest's entries of files that were not stripped (removed after publication)."""
     stripped = manifest.get("stripped", [])
     return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
 
 
 def mismatch(path: str) -> str:
-    """Return the error text for a missing or changed file."""
+    """Return the error message for a missing or changed file."""
     return f"{path} is missing, or differs from the file that {MANIFEST} lists."
 
 
 def entry_of(path: Path) -> FileEntry:
-    """Make the manifest entry of a file."""
+    """Return the entry of a file for the manifest: its SHA-256 digest and its size."""
     return FileEntry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
 def digest_of(manifest: Manifest) -> str:
-    """Compute the digest of an artifact from its stage, its key and the hashes of its files."""
+    """Compute the digest of an artifact from its stage, its key and the hashes of its files.
+
+    Files in OUTSIDE_DIGEST are left out.
+    """
     hashes = {
         name: entry["sha256"]
         for name, entry in manifest["files"].items()
@@ -68,7 +74,10 @@ def digest_of(manifest: Manifest) -> str:
 
 
 def manifest_in(folder: Path) -> Manifest | None:
-    """Read the manifest of a local folder, or None if it has none. Raises Damaged."""
+    """Read the manifest of a local folder, or return None if it is missing.
+
+    Raises Damaged if the manifest is damaged.
+    """
     if (written := files.read_regular(folder / MANIFEST)) is None:
         return None
     # `value_of` checks the type

@@ -1,4 +1,4 @@
-"""The object storage of a store, through fsspec (s3:// through s3fs)."""
+"""Access to object storage through fsspec. Addresses that begin with s3:// use s3fs."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +19,10 @@ NO_BUCKET = "NoSuchBucket"
 
 
 class Remote:
-    """A prefix on object storage: `Remote("s3://bucket/exp")`. Credentials come from the
-    environment.
+    """A store on object storage: `Remote("s3://bucket/exp")`.
 
-    A failed request raises Refused. `guard` is called before each write, and raises an error if
-    this process has lost its lock.
+    Credentials come from the environment. A failed request raises Refused. The function `guard` is
+    called before each write. It raises LockLost if this process has lost its lock.
     """
 
     def __init__(self, uri: str) -> None:
@@ -32,8 +31,9 @@ class Remote:
 
     @cached_property
     def fs(self) -> Any:
-        """The fsspec file system. It does not cache listings, because other processes write,
-        too.
+        """The fsspec file system.
+
+        It does not cache lists of files, because other processes may write to the storage, too.
         """
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
@@ -43,9 +43,10 @@ class Remote:
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Turn errors of a request into Refused.
+        """Convert the errors of a request to Refused. `to` and `name` are words of its message.
 
-        FileNotFoundError for a missing object and errors of a full local disk are not converted.
+        Two kinds of errors are not converted: FileNotFoundError for a missing object, and errors of
+        a full local disk.
         """
         try:
             yield
@@ -66,8 +67,9 @@ class Remote:
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, sizes: Mapping[str, int]) -> None:
-        """Download files of these sizes. If a file is missing or has another size, raise Damaged
-        before downloading any.
+        """Download the files in `sizes`, which maps their names to their sizes in bytes.
+
+        If a file is missing or has a different size, raises Damaged before the first download.
         """
         with self.asking("list", uri):
             objects = self.fs.find(self.path(uri), detail=True)
@@ -93,18 +95,20 @@ class Remote:
         return content.decode() if content is not None else None
 
     def write(self, uri: str, text: str) -> None:
-        """Replace an object's text."""
+        """Replace the text of an object."""
         self.guard()
         with self.asking("write", uri):
             self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """Read an object's text and ETag, or None if it is missing. Invalid UTF-8 becomes
-        U+FFFD.
+        """Read the text and the ETag of an object, or return None if the object is missing.
+
+        Invalid UTF-8 becomes U+FFFD.
         """
         with suppress(FileNotFoundError), self.asking("read", uri):
-            # the tag is read before the text: a write between the two makes the later conditional
-            # write fail. In the other order, an unread version would be overwritten.
+            # The tag is read before the text. If another process writes between the two reads, a
+            # later write with this tag fails. In the reverse order, the write would succeed and
+            # replace a text that this process has not read.
             tag = str(self.fs.info(self.path(uri))["ETag"])
             return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
         return None
@@ -119,13 +123,14 @@ class Remote:
         return float((now - response["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object if it still has this ETag; return whether it was replaced. The guard is
-        not called.
+        """Replace the text of an object if the object still has the ETag `tag`.
+
+        Returns whether the object was replaced. `guard` is not called.
         """
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
-        """Create an object; return False if it exists. The guard is not called."""
+        """Create an object. Returns False if it already exists. `guard` is not called."""
         return self._put(uri, text, IfNoneMatch="*")
 
     def names(self, uri: str) -> list[str]:
@@ -136,11 +141,10 @@ class Remote:
         return []
 
     def remove(self, uri: str, first: str) -> None:
-        """Remove a folder. The file `first` is removed first."""
+        """Remove all objects of a folder. The files with the name `first` are removed first."""
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))
-        # the manifest goes first, so that an interrupted removal leaves no complete-looking
-        # artifact
+        # if the removal is interrupted, an artifact without its manifest does not look complete
         for path in sorted(paths, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
             with self.asking("remove", path.removeprefix(self.path(""))):
@@ -161,7 +165,10 @@ class Remote:
 
 
 class Refused(OSError):
-    """A request to object storage failed. `status` is the HTTP status, or 0 without an answer."""
+    """A request to object storage failed.
+
+    `status` is the HTTP status of the answer, or 0 if the storage did not answer.
+    """
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -169,9 +176,9 @@ class Refused(OSError):
 
 
 def _answer(error: Exception) -> tuple[str, int]:
-    """Return the error code and the HTTP status of an answer, from the cause of s3fs's error.
+    """Return the error code and the HTTP status of the answer that caused an error of s3fs.
 
-    Without an answer, return "" and 0.
+    If the storage did not answer, return "" and 0.
     """
     if isinstance(cause := error.__cause__, ClientError):
         answer = cause.response

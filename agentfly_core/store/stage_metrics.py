@@ -1,4 +1,6 @@
-"""Metrics of stages. They are stored in the stage's artifact, but not included in its digest."""
+"""Metrics of stages. They are stored in the artifact of a stage, but the artifact's digest does not
+cover them.
+"""
 
 import math
 import time
@@ -18,9 +20,9 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A stage's end in milliseconds since 1970, its duration in seconds, and its metrics:
+    """The measurements of a stage: `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`.
 
-    `Measured(1763740000000, 3.2, {"rollout/reward": 0.62})`.
+    `time_ms` is the end of the stage in milliseconds since 1970, and `seconds` is its duration.
     """
 
     time_ms: int
@@ -30,8 +32,10 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Collect metrics during the block, and write finite values and the block's duration to a
+    """Yield a dict for the metrics of a stage. At the end of the `with` block, write them to a
     file.
+
+    The file also has the duration of the block. Infinite values and NaN are left out.
     """
     start = time.monotonic()
     metrics: dict[str, float] = {}
@@ -47,14 +51,17 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
 
 @contextmanager
 def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
-    """Add the duration of the block in seconds to `metrics`."""
+    """Add the duration of the `with` block in seconds to `metrics`, under the key `name`."""
     start = time.monotonic()
     yield
     metrics[name] = time.monotonic() - start
 
 
 def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """Return the highest value of each metric below `prefix` over several stages."""
+    """Return the highest value of each metric in several stages.
+
+    Only metrics with names that begin with `prefix` are included.
+    """
     highest: dict[str, float] = {}
     for stage in stages:
         for name, value in stage.metrics.items():
@@ -64,7 +71,10 @@ def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
 
 
 def total(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """Return the sum of each metric below `prefix` over several stages."""
+    """Return the sum of each metric over several stages.
+
+    Only metrics with names that begin with `prefix` are included.
+    """
     sums = defaultdict[str, float](float)
     for name, value in (pair for stage in stages for pair in stage.metrics.items()):
         if name.startswith(prefix):

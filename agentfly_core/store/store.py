@@ -1,7 +1,8 @@
-"""The store of published folders. A folder is either complete or missing.
+"""The store of artifacts (published folders). An artifact is either complete or missing.
 
-A folder is written under a temporary name, sealed with MANIFEST.json, synced to disk and renamed.
-On object storage the manifest is uploaded last. Readers verify manifests.
+A folder is written under a temporary name, gets a MANIFEST.json with the hashes of its files, is
+synced to disk, and is then renamed. On object storage, the manifest is uploaded last. Readers check
+the files against the manifest.
 """
 
 from __future__ import annotations
@@ -44,15 +45,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _opened: dict[Path, str] = {}
-"""The digests of folders that this process has verified or published."""
+"""For each folder that this process has verified or published, the digest of the artifact."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of artifacts. If `remote` is set, the folder is a cache of this object storage.
+    """A store of artifacts in the folder `root`.
 
-    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the manifests on the
-    object storage are authoritative.
+    If `remote` is set, the artifacts are on object storage, and the folder is only a cache. For
+    example, `Store.at("s3://bucket/prefix", cache)` keeps copies in `cache`. Which artifacts exist
+    is decided by the manifests on the object storage.
     """
 
     root: Path
@@ -60,7 +62,7 @@ class Store:
 
     @classmethod
     def at(cls, uri: str, cache: Path) -> Store:
-        """Open a store by path or s3:// uri."""
+        """Open the store at a path or at an address such as s3://bucket/prefix."""
         if "://" not in uri:
             return cls(Path(uri).resolve(), None)
         # imported here, because the S3 clients take long to import
@@ -74,7 +76,7 @@ class Store:
         return self.remote.uri if self.remote else str(self.root)
 
     def path(self, uri: str) -> Path:
-        """Return the local path of `uri`. Raises Damaged if it leads out of the store."""
+        """Return the local path of `uri`. Raises Damaged if the path leads out of the store."""
         try:
             require_uri(uri)
         except ValueError as error:
@@ -83,9 +85,10 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """Yield an empty folder, which is published if the block ends without an error.
+        """Yield an empty folder, which is published if the `with` block ends without an error.
 
-        If another process has published the same key meanwhile, that folder is kept.
+        If another process has published an artifact with the same key during the block, the
+        artifact of the other process is kept.
         """
         path = self.path(target.uri)
         with _unfinished(path) as folder:
@@ -103,23 +106,24 @@ class Store:
                     "revision": revision(),
                 }
                 sealed = files.json_text(checksummed_json.sealed(manifest))
-                # written after all hashes, so a folder with a manifest has all its files
+                # the manifest is written last, so a folder with a manifest has all of its files
                 (folder / MANIFEST).write_text(sealed, encoding="utf-8")
                 # all at once, because each wait for the disk takes 4 ms
                 list(threads.map(files.sync, [*folder.rglob("*"), folder]))
-            # a rename is atomic, and everything below was synced: a power cut leaves all of it or
-            # nothing
+            # a rename is atomic, and all files were synced: after a power cut, the artifact is
+            # complete or missing
             _move(folder, path, target.key)
             if written := manifest_in(path):
                 _opened[path] = digest_of(written)
         if self.remote:
-            # the manifest comes last, so that an interrupted upload leaves files that no reader
-            # takes for an artifact
+            # the manifest comes last: if the upload is interrupted, readers see that the artifact
+            # is missing
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """Return the artifact at `target.uri` if it has the target's key and is undamaged, else
-        None. Damage is logged.
+        """Return the artifact at `target.uri` if its key is `target.key`, else None.
+
+        A damaged artifact is logged, and the result is None.
         """
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)
@@ -130,20 +134,27 @@ class Store:
         return None
 
     def holds(self, uri: str) -> bool:
-        """Whether an artifact is published at `uri`. A damaged manifest is logged and counts as
-        missing.
+        """Whether an artifact is published at `uri`.
+
+        If its manifest is damaged, a warning is logged and the result is False.
         """
         with _damaged_is_unpublished():
             return self.get(uri) is not None
         return False
 
     def get(self, uri: str) -> Artifact | None:
-        """Return the artifact at `uri`, or None. Raises Damaged."""
+        """Return the artifact at `uri`, or None if it is missing.
+
+        Raises Damaged if its manifest is damaged.
+        """
         manifest: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
         return Artifact(uri, digest_of(manifest), manifest) if manifest else None
 
     def artifact(self, uri: str) -> Artifact:
-        """Return the artifact at `uri`. Raises Damaged or FileNotFoundError."""
+        """Return the artifact at `uri`.
+
+        Raises FileNotFoundError if it is missing, and Damaged if its manifest is damaged.
+        """
         if (artifact := self.get(uri)) is None:
             raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
         return artifact
@@ -151,7 +162,8 @@ class Store:
     def resolve(self, pointer: Pointer) -> Artifact:
         """Return the artifact to which a pointer refers.
 
-        Raises FileNotFoundError, and Damaged if the artifact has another digest.
+        Raises FileNotFoundError if the artifact is missing. Raises Damaged if its manifest is
+        damaged, or if its digest differs from the pointer's digest.
         """
         if isinstance(pointer, Artifact):
             return pointer
@@ -160,10 +172,11 @@ class Store:
         return artifact
 
     def open(self, pointer: Pointer) -> Path:
-        """Return a local folder with the artifact's files.
+        """Return a local folder with the files of an artifact.
 
-        Each process verifies the files once, except files that it published itself. Raises Damaged,
-        FileNotFoundError, and ValueError for an artifact with stripped files.
+        Each process verifies the files once, except files that it published itself. Raises
+        FileNotFoundError if the artifact is missing, Damaged if it is damaged, and ValueError if
+        some of its files were stripped (see `strip`).
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -171,13 +184,15 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove the files that match a pattern from a published artifact, and list them as
-        `stripped` in its manifest. Return whether files were removed.
+        """Remove the files that match a pattern from a published artifact.
+
+        The manifest then lists these files as `stripped`. Returns whether files were removed for
+        the first time.
         """
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
-        # the manifest is changed first: a kill in between then leaves superfluous files, while the
-        # opposite order would leave an artifact that looks damaged
+        # The manifest is changed first. If the process is then killed, some superfluous files are
+        # left. In the reverse order, the artifact would look damaged.
         self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
         for name in stripped:
             self.remove(f"{uri}/{name}")
@@ -185,7 +200,7 @@ class Store:
 
     def _checked(self, pointer: Pointer) -> Path:
         folder = self.path(pointer.uri)
-        # cached, because hashing gigabytes of weights at each use would dominate a step
+        # verified only once, because hashing gigabytes of weights at each use would be slow
         if _opened.get(folder) == pointer.digest:
             return folder
         try:
@@ -200,7 +215,7 @@ class Store:
 
     def _download(self, pointer: Pointer, folder: Path) -> None:
         assert self.remote is not None
-        current = self.artifact(pointer.uri)  # files may have been stripped since it was found
+        current = self.artifact(pointer.uri)  # read again: files may have been stripped meanwhile
         self._require(pointer, current.digest)
         sizes = {name: entry["size"] for name, entry in unstripped(current.manifest).items()}
         with _unfinished(folder) as copy:
@@ -215,9 +230,9 @@ class Store:
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:
-        """Read and verify a JSON file of an artifact; return None if it is missing.
+        """Read and verify the JSON file `name` of an artifact.
 
-        Raises Damaged if the file was changed.
+        Returns None if the file is missing. Raises Damaged if the file was changed.
         """
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
@@ -229,24 +244,24 @@ class Store:
         return json.loads(written)
 
     def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
-        """Write a JSON file with its checksum, atomically."""
+        """Write a JSON file with a checksum. The write is atomic."""
         self.write_text(uri, files.json_text(checksummed_json.sealed(value)))
 
     def write_text(self, uri: str, text: str) -> None:
-        """Write a text file, atomically."""
+        """Write a text file. The write is atomic."""
         files.write_text(self.path(uri), text)
         if self.remote:
             self.remote.write(uri, text)
 
     def create_json(self, uri: str, value: Mapping[str, JSON]) -> bool:
-        """Create a JSON file, atomically; returns False if it exists."""
+        """Create a JSON file atomically. Returns False if the file already exists."""
         text, path = files.json_text(checksummed_json.sealed(value)), self.path(uri)
         return self.remote.create(uri, text) if self.remote else files.create_text(path, text)
 
     def read_json(self, uri: str) -> Any:
         """Read a file that `write_json` wrote, or return None if it is missing.
 
-        Raises Damaged, with the name of the file, if it is damaged.
+        Raises Damaged if the file is damaged. The message names the file.
         """
         if (written := self._content(uri)) is None:
             return None
@@ -257,8 +272,9 @@ class Store:
         return self.remote.content(uri) if self.remote else files.read_regular(path, largest)
 
     def names(self, uri: str) -> list[str]:
-        """Return the sorted names directly below `uri`, without hidden names such as unfinished
-        folders.
+        """Return the sorted names of the files and folders directly below `uri`.
+
+        Hidden names, such as those of unfinished folders, are left out.
         """
         folder = self.path(uri)
         local = os.listdir(folder) if folder.is_dir() else []
@@ -279,13 +295,16 @@ class Store:
         _opened.pop(path, None)
 
     def sweep(self, uri: str) -> int:
-        """Remove unfinished folders of dead processes below `uri`; return their number."""
+        """Remove the unfinished folders and files below `uri` that dead processes have left.
+
+        Returns how many were removed.
+        """
         left: list[Path] = []
         # folders that vanish meanwhile are skipped
         for place, folders, names in os.walk(self.path(uri)):
             left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
-        # the name of an unfinished folder contains the mark of the process that writes it
+        # the name of an unfinished folder identifies the process that writes the folder
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
             _remove(path)
@@ -294,7 +313,10 @@ class Store:
 
 @contextmanager
 def _damaged_is_unpublished() -> Iterator[None]:
-    """Log damage and leave the block: a damaged artifact counts as unpublished."""
+    """Catch the error Damaged of the `with` block, and log it as a warning.
+
+    The damaged artifact then counts as unpublished.
+    """
     try:
         yield
     except Damaged as damage:
@@ -305,7 +327,7 @@ def _damaged_is_unpublished() -> Iterator[None]:
 def _unfinished(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder next to `path`.
 
-    The folder is removed at the end of the block, unless the block has moved it.
+    The folder is removed at the end of the `with` block, unless the block has moved the folder.
     """
     folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -320,8 +342,8 @@ def _unfinished(path: Path) -> Iterator[Path]:
 def _move(folder: Path, path: Path, key: str) -> None:
     """Rename a folder to `path`.
 
-    If `path` has an artifact with the same key, that artifact is kept. An artifact with another key
-    is replaced; a damaged folder is renamed and kept.
+    If an artifact with the same key is already at `path`, this artifact is kept. An artifact with a
+    different key is replaced. A damaged folder at `path` is kept under a new name.
     """
     if os.path.lexists(path):
         try:

@@ -1,4 +1,4 @@
-"""Copy artifacts to other stores. Copies have the same uri, key and digest."""
+"""Copy artifacts to other stores. A copy has the same path, key and digest as the original."""
 
 import os
 import shutil
@@ -11,10 +11,11 @@ from agentfly_core.system import files
 
 
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
-    """Copy the artifacts that the target lacks, and return the copied artifacts.
+    """Copy the artifacts that the store `target` lacks, and return the copied artifacts.
 
-    Before copying anything, raise Damaged for a damaged artifact, and ValueError if the files of an
-    artifact were stripped or its uri is taken in the target.
+    All artifacts are checked before the first copy. Raises Damaged if an artifact is damaged, and
+    ValueError if files of an artifact were stripped (removed after publication), or if its path in
+    `target` is taken.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -31,8 +32,9 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError if the target has something else at this uri, or another artifact that would
-    contain it.
+    """Raise ValueError if the path `uri` is taken in the store `target`.
+
+    A path within the folder of an existing artifact is taken, too.
     """
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
@@ -45,6 +47,6 @@ def _require_free(target: Store, uri: str) -> None:
 
 
 def copy_json(uri: str, source: Store, target: Store) -> None:
-    """Copy a JSON file, if it exists."""
+    """Copy a JSON file from the store `source` to the store `target`, if the file exists."""
     if (value := source.read_json(uri)) is not None:
         target.write_json(uri, value)
