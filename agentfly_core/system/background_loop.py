@@ -13,7 +13,10 @@ R = TypeVar("R")
 
 
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    """Start an event loop in a daemon thread, and return both. The thread ends with the loop."""
+    """Start an event loop in a daemon thread. Return the loop and the thread.
+
+    The thread ends when the loop is stopped.
+    """
     begun: Future[asyncio.AbstractEventLoop] = Future()
     thread = threading.Thread(target=_run, args=[begun], name=name, daemon=True)
     thread.start()
@@ -23,7 +26,7 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 class Mailbox:
     """Passes callbacks from other threads to an event loop.
 
-    Several callbacks wake the loop only once, which saves time.
+    If several callbacks wait, the loop is woken only once, which saves time.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -31,36 +34,41 @@ class Mailbox:
         self._posted: list[tuple[Context, Callable[[], None]]] = []
 
     def post(self, callback: Callable[[], None], context: Context | None = None) -> None:
-        """Run a callback on the loop, after all callbacks that were posted before.
+        """Let the loop run a callback, after all callbacks that were posted before.
 
-        The callback runs in `context`, by default a copy of the caller's context. Raises
-        RuntimeError if the loop is closed.
+        The callback runs in the `contextvars` context `context`, or if it is None, in a copy of the
+        caller's context. Raises RuntimeError if the loop is closed.
         """
         if self._loop.is_closed():
             raise RuntimeError("The event loop is closed.")
         with self._turn:
             self._posted.append((context or copy_context(), callback))
-            # each wake-up writes to the loop's pipe; thousands of callbacks need only one write
+            # waking the loop is a write to its pipe; for thousands of callbacks, one write is
+            # enough
             first = len(self._posted) == 1
         if first:
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         with self._turn:
-            # taken under the lock; a callback that is posted later wakes the loop again
+            # emptied under the lock, so a callback that is posted later wakes the loop again
             posted, self._posted = self._posted, []
         for context, callback in posted:
             self._loop.call_soon(callback, context=context)
 
 
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
-    """Return the mailbox of an event loop. It is stored as an attribute of the loop."""
-    box: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
+    """Return the mailbox of an event loop. Each loop has only one mailbox."""
+    # an attribute of the loop, because `setdefault` is atomic
+    box: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))
     return box
 
 
 class Threads(ThreadPoolExecutor):
-    """An executor that starts a daemon thread for each call, so a hanging call blocks nothing."""
+    """An executor that starts a daemon thread for each call.
+
+    A call that hangs therefore neither delays other calls nor keeps the process from ending.
+    """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run a call in a new thread, as `Executor.submit` does."""
@@ -83,6 +91,6 @@ def _run(begun: Future[asyncio.AbstractEventLoop]) -> None:
         loop.set_default_executor(Threads())
         begun.set_result(loop)
         while True:
-            # a task may raise these, even an awaited one; they must not end the other tasks
+            # a task may raise these errors, even if another task awaits it; the loop must continue
             with suppress(KeyboardInterrupt, SystemExit):
                 return loop.run_forever()

@@ -1,6 +1,6 @@
-"""File locks on GPUs and CPU slots, shared by all projects and users of the machine.
+"""File locks on GPUs and CPU slots. All projects and users of the machine share the locks.
 
-The kernel frees a lock when its process ends. Child processes do not inherit locks.
+The kernel frees a lock when the process that holds it ends. Child processes do not inherit locks.
 """
 
 import fcntl
@@ -26,9 +26,12 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that a run locks: a GPU, or any of this machine's CPU slots.
+    """A device that a run locks: a GPU, or one of the CPU slots of this machine.
 
     `Device("GPU 1", (Path("/tmp/agentfly-GPU-5d0f2b7e-....lock"),))`
+
+    A GPU has one lock file. For CPU slots, `files` has the lock files of all slots, and a run locks
+    one of these files.
     """
 
     name: str
@@ -36,8 +39,10 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Lock one of the device's files during the block, and yield its path. If all files are
-        locked, wait and report the holders by `tell`.
+        """Lock one of the device's files during the `with` block, and yield the path of this file.
+
+        If all files are locked, wait, and pass a message with the names of their holders to `tell`.
+        `holder` is the name that other processes see.
         """
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
@@ -59,9 +64,9 @@ class Device:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """Return GPUs by their index among the GPUs that are visible to this process.
+    """Return the GPUs with the indices `numbers`, counted among the GPUs that this process sees.
 
-    Raises ValueError for a missing GPU.
+    `locks` is the folder of the lock files. Raises ValueError if a GPU is missing.
     """
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
@@ -78,7 +83,10 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """Return the device for any one of this machine's `count` CPU slots."""
+    """Return the device for the `count` CPU slots of this machine. A run locks one of the slots.
+
+    `locks` is the folder of the lock files.
+    """
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))
     return Device(f"{which} of this machine for runs that a worker starts (site.slots)", files)
@@ -86,10 +94,12 @@ def slot(count: int, locks: str) -> Device:
 
 @contextmanager
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
-    """Lock devices during the block for `holder`, such as "the run nightly-2026-11-21".
+    """Lock devices during the `with` block.
 
-    Nested blocks share the locks. Waits for other holders, and reports each holder once by `tell`.
-    Devices are locked in a fixed order, which avoids deadlocks.
+    If a device is locked by another process, wait, and pass the name of this process to `tell`
+    once. `holder` is the name that other processes see, such as "the run nightly-2026-11-21".
+    Devices that an outer block has locked are not locked again. Devices are locked in a fixed
+    order, which avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]
@@ -104,11 +114,11 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """Create the file if it is missing, open it and lock it. Return None while another process
-    holds the lock.
+    """Open a lock file and lock it. The file is created if it is missing.
 
-    O_CREAT is avoided, because the kernel may refuse it for other users' files in /tmp
-    (fs.protected_regular).
+    Returns None if another process holds the lock. Raises ValueError if the file cannot be created
+    or opened. O_CREAT is not used, because the kernel may refuse it for files of other users in
+    /tmp (fs.protected_regular).
     """
     try:
         if not path.exists():
@@ -134,7 +144,10 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _holder(path: Path) -> str:
-    """Read the name of the lock's holder from the file, without control characters."""
+    """Read the name of the process that holds a lock from the lock file.
+
+    Control characters are removed.
+    """
     with suppress(OSError), path.open(errors="replace") as file:
         return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"
     return "another process"

@@ -1,4 +1,4 @@
-"""Atomic file writes with fsync, disk errors with their path, and reads of regular files."""
+"""Write files atomically, read regular files, and report disk errors with the path of the file."""
 
 import errno
 import hashlib
@@ -19,22 +19,25 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 LARGEST = 2**30
-"""The largest file, in bytes, that is read into memory if no manifest lists its size."""
+"""The largest size in bytes of a file that is read into memory. Files with a size in a manifest may
+be larger.
+"""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL_IN_WORDS = re.compile(r"No space left on device|[Oo]s error 28\b|Errno 28\b")
-"""Matches a full disk in messages of libraries that give no error number."""
+"""Matches error messages about a full disk, for libraries that do not give an error number."""
 
 
 def sha256(path: Path) -> str:
-    """Return the sha256 of a file, 64 hex digits."""
+    """Return the SHA-256 digest of a file, as 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unchanged_sha256(path: Path) -> str:
-    """Return the sha256 of a large file. The hash is cached until the file's size or time
-    changes.
+    """Return the SHA-256 digest of a large file.
+
+    The digest is cached until the size or the modification time of the file changes.
     """
     state = path.stat()
     return _sha256_at(path.absolute(), state.st_size, state.st_mtime_ns)
@@ -46,13 +49,13 @@ def _sha256_at(path: Path, size: int, changed_ns: int) -> str:
 
 
 def runs_python(command: Sequence[str]) -> bool:
-    """Whether a command is `[python, ...]`."""
+    """Whether the first word of a command is a Python interpreter."""
     return Path(*command[:1]).name.startswith("python")
 
 
 def command_files(command: Sequence[str]) -> list[str]:
-    """Return the files among a command's words, without its interpreter: `["a.py"]` for `[python,
-    a.py]`.
+    """Return the words of a command that are names of existing files: `["a.py"]` for `["python",
+    "a.py"]`. A Python interpreter at the beginning is left out.
     """
     words = command[1:] if runs_python(command) else command
     return [word for word in words if Path(word).is_file()]
@@ -68,8 +71,9 @@ def sync(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Give all files below a folder the folder's own read and write permissions. Safetensors writes
-    files that only their owner can read.
+    """Give all files and folders below a folder the permissions of this folder.
+
+    This is needed because the library safetensors writes files that only their owner can read.
     """
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):
@@ -77,10 +81,10 @@ def make_readable(folder: Path) -> None:
 
 
 def uncache(folder: Path) -> None:
-    """Drop a folder's files from the page cache, to free memory for the next files.
+    """Remove the files of a folder from the page cache of the kernel, to free memory.
 
-    A virtual machine may need 1 s for each GiB of new memory, but only 0.2 s for memory that was
-    just freed.
+    The next files then use the freed memory. For 1 GiB of new memory, a virtual machine may need 1
+    s, but only 0.2 s for memory that was just freed.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:
@@ -94,10 +98,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def create_text(path: Path, text: str) -> bool:
-    """Create a text file atomically; returns False if it exists."""
+    """Create a text file atomically. Returns False if the file already exists."""
     part = _written_beside(path, text)
     try:
-        # a rename would replace an existing file, a link fails
+        # linking fails if the file exists; a rename would replace the existing file
         os.link(part, path)
     except FileExistsError:
         return False
@@ -119,7 +123,7 @@ def _written_beside(path: Path, text: str) -> Path:
 
 
 def write_json(path: Path, value: JSON) -> None:
-    """Replace a JSON file atomically; raises ValueError for NaN and infinity."""
+    """Create or replace a JSON file atomically. Raises ValueError for NaN and infinity."""
     write_text(path, json_text(value))
 
 
@@ -134,24 +138,29 @@ class DiskFault(OSError):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Convert disk errors of the block to DiskFault. The message has the error's path, or else
+    """Convert disk errors of the `with` block to DiskFault.
+
+    The message names the path in the original error. If the error lacks a path, the message names
     `path`.
     """
     try:
         yield
     except DiskFault:
         raise
-    except Exception as error:  # raised again; libraries wrap disk errors in own types
+    except Exception as error:  # raised again; libraries convert disk errors to their own types
         if (fault := disk_fault(error, path)) is None:
             raise
         raise DiskFault(fault) from error
 
 
 def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
-    """Describe a disk error, for example "/data/runs: No space left on device. Free some space and
-    repeat the command." `path` is used for errors without a path. Returns None for other errors.
+    """Return a message for a disk error, or None if an error is not a disk error.
+
+    An example is "/data/runs: No space left on device. Free some space and repeat the command." If
+    the error lacks a path, the message names `path`.
     """
-    failed = error if isinstance(error, OSError) else OSError()  # libraries wrap errors as text
+    # libraries convert disk errors to errors with only a text
+    failed = error if isinstance(error, OSError) else OSError()
     own, reason = failed.filename, failed.strerror
     where = Path(own) if isinstance(own, str | Path) and own else path
     if where is None:
@@ -167,8 +176,9 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
 
 
 def contained(root: Path, name: str) -> Path:
-    """Return the path of `name` in `root`. Raises Damaged if it is outside of `root` or contains a
-    symbolic link.
+    """Return the path of `name` in the folder `root`.
+
+    Raises Damaged if the path leads out of `root`, or if a part of it is a symbolic link.
     """
     try:
         path = root / require_relative(name)
@@ -183,8 +193,9 @@ def contained(root: Path, name: str) -> Path:
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a regular file in bytes, or None if it is missing. Raises Damaged for
-    anything other than a regular file.
+    """Return the size of a file in bytes, or None if the file is missing.
+
+    Raises Damaged if the path is a folder, a link, a pipe or a device.
     """
     try:
         status = path.lstat()
@@ -196,8 +207,9 @@ def file_size(path: Path) -> int | None:
 
 
 def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
-    """Return the bytes of a regular file, or None if it is missing. Raises Damaged if the file has
-    more than `largest` bytes.
+    """Return the bytes of a file, or None if the file is missing.
+
+    Raises Damaged if the path is not a regular file, or if it has more than `largest` bytes.
     """
     size = file_size(path)
     if size is not None and size > largest:
@@ -206,8 +218,9 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Return the sizes of all files in a folder by relative name. Raises Damaged for a link, a
-    device or a pipe.
+    """Return the size of each file below a folder, by the file's relative path.
+
+    Raises Damaged if one of them is a link, a device or a pipe.
     """
     sizes = {}
     for place, folders, names in os.walk(folder):
@@ -218,8 +231,9 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or folder to `.damaged-NAME-1`, or the next free number; return the new
-    path.
+    """Rename a file or a folder to `.damaged-NAME-1`, and return the new path.
+
+    If this name is taken, the next free number is used.
     """
     places = (path.with_name(f".damaged-{path.name}-{number}") for number in count(1))
     kept = next(place for place in places if not os.path.lexists(place))

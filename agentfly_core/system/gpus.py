@@ -15,8 +15,9 @@ NO_DEVICE = 100
 
 
 def seen() -> list[str]:
-    """Return the UUIDs of visible GPUs, `["GPU-5d0f2b7e-...", ...]`. Raises ValueError without a
-    driver.
+    """Return the UUIDs of the visible GPUs: `["GPU-5d0f2b7e-...", ...]`.
+
+    Raises ValueError if the driver is missing or fails.
     """
     done = subprocess.run(
         [sys.executable, "-m", "agentfly_core.system.gpus"],
@@ -35,7 +36,7 @@ def seen() -> list[str]:
 
 
 def main() -> None:
-    """Print the UUIDs, or exit with the driver's error."""
+    """Print the UUIDs of the visible GPUs. If the driver fails, exit with an error message."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

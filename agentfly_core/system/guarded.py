@@ -1,4 +1,6 @@
-"""Child processes that exchange lines of text with this process, and are killed when it ends."""
+"""Child processes that exchange lines of text with this process. They are killed when this process
+ends.
+"""
 
 import math
 import select
@@ -19,7 +21,10 @@ END_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Lines:
-    """One end of a socket that carries lines. Any thread may send, but only one may receive."""
+    """One end of a socket that transmits lines of text.
+
+    Any thread may send lines, but only one thread may receive lines.
+    """
 
     socket: socket.socket
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -33,7 +38,8 @@ class Lines:
     def receive(self, seconds: float) -> bytes:
         """Return the next line.
 
-        Raises TimeoutError after `seconds`, and EOFError or OSError at the end.
+        Raises TimeoutError if the line does not arrive within `seconds`. Raises EOFError or OSError
+        if the other side has closed the socket.
         """
         deadline = time.monotonic() + seconds
         while (end := self._rest.find(b"\n")) < 0:
@@ -62,12 +68,16 @@ class Lines:
 
 
 class GuardedProcess:
-    """A child process that runs a module: `GuardedProcess("my_module", {}, 2, table)`.
+    """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    The module's arguments are file descriptors: first the socket of `lines`, then the `files`, here
-    `table`. The child gets this process's environment without the secrets of the Prefect and MLflow
-    servers, plus `env`. `output` is a file descriptor for stdout and stderr; with None, they are
-    inherited. The child and its descendants are killed when this process ends.
+    The arguments of the module are numbers of file descriptors. The first is a socket to this
+    process (its other end is `lines`). The others are `files`, here `table`. `output` is a file
+    descriptor for stdout and stderr of the child. If it is None, the child uses stdout and stderr
+    of this process.
+
+    The child has the environment variables of this process, without the secrets of the Prefect and
+    MLflow servers, and the variables in `env`. The child and its descendants are killed when this
+    process ends.
     """
 
     def __init__(
@@ -75,8 +85,8 @@ class GuardedProcess:
     ) -> None:
         ours, theirs = socket.socketpair()
         self.lines = Lines(ours)
-        # closed here after the start: otherwise this process would keep the other end open, and the
-        # death of the child would not end the socket
+        # The child's end of the socket is closed in this process. If it stayed open, this process
+        # would not notice the death of the child.
         with theirs:
             numbers = [theirs.fileno(), *files]
             self._guardian = subprocess.Popen(
@@ -85,23 +95,23 @@ class GuardedProcess:
                 stdout=output,
                 stderr=output,
                 pass_fds=numbers,
-                # Ctrl-C in a terminal reaches the whole group; the child is ended by its owner in
-                # order instead
+                # a new session, because Ctrl-C in a terminal reaches all processes of a group; the
+                # owner of the child ends the child later
                 start_new_session=True,
                 env={**for_children(), **env},
             )
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self._guardian.poll() is None
 
     def dump_stacks(self) -> None:
-        """Send SIGUSR1 to the process, which then prints its stacks."""
+        """Send SIGUSR1 to the process, which then prints the stacks of its threads."""
         self._guardian.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Let the guardian kill the process. Any thread may call this method."""
+        """Let the guardian (the parent of the process) kill it. Any thread may call this method."""
         assert self._guardian.stdin is not None
         # the kernel also closes this pipe when this process is killed
         self._guardian.stdin.close()
@@ -117,7 +127,7 @@ class GuardedProcess:
         return signal.Signals(-code).name if named else f"exit code {code}"
 
     def end(self) -> str:
-        """Kill the process, and return "SIGKILL". A guardian that hangs is killed, too."""
+        """Kill the process, and return "SIGKILL". If its guardian hangs, kill the guardian, too."""
         self.kill()
         self.lines.socket.close()
         try:

@@ -2,8 +2,8 @@
 
     python -m agentfly_core.system.guardian MODULE DESCRIPTOR...
 
-A child process runs the module with these arguments. This process ends like its child: with the
-same exit code, or by the same signal. SIGUSR1 is forwarded to the child.
+A child process runs MODULE with the arguments DESCRIPTOR... This process ends as its child does:
+with the same exit code, or by the same signal. SIGUSR1 is forwarded to the child.
 """
 
 import os
@@ -21,7 +21,7 @@ def main() -> None:
     module, *numbers = sys.argv[1:]
     become_subreaper()
     if (child := os.fork()) == 0:
-        # the guardian itself may be killed; then nobody else would end the child
+        # if the guardian itself is killed, the kernel must end the child
         die_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
         sys.argv = [module, *numbers]
@@ -29,15 +29,15 @@ def main() -> None:
         os._exit(0)  # do not wait for threads that authors' code started
 
     for descriptor in map(int, numbers):
-        # otherwise the socket would stay open here, and the owner would not notice the child's end
+        # if a socket stayed open here, the owner would not notice that the child has ended
         os.close(descriptor)
     signal.signal(signal.SIGUSR1, lambda *_: os.kill(child, signal.SIGUSR1))
     ends = select.poll()
     ends.register(sys.stdin, 0)  # report only that stdin is closed
     ends.register(os.pidfd_open(child), select.POLLIN)
     ends.poll()
-    # WNOWAIT leaves the child a zombie: no other process can get its process id
-    # before the descendants are killed
+    # with WNOWAIT, the child stays a zombie, and its process id is not reused before the
+    # descendants are killed
     ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     kill_descendants()
     if ended and ended.si_code == os.CLD_EXITED:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def end_by(number: int) -> None:
-    """End this process by a signal, without a core dump."""
+    """End this process by the signal `number`, without a core dump."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # the kernel allows no handler for SIGKILL
     if number != signal.SIGKILL:

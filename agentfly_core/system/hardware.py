@@ -1,4 +1,4 @@
-"""The slots of a hostfile, the visible GPUs, and settings of memory and threads."""
+"""The nodes in a hostfile, the visible GPUs, and environment variables for memory and threads."""
 
 import os
 import platform
@@ -9,21 +9,22 @@ from pathlib import Path
 LINE = re.compile(r"(\S+)\s+slots=([1-9]\d{0,5})")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
-"""OpenMP threads spin for 250 microseconds: waking them is slow on virtual machines, and longer
-spinning would take the cores from other services."""
+"""With these variables, waiting OpenMP threads spin for 250 microseconds before they sleep. Waking
+them is slow on virtual machines, and longer spinning would take the cores from other services."""
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""glibc keeps freed memory for the next update, because a virtual machine may need 2 s to provide a
-new GiB. Versions before 2.36 reject these thresholds.
+"""With these variables, glibc keeps freed memory for the next update, because a virtual machine may
+need 2 s to provide a new GiB. Versions of glibc before 2.36 reject these thresholds.
 """
 
 
 def slots(hostfile: str) -> dict[str, int]:
-    """Return the number of workers by node from a DeepSpeed hostfile: `{"worker-1": 4, "worker-2":
+    """Read the number of workers of each node from a DeepSpeed hostfile: `{"worker-1": 4,
+    "worker-2": 4}`.
 
-    4}`. Lines of the file are `worker-1 slots=4`, or comments with `#`. Raises ValueError for a
-    missing file, another format or a repeated node.
+    A line of the file is `worker-1 slots=4`, or a comment that begins with `#`. Raises ValueError
+    if the file is missing, has a line in another format, or repeats a node.
     """
     if not os.path.isfile(hostfile):
         raise ValueError(f"The hostfile {hostfile!r} is missing (searched in {Path.cwd()}).")
@@ -45,10 +46,10 @@ def slots(hostfile: str) -> dict[str, int]:
 
 
 def visible(gpus: Sequence[int]) -> list[str]:
-    """Return the names of visible GPUs: with `CUDA_VISIBLE_DEVICES=4,5,6,7`, the GPUs 0 and 1 have
-    the names `["4", "5"]`.
+    """Return the names of GPUs in CUDA_VISIBLE_DEVICES.
 
-    Raises ValueError for a GPU that is not visible.
+    `gpus` has indices among the visible GPUs. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the GPUs 0 and 1
+    have the names `["4", "5"]`. Raises ValueError if a GPU is not visible.
     """
     seen = os.environ.get(VISIBLE)
     if seen is None:

@@ -1,4 +1,4 @@
-"""The module search path and the environment of child processes, without the servers' secrets."""
+"""The module search path, and the environment variables of child processes."""
 
 import importlib.util
 import os
@@ -23,8 +23,9 @@ OF_SERVERS = {
 
 
 def import_ours() -> None:
-    """Import AgentFly's packages from their own folder, even if other packages have the same
-    names.
+    """Import the packages of AgentFly from their own folder.
+
+    Packages with the same names in other folders are ignored.
     """
     for name in OURS:
         if name not in sys.modules:
@@ -38,16 +39,17 @@ def import_ours() -> None:
 
 
 def importable_here() -> None:
-    """Make modules of the working directory importable. Other modules of the same name take
-    precedence.
+    """Make modules of the working directory importable.
+
+    If a module with the same name is in another folder of the search path, that module is imported.
     """
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # added last, because libraries are imported from elsewhere
 
 
 def finding_ours() -> dict[str, str]:
-    """Return environment variables that let Python import this copy of AgentFly from any working
-    directory.
+    """Return environment variables with which a Python process imports this copy of AgentFly in any
+    working directory.
     """
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -55,8 +57,9 @@ def finding_ours() -> dict[str, str]:
 
 
 def for_children() -> dict[str, str]:
-    """Return the environment for child processes, without the secrets of the Prefect and MLflow
-    servers.
+    """Return the environment variables for child processes.
+
+    The secrets of the Prefect and MLflow servers are left out.
     """
     kept = {name: value for name, value in environment().items() if name not in OF_SERVERS}
     return kept | finding_ours()

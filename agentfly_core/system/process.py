@@ -22,9 +22,10 @@ MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
 class Owner:
     """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`.
 
-    `ticks` is the start of the process in clock ticks since the boot; it is needed because process
-    ids are reused. `boot` is the boot id of the machine. `started`, in seconds since 1970, is only
-    information for users.
+    - `started`: the start of the process in seconds since 1970, only as information for users
+    - `boot`: the boot id of the machine
+    - `ticks`: the start of the process in clock ticks since the boot. It is needed because process
+      ids are reused.
     """
 
     host: str
@@ -41,7 +42,7 @@ class Owner:
 
     @classmethod
     def of(cls, value: JSON) -> Owner:
-        """Parse an owner that `to_json` wrote. Raises ValueError for other values."""
+        """Parse an owner that `to_json` wrote. Raises ValueError if the value is invalid."""
         match value:
             case {
                 "host": str(host),
@@ -59,20 +60,20 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether the process was started on this machine since its last boot. Only then `alive` is
-        certain.
+        """Whether the process was started on this machine after the machine's last boot.
+
+        Only then is `alive` certain.
         """
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running. Always True for a process of another machine."""
+        """Whether the process is running. For a process of another machine, this is always True."""
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
     @property
     def mark(self) -> str:
-        """A suffix that identifies this process in names of unfinished files:
-
+        """A text that identifies this process in names of unfinished files:
         `a41f09c2-4711-73512-5b0d77e1`.
         """
         return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
@@ -82,7 +83,7 @@ class Owner:
 
 
 def own_mark() -> str:
-    """Return the `Owner.mark` of this process. Cached."""
+    """Return the `Owner.mark` of this process. The result is cached."""
     return _mark_of(os.getpid())
 
 
@@ -92,9 +93,10 @@ def _mark_of(_: int) -> str:
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process that is identified by the mark in a file name is running.
+    """Whether the process that wrote an unfinished file is running.
 
-    True for a name without a mark, and for the mark of another machine.
+    The name of the file contains the process's mark. The result is True for a name without a mark,
+    and for a process of another machine.
     """
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):
@@ -103,7 +105,7 @@ def mark_alive(name: str) -> bool:
 
 
 def _runs(pid: int, ticks: int) -> bool:
-    """Whether a process with this pid and start time is running. Zombies do not count."""
+    """Whether a process with this id and this start time is running. Zombies do not count."""
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -116,7 +118,9 @@ def _runs(pid: int, ticks: int) -> bool:
 
 
 def _state(pid: int) -> tuple[str, int]:
-    """Return a process's state letter and its start in clock ticks since the boot, see proc(5)."""
+    """Return the state letter of a process, and its start in clock ticks since the boot (see
+    proc(5)).
+    """
     # the program's name before the last ")" may contain any bytes
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[19])
@@ -127,6 +131,6 @@ def _short(text: str) -> str:
 
 
 def _boot() -> str:
-    """Return the boot id of this machine, or "" on systems without boot ids."""
+    """Return the boot id of this machine, or an empty text on systems without boot ids."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else ""

@@ -1,4 +1,4 @@
-"""Progress reports. Stages send them, and listeners display them."""
+"""Progress reports. Stages send reports, and listeners display them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a stage: `Progress("score", 3, 128, 128, "reward 0.610, success 55.5 %")`.
+    """The progress of a stage: `Progress("score", 3, 128, 128, "reward 0.610, success 55.5 %")`.
 
-    `note` is a text that is shown beside the numbers.
+    `done` of `total` parts of the stage are done in the step `step`. `note` is a text that is shown
+    next to these numbers.
     """
 
     stage: str
@@ -32,7 +33,7 @@ def report(progress: Progress) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Send all reports of all threads to `listener` during the block."""
+    """Send the reports of all threads to `listener` during the `with` block."""
     _listeners.append(listener)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The git revision that produced an artifact or a run. It is recorded, but never compared."""
+"""The git revision of the code that made an artifact or a run."""
 
 import functools
 import hashlib
@@ -10,10 +10,11 @@ HERE = Path(__file__).resolve().parent
 
 @functools.cache
 def revision(folder: Path = HERE) -> dict[str, str]:
-    """Return the git commit of a folder and the digest of its uncommitted changes, `{"commit":
+    """Return the git commit of a folder and a digest of the uncommitted changes:
+    `{"commit": "4f0c...", "dirty": ""}`.
 
-    "4f0c...", "dirty": ""}`. Cached. Both are empty outside of a git checkout. The default folder
-    is the folder of this package.
+    The default folder is the folder of this package. Both values are empty outside of a git
+    checkout. `dirty` is empty without uncommitted changes. The result is cached.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     change = _git(folder, "diff", "--no-ext-diff", "HEAD") if commit else ""

@@ -1,4 +1,6 @@
-"""Run child services (vLLM, learner workers) under a supervisor process that restarts them."""
+"""Run services such as vLLM and learner workers as child processes. A supervisor process restarts a
+service that dies.
+"""
 
 import asyncio
 import glob
@@ -31,39 +33,45 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""The most seconds that a running service may take to become ready or to exit."""
+"""The longest time in seconds until a running service is ready, or until it exits."""
 TAIL = 12
 PREFIX = re.compile(
     r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
 )
-"""Matches the prefixes that processes of vLLM and ranks of torch write before lines of a
-traceback.
+"""Matches the prefixes of lines in a traceback, which processes of vLLM and ranks of torch
+write.
 """
 CAUSE = re.compile(r"^[\w.]*(Error|Exception)(: |$)")
 logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service died or was not ready in time. The message contains the end of the service's
-    log.
+    """A service died, or was not ready in time.
+
+    The message contains the last lines of the service's log.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`."""
+    """A service and the path of its socket: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`."""
 
     kind: str
     address: str
 
     @property
     def scratch(self) -> Path:
-        """The private TMPDIR of the service. It is removed when the service ends."""
+        """The private folder for temporary files (TMPDIR) of the service.
+
+        It is removed when the service ends.
+        """
         return Path(f"{self.address}.d")
 
     def claim(self, log: Path, run: str) -> dict[str, str]:
-        """Create the service's folders and files, and return environment variables that mark its
-        processes.
+        """Create the folders and files of the service.
+
+        Returns environment variables by which the processes of the service are found later. Raises
+        ValueError if the path of the socket is too long, or if other users can enter its folder.
         """
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(
@@ -72,7 +80,7 @@ class Service:
             )
         folder = Path(self.address).parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # the services accept any request on their sockets; the folder's mode is their only guard
+        # services accept all requests on their sockets, so only the folder's mode protects them
         if folder.stat().st_mode & 0o077:
             raise ValueError(
                 f"Other users can enter {folder} with its sockets, expected mode 0700."
@@ -87,8 +95,10 @@ class Service:
         return marks | {"SPT_NOENV": "1"}
 
     def wait(self, ready: Callable[[], bool], seconds: float = LONGEST) -> None:
-        """Wait until `ready()` is true. Raises ServiceLost if the service dies or is not ready
-        within `seconds`.
+        """Wait until `ready()` returns True.
+
+        Raises ServiceLost if the service is lost (see `fault`), or if it is not ready within
+        `seconds`.
         """
         deadline = time.monotonic() + seconds
         while not ready():
@@ -99,23 +109,26 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """Make an error with the lines of the service's log that name causes, and the log's end."""
+        """Return an error about this service. Its message contains `what` and lines of the log.
+
+        These lines are the lines that name causes, and the last lines of the log.
+        """
         state = ChildState.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
         text = Path(state.log).read_text(errors="replace")
-        # the log may contain earlier runs
+        # the log may also contain lines of earlier runs, before the last first start
         lines = text[max(0, text.rfind(FIRST_START)) :].splitlines()
         printed = dict.fromkeys(PREFIX.sub("", line) for line in lines[:-TAIL])
-        # the cause is far above the end, because vLLM's engine prints it before its API server
-        # fails
+        # vLLM's engine prints the cause long before the API server fails, so it is not at the end
         causes = [line for line in printed if CAUSE.search(line)][-TAIL:]
         first = f"The {self.kind} service {what}. From {state.log}:"
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Describe why the service is lost ("died 4 times, ..."), or return None if it is running
-        or can be restarted.
+        """Return why the service is lost, such as "died 4 times, ...".
+
+        Returns None if the service is running, or if its supervisor can still restart it.
         """
         state = ChildState.read(self.address)
         if state is None:
@@ -129,10 +142,11 @@ class Service:
 
 
 def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Make the environment variables of a child process.
+    """Return the environment variables for a child process.
 
-    They are `env`, this process's variables that are named in INHERITED and `inherited`, and a mark
-    of this process. If this process dies, a later run finds the child by this mark and kills it.
+    These are the variables in `env`, and the variables of this process with names in INHERITED or
+    `inherited`. A further variable identifies this process. If this process dies, a later run finds
+    the child by this variable and kills it.
     """
     names = (*INHERITED, *inherited)
     kept = {name: os.environ[name] for name in names if name in os.environ}
@@ -140,25 +154,30 @@ def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[
 
 
 async def owned_process(command: Sequence[str], env: Mapping[str, str], **streams: Any) -> Process:
-    """Start a process with the environment `env`, made by `owned_environment`.
+    """Start a process with the environment variables `env`, which `owned_environment` returned.
 
     The process has its own session, so that its descendants can be killed with it. `streams` are
-    arguments of `asyncio.create_subprocess_exec`. Raises OSError.
+    arguments of `asyncio.create_subprocess_exec`. Raises OSError if the process cannot be started.
     """
     start = asyncio.create_subprocess_exec
     return await start(*command, env=env, start_new_session=True, **streams)
 
 
 def new_address(kind: str) -> Path:
-    """Return a socket path in a new private folder: `/tmp/agentfly-x1_8cd2q/vllm.sock`."""
+    """Create a private folder, and return the path for a socket in it:
+    `/tmp/agentfly-x1_8cd2q/vllm.sock`.
+    """
     return private_folder() / f"{kind}.sock"
 
 
 def private_folder() -> Path:
-    """Create a private folder, `/tmp/agentfly-x1_8cd2q`, and remove folders of dead processes."""
-    # pathlib's glob fails if a folder is removed meanwhile
+    """Create a private folder, such as `/tmp/agentfly-x1_8cd2q`, and return its path.
+
+    Private folders that dead processes have left are removed.
+    """
+    # pathlib's glob fails if a folder is removed at the same time
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
-        # the folder may be gone, another user's or damaged
+        # the folder may be removed, belong to another user, or have a damaged file
         with suppress(OSError, UnicodeDecodeError):
             if mark.lstat().st_uid == os.getuid() and gone(mark.read_text("utf-8")):
                 shutil.rmtree(mark.parent, ignore_errors=True)
@@ -175,12 +194,16 @@ def supervised(
     run: str,
     restarts: int = 3,
 ) -> Iterator[Service]:
-    """Run a service during the block. Yields the service before it is ready.
+    """Run a service during the `with` block. Yields the service before it is ready.
 
-    The service gets this process's environment, without the secrets of the Prefect and MLflow
-    servers, plus `env`. `run` marks the processes of the service; orphans of this run are killed
-    first. A child that dies is restarted up to `restarts` times. At the end of the block the child
-    has GRACE seconds to exit. Raises ValueError for an invalid socket path.
+    The service has the environment variables of this process, without the secrets of the Prefect
+    and MLflow servers, and the variables in `env`. `run` is the name of the run to which the
+    service belongs. Service processes that an earlier, dead process of this run has left are killed
+    first.
+
+    If the service dies, it is restarted, at most `restarts` times. At the end of the block, it has
+    GRACE seconds to exit. Raises ValueError if the path `socket` is too long, or if other users can
+    enter its folder.
     """
     if ended := end_orphans(run):
         logger.warning("Ended the processes %s of a dead owner.", ended)
@@ -200,21 +223,22 @@ def supervised(
             start_new_session=True,
             env={**for_children(), **env, **marks},
         )
-    # open only in the supervisor
+    # the reading end must be open only in the supervisor
     os.close(reading)
     try:
         yield service
     finally:
         os.close(writing)
-        # if the supervisor itself was killed, children and files are left behind
+        # if the supervisor itself was killed, its children and files are left
         if supervisor.wait(GRACE + LONGEST) != 0:
             end_users(service.scratch)
             clean(service.address)
 
 
 def end_orphans(run: str) -> list[int]:
-    """Kill the service processes of this run that dead processes had started; return their process
-    ids.
+    """Kill the service processes of a run that were started by processes which are now dead.
+
+    Returns the process ids of the killed processes.
     """
     ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
@@ -223,41 +247,47 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill processes of dead owners, and return their variables as `killed` does.
+    """Kill service processes that were started by processes which are now dead.
 
-    With a `run`, only processes of this run are killed; with None, only processes without a run.
+    If `run` is a name, only processes of this run are killed. If it is None, only processes that do
+    not belong to a run are killed. Returns the environment variables of each killed process, by
+    process id.
     """
     return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
 def end_users(scratch: Path) -> None:
-    """Kill the processes that have this TMPDIR, by SIGKILL."""
+    """Kill the processes with the environment variable TMPDIR=`scratch` by SIGKILL."""
     killed(lambda marks: marks.get("TMPDIR") == str(scratch))
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
-    """Kill the processes that `chosen` selects by their environment variables, by SIGKILL. Return
-    their variables by process id.
+    """Kill processes by SIGKILL, and return their environment variables by process id.
+
+    A process is killed if `chosen` returns True for its environment variables.
     """
     ended: dict[int, Mapping[str, str]] = {}
-    # repeated, because a killed process may have started another one
+    # repeated, because a process may start another process before it is killed
     while running := {
         process: marks
         for process in psutil.process_iter(["environ"])
-        # None means that the process is another user's
+        # None means that the process belongs to another user
         if chosen(marks := process.info.get("environ") or {})
     }:
         for process in running:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         ended |= {process.pid: marks for process, marks in running.items()}
-        # psutil would reap asyncio's children
+        # not psutil's wait, which would reap children of asyncio
         time.sleep(0.005)
     return ended
 
 
 def gone(written: str) -> bool:
-    """Whether the owner `written` in an environment variable is dead. False for invalid text."""
+    """Whether the process that `written` identifies is dead.
+
+    `written` is the value of the environment variable OWNER. The result is False if it is invalid.
+    """
     try:
         return not Owner.of(strict_json.parse(written)).alive
     except ValueError:

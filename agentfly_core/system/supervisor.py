@@ -38,10 +38,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """State of a service: `ChildState("vllm.log", 4713, starts=2)`.
+    """The state of a service: `ChildState("vllm.log", 4713, starts=2)`.
 
-    `keeper` is the process id of the supervisor. `exit` is the exit code after the last restart,
-    None while the service is running or restarted.
+    - `log`: the path of the service's log
+    - `keeper`: the process id of the supervisor
+    - `starts`: how often the service was started
+    - `exit`: the exit code, if the service died and is not restarted again, else None
     """
 
     log: str
@@ -51,21 +53,21 @@ class ChildState:
 
     @classmethod
     def read(cls, address: str) -> ChildState | None:
-        """Read the state of the service at an address, or return None."""
+        """Read the state of the service at an address, or return None if it is missing."""
         with suppress(FileNotFoundError):
             return cls(**json.loads(Path(f"{address}.state").read_text()))
         return None
 
     def write(self, address: str) -> None:
-        """Replace the state of the service at an address, atomically."""
+        """Write the state of the service at an address. The write is atomic."""
         part = Path(f"{address}.part")
         part.write_text(json.dumps(asdict(self)))
-        # a rename, because the owner polls the file and must not read half of it
+        # a rename, because the owner reads the file again and again, and must not read half of it
         part.rename(f"{address}.state")
 
 
 def main() -> None:
-    """Keep the service running until the owner dies."""
+    """Keep a service running until the process that owns it dies."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -82,8 +84,7 @@ def main() -> None:
     try:
         with suppress(ProcessLookupError):
             owner = os.pidfd_open(options.owner)
-            # the owner may have died before pidfd_open, and its id may belong to another process
-            # now
+            # if the owner died before pidfd_open, its process id may now belong to another process
             if os.getppid() == options.owner:
                 _keep_alive(options, [options.lifeline, owner])
     finally:
@@ -116,7 +117,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
     ChildState(options.log, os.getpid(), starts, code).write(options.address)
-    # the state file must outlive the child, because the owner reads from it why the child is gone
+    # wait, because the owner reads from the state file why the child has ended
     select.select(ends, [], [])
 
 
@@ -126,8 +127,10 @@ def become_subreaper() -> None:
 
 
 def end_politely(child: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM, and give the child up to GRACE seconds to free shared memory. The caller kills
-    processes that remain.
+    """Send SIGTERM to a child, and wait at most GRACE seconds for its end.
+
+    In this time, the child can free shared memory. The caller kills the child if it is still
+    running.
     """
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
@@ -135,8 +138,8 @@ def end_politely(child: subprocess.Popen[bytes]) -> None:
 
 
 def kill_descendants() -> None:
-    """Kill all descendants by SIGKILL. Repeat this until all have ended."""
-    # repeated, because a dying process may fork between the listing and the kill
+    """Kill all descendants of this process by SIGKILL, and wait for their end."""
+    # repeated, because a process may fork after it was listed and before it is killed
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with suppress(psutil.NoSuchProcess):
@@ -148,8 +151,9 @@ def kill_descendants() -> None:
 
 
 def clean(address: str) -> None:
-    """Remove a service's socket, state files and scratch folder, and the enclosing folder if it is
-    then empty.
+    """Remove the socket, the state files and the folder for temporary files of a service.
+
+    If the folder that contained them is then empty, it is removed, too.
     """
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):

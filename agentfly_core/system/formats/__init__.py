@@ -1,1 +1,4 @@
-"""Text, JSON, YAML and hashes: strict reading and canonical writing."""
+"""Texts, JSON, YAML and hashes.
+
+Files and texts are parsed strictly, and written in a fixed form.
+"""

@@ -15,19 +15,19 @@ SEAL = ("checksum", "schema")
 
 
 class Damaged(ValueError):
-    """A file has changed since it was written. The message names the file."""
+    """A file was changed or damaged after it was written. The message names the file."""
 
 
 def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the content of a file: `value` with the schema number and the checksum."""
+    """Return the content of a checksummed file: `value` with a schema number and a checksum."""
     fields = {**value, "schema": SCHEMA}
     return {**fields, "checksum": digest(fields)}
 
 
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
-    """Check the content of a checksummed file, and return its value. `where` is the file's path.
+    """Check the content of a checksummed file, and return it without schema number and checksum.
 
-    Raises Damaged.
+    `where` is the path of the file. Raises Damaged if the content is invalid or was changed.
     """
     fields = json_of(content, where)
     unsealed = {key: value for key, value in fields.items() if key != "checksum"}
@@ -46,7 +46,10 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
 
 
 def json_of(content: bytes, where: str) -> dict[str, JSON]:
-    """Return the JSON object in a file of any schema. Raises Damaged."""
+    """Return the JSON object in the content of a file. The schema and the checksum are not checked.
+
+    `where` is the path of the file. Raises Damaged if the content is not a JSON object.
+    """
     try:
         value = json.loads(
             content.decode(),

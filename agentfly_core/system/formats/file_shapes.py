@@ -1,7 +1,7 @@
-"""Check the structure of a store's JSON files, and the names in them, before names become paths.
+"""Check the structure of the JSON files in a store, and the names in these files.
 
-A store that another user wrote may have valid checksums and still contain a name such as
-`../precious`.
+Some of the names become paths. If another user has written a store, its files may have valid
+checksums and still contain a name such as `../precious`.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,16 @@ from typing_extensions import TypedDict
 from agentfly_core.system.formats.json_value import JSON
 
 FOLDERS = ("answers", "artifacts", "nights", "plays", "runs")
-"""The folders of a store. A store is often a project's folder, which also has other folders."""
+"""The folders of a store. A store may be in the folder of a project, which has further folders."""
 LONGEST_PART = 255
 LONGEST = 1024
 
 
 def require_relative(name: str) -> str:
-    """Return a normalised relative path such as `a/model.safetensors`, or raise ValueError."""
+    """Return `name` if it is a normalized relative path such as `a/model.safetensors`.
+
+    Otherwise raise ValueError.
+    """
     parts = name.split("/")
     if (
         not name.isprintable()
@@ -34,14 +37,20 @@ def require_relative(name: str) -> str:
 
 
 def require_uri(uri: str) -> str:
-    """Return a path in one of FOLDERS such as `runs/demo/run.json`, or raise ValueError."""
+    """Return `uri` if it is a path in one of FOLDERS, such as `runs/demo/run.json`.
+
+    Otherwise raise ValueError.
+    """
     if require_relative(uri).partition("/")[0] not in FOLDERS:
         raise ValueError(f"got the uri {uri[:80]!r}, expected a path in {', '.join(FOLDERS)}")
     return uri
 
 
 def require_part(name: str) -> str:
-    """Return one part of a path, such as a run's name, or raise ValueError."""
+    """Return `name` if it is a single part of a path, such as the name of a run.
+
+    Otherwise raise ValueError.
+    """
     if "/" in require_relative(name):
         raise ValueError(f"got the name {name[:80]!r}, expected a name without '/'")
     return name
@@ -53,14 +62,17 @@ Uri = Annotated[str, AfterValidator(require_uri)]
 
 
 class FileEntry(TypedDict):
-    """One file of an artifact."""
+    """The SHA-256 digest and the size in bytes of a file of an artifact."""
 
     sha256: str
     size: Annotated[int, Field(ge=0)]
 
 
 class Manifest(TypedDict):
-    """MANIFEST.json of an artifact. `stripped` lists files that were removed after publication."""
+    """The content of MANIFEST.json of an artifact.
+
+    `stripped` lists files that were removed after the artifact was published.
+    """
 
     stage: str
     key: str
@@ -71,30 +83,36 @@ class Manifest(TypedDict):
 
 
 class ArtifactRecord(TypedDict):
-    """An artifact: `{"uri": "runs/demo/steps/000040/policy", "digest": "9f2c...e1"}`."""
+    """A reference to an artifact: `{"uri": "runs/demo/steps/000040/policy", "digest":
+    "9f2c...e1"}`.
+    """
 
     uri: Uri
     digest: str
 
 
 class ParentPolicy(ArtifactRecord):
-    """A policy of another run."""
+    """A reference to a policy of another run. `run` is the name of that run."""
 
     run: PathPart
 
 
 class StartRecord(ArtifactRecord):
-    """start.json: the policy before the first step, and the outputs of all earlier stages."""
+    """The content of start.json: a reference to the policy before the first step.
+
+    `before` has the outputs of the stages before the first step.
+    """
 
     before: NotRequired[dict[str, list[ArtifactRecord]]]
 
 
 class CodeRecord(TypedDict):
-    """The code of a run:
+    """Digests of the author's code that a run uses:
 
-    - `modules`: digests of its modules, `{"my_tools": "9f2c..."}`
-    - `parts`: digests of their functions, classes and files, `{"my_tools.look_up": "77b0c2a1"}`
-    - `repository`: the state of its git repository, `{"commit": "4f0c...", "dirty": ""}`
+    - `modules`: a digest for each module: `{"my_tools": "9f2c..."}`
+    - `parts`: a digest for each function, class and file of the modules: `{"my_tools.look_up":
+      "77b0c2a1"}`
+    - `repository`: the state of the git repository: `{"commit": "4f0c...", "dirty": ""}`
     """
 
     modules: Mapping[str, str]
@@ -115,12 +133,16 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
     "run.json": TypeAdapter(_Names),
     "start.json": TypeAdapter(StartRecord),
 }
-"""The expected structure by file name. Of run.json, only names and references are checked."""
+"""For each file name, the expected structure of the file. In a run.json, only names and references
+are checked.
+"""
 
 
 def check(where: str, value: Mapping[str, JSON]) -> None:
-    """Raise ValueError if a file has a wrong structure, or contains a name that leads out of the
-    store.
+    """Raise ValueError if the content `value` of a file has a wrong structure.
+
+    The error is also raised if the content has a name that leads out of the store. `where` is the
+    path of the file.
     """
     if (shape := SHAPES.get(where.rpartition("/")[2])) is None:
         return

@@ -1,4 +1,4 @@
-"""Derive names and seeds by hashing, independent of timing, paths, clocks and machines."""
+"""Derive names and seeds by hashing. They do not depend on timing, paths, clocks or machines."""
 
 import hashlib
 import json
@@ -12,15 +12,20 @@ _CANONICAL = json.JSONEncoder(
 
 
 def digest(value: JSON) -> str:
-    """Return the sha256 (64 hex digits) of a JSON value. Raises TypeError for other values."""
+    """Return the SHA-256 digest of a JSON value, as 64 hex digits.
+
+    Raises TypeError if the value is not JSON, and ValueError for NaN and infinity.
+    """
     return hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
 def seed(*parts: int | str) -> int:
-    """Derive a seed in [0, 2**63): `seed(experiment_seed, step, problem_id, chain, turn)`."""
+    """Derive a seed in [0, 2**63) from some values: `seed(experiment_seed, step, problem_id, chain,
+    turn)`.
+    """
     return int(digest(list(parts))[:16], 16) >> 1
 
 
 def short(*parts: int | str) -> str:
-    """Derive a name of 16 hex digits: `short(step, problem_id, chain, agent)`."""
+    """Derive a name of 16 hex digits from some values: `short(step, problem_id, chain, agent)`."""
     return digest(list(parts))[:16]

@@ -1,4 +1,4 @@
-"""JSON values, and error messages for other values."""
+"""JSON values, and error messages for values that are not JSON."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 
 def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
-    """Return a TypedDict as a mapping of JSON values, which mypy does not accept directly."""
+    """Return a TypedDict as a mapping of JSON values. mypy does not accept this without a cast."""
     return typed
 
 
@@ -40,8 +40,9 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 
 
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
-    """Raise ValueError for a value that is nested more than `most` levels deep or contains
-    itself.
+    """Raise ValueError if a value is nested more than `most` levels deep, or contains itself.
+
+    `around` is the number of levels around the value, in recursive calls.
     """
     if isinstance(value, dict | list):
         if around == most:
@@ -51,10 +52,10 @@ def require_levels(value: JSON, most: int, around: int = 0) -> None:
 
 
 def json_fault(value: object) -> str | None:
-    """Describe why a value cannot be stored as JSON, or return None.
+    """Return why a value cannot be stored as JSON, or None if it can be stored.
 
-    The text continues a sentence: "cannot be stored as JSON: TypeError: Object of type date is not
-    JSON serializable". Tuples are allowed, and are read back as lists.
+    The text is the end of a sentence: "cannot be stored as JSON: TypeError: Object of type date is
+    not JSON serializable". Tuples are allowed, and become lists.
     """
     try:
         json.dumps(value, allow_nan=False)
@@ -64,7 +65,10 @@ def json_fault(value: object) -> str | None:
 
 
 def _other_key(value: object) -> str | None:
-    """Describe a key that JSON would convert to a string, or return None."""
+    """Return a text about a key that is not a string, or None if all keys are strings.
+
+    JSON would convert such a key to a string.
+    """
     items: Iterable[object] = ()
     if isinstance(value, dict):
         if others := [key for key in value if not isinstance(key, str)]:

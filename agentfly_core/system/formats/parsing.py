@@ -1,4 +1,4 @@
-"""`ast.parse` with retries: in threads CPython 3.11 may raise SystemError (gh-106905)."""
+"""`ast.parse` with retries. In threads, CPython 3.11 may raise SystemError (gh-106905)."""
 
 import ast
 from contextlib import suppress
@@ -7,7 +7,7 @@ TRIES = 5
 
 
 def expression(text: str) -> ast.Expression:
-    """Parse an expression to its syntax tree. Raises the same errors as `ast.parse`."""
+    """Parse a Python expression to a syntax tree. Raises the same errors as `ast.parse`."""
     for _ in range(TRIES):
         with suppress(SystemError):
             return ast.parse(text, mode="eval")

@@ -1,4 +1,7 @@
-"""A strict parser for JSON that models write. All parsed values can be stored and tokenized."""
+"""A strict parser for JSON that models write.
+
+All values that it returns can be stored and tokenized.
+"""
 
 import json
 import math
@@ -14,8 +17,9 @@ MAX_DIGITS = 100
 def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
     """Parse a JSON text. Raises ValueError for invalid JSON.
 
-    Also raises ValueError for more than `max_bytes` of UTF-8, more than MAX_DEPTH levels, NaN and
-    infinities, repeated keys, integers with more than 100 digits, NUL, and lone surrogates.
+    ValueError is also raised if the text has more than `max_bytes` bytes of UTF-8 or more than
+    MAX_DEPTH levels, or if it contains NaN, an infinity, a repeated key, an integer with more than
+    MAX_DIGITS digits, the character NUL or a lone surrogate.
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
@@ -34,7 +38,7 @@ def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
 
 
 def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    """Return an object's pairs as a dict. Raises ValueError for a repeated key."""
+    """Return the pairs of a JSON object as a dict. Raises ValueError if a key is repeated."""
     mapping: dict[str, JSON] = {}
     for key, value in pairs:
         if key in mapping:
@@ -44,7 +48,7 @@ def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Raise ValueError for NaN and infinities."""
+    """Raise ValueError. The JSON parser calls this function for NaN and infinities."""
     raise ValueError(f"{name} is no JSON number")
 
 

@@ -1,4 +1,6 @@
-"""YAML 1.2: `010` is 10, `1e-4` a number, `no` and `1:30` are text. Keys are unique."""
+"""Read and write YAML 1.2. `010` is the number 10, `1e-4` is a number, and `no` and `1:30` are
+texts. A repeated key is an error.
+"""
 
 from io import StringIO
 from pathlib import Path
@@ -14,7 +16,10 @@ MAX_DEPTH = 64
 
 
 def parse(text: str | bytes, source: str) -> JSON:
-    """Parse a YAML text. Raises ValueError with the source, the line and the error."""
+    """Parse a YAML text. Raises ValueError if it is invalid.
+
+    The message has `source`, which names the text, and the line of the error.
+    """
     try:
         value: JSON = _yaml().load(text)
         require_levels(value, MAX_DEPTH)
@@ -26,7 +31,10 @@ def parse(text: str | bytes, source: str) -> JSON:
 
 
 def settings(path: Path) -> dict[str, JSON]:
-    """Read the settings in a YAML file. Raises ValueError for other content."""
+    """Read the settings in a YAML file.
+
+    Raises ValueError if the file is invalid, or if it does not contain a mapping.
+    """
     value = parse(path.read_bytes(), str(path))
     if value is not None and not isinstance(value, dict):
         raise ValueError(
@@ -37,8 +45,9 @@ def settings(path: Path) -> dict[str, JSON]:
 
 
 def dump(value: object, flow: bool = False, sort_keys: bool = True) -> str:
-    """Write a value as YAML that `parse` can read. With `flow`, write a single line: `{a: [1,
-    2]}`.
+    """Return a value as YAML that `parse` can read.
+
+    If `flow` is True, the result is a single line: `{a: [1, 2]}`.
     """
     yaml: Any = _yaml()
     stream = StringIO()
@@ -52,7 +61,7 @@ def items(text: str) -> list[str]:
     """Split the text of a YAML list into the texts of its items: `items("[0.9, [1, 2]]")` is
     `["0.9", "[1, 2]"]`.
 
-    Raises ValueError for invalid YAML.
+    Raises ValueError if the text is invalid YAML.
     """
     try:
         node = _yaml().compose(text)

@@ -1,4 +1,4 @@
-"""Clean text from models, users and libraries for tokenizers, files and messages."""
+"""Clean texts from models, users and libraries, so that they can be tokenized, stored and shown."""
 
 import difflib
 import logging
@@ -23,15 +23,17 @@ CONTROL = re.compile(
 
 
 def visible(text: str) -> str:
-    """Escape the control characters of a text: ESC becomes `\\x1b`, U+202E becomes `\\u202e`."""
+    """Replace each control character in a text by an escape: ESC becomes `\\x1b`, and U+202E
+    becomes `\\u202e`.
+    """
     return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
-    """Shorten a text to about `max_bytes` of UTF-8. `[... N bytes omitted ...]` replaces its
-    middle.
+    """Shorten a text to about `max_bytes` bytes of UTF-8.
 
-    Secrets, invalid UTF-8 and lone surrogates are also replaced.
+    The middle of the text is replaced by `[... N bytes omitted ...]`. Secrets, invalid UTF-8 and
+    lone surrogates are replaced, too.
     """
     decoded = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
     data = redact(decoded).encode("utf-8", errors="replace")
@@ -43,16 +45,17 @@ def clip(text: str | bytes, max_bytes: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """Add a period unless the text ends in a punctuation mark: "no answer" becomes "no answer."."""
+    """Add a period, unless the text ends in `.`, `!` or `?`: "no answer" becomes "no answer."."""
     bare = text.rstrip(" \n:;,")
     return bare if bare.endswith((".", "!", "?")) else f"{bare}."
 
 
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
-    """Return an error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'".
+    """Return the type and the message of an error: `fault(KeyError("answer"))` is "KeyError:
+    'answer'".
 
-    If the error has no message, its cause is added. For an exception group, the first errors of the
-    group are added. Never raises an error.
+    If the message is empty, the cause of the error is added. For an exception group, the first
+    errors of the group are added. This function never raises an error.
     """
     text = words_of(error)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -68,12 +71,12 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the message of an error without its type. Never raises an error."""
+    """Return the message of an error without its type. This function never raises an error."""
     return _text_of(str, error)
 
 
 def shown(value: object) -> str:
-    """Return the clipped `repr` of a value. Never raises an error."""
+    """Return the `repr` of a value, shortened to about 80 bytes. Never raises an error."""
     return clip(_text_of(repr, value), 80)
 
 
@@ -98,8 +101,9 @@ SHORTEST = 8
 
 
 def environment() -> dict[str, str]:
-    """Copy the environment variables. Unlike `dict(os.environ)`, this never fails while threads
-    change them.
+    """Return a copy of the environment variables.
+
+    Unlike `dict(os.environ)`, this never fails if other threads change the variables meanwhile.
     """
     return {name: value for name in [*os.environ] if (value := os.environ.get(name)) is not None}
 
@@ -107,8 +111,8 @@ def environment() -> dict[str, str]:
 def redact(text: str) -> str:
     """Replace the secrets in a text: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
 
-    Secrets are passwords in URLs, and values of environment variables with names that match the
-    pattern SECRET. Values with fewer than 8 characters are kept.
+    Secrets are passwords in URLs, and the values of environment variables with names that match the
+    pattern SECRET. Values with fewer than 8 characters are not replaced.
     """
     for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
         text = text.replace(secret, f"[{name}]")
@@ -116,7 +120,7 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> dict[str, str]:
-    """Return the environment variables whose secrets occur in the text, with their values."""
+    """Return the environment variables with secrets that occur in the text, and their values."""
     return {
         name: value
         for name, value in environment().items()
@@ -128,14 +132,14 @@ _warned: set[str] = set()
 
 
 def warn_once(logger: logging.Logger, warning: str, details: str = "") -> None:
-    """Log a warning with its details. The same warning is logged only once in a process."""
+    """Log a warning with its details. A process logs the same warning only once."""
     if is_first(warning):
         form = "%s: %s" if details else "%s%s"
         logger.warning(form, warning, details, extra={"once": warning})
 
 
 def is_first(warning: str) -> bool:
-    """Whether a warning has not occurred in this process yet. Later calls return False for it."""
+    """Whether this is the first call in this process with this warning."""
     first = warning not in _warned
     _warned.add(warning)
     return first
@@ -143,15 +147,15 @@ def is_first(warning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """A log record factory that removes secrets and control characters from the records of the
-    factory `made`.
+    """A factory of log records. It calls the factory `made`, and removes secrets and control
+    characters from the new record.
     """
 
     made: Callable[..., logging.LogRecord]
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self.made(*args, **kwargs)
-        # logging itself reports a message that does not fit its arguments
+        # if the arguments do not fit the message, logging reports it later
         with suppress(TypeError, ValueError):
             record.msg, record.args = visible(redact(record.getMessage())), None
         if record.exc_info and record.exc_info[0]:
@@ -168,7 +172,7 @@ def guard_logs() -> None:
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """Remove secrets from errors of the block, and from all later log records."""
+    """Remove secrets from errors that the `with` block raises, and from all later log records."""
     guard_logs()
     try:
         yield
@@ -180,7 +184,11 @@ def keeping_secrets() -> Iterator[None]:
 
 
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
-    """Return a hint for a mistyped name: a similar name, or else the first MOST_KNOWN names."""
+    """Return a hint for a mistyped name.
+
+    The hint is the most similar name in `choices`. If not a single name is similar, it lists the
+    first MOST_KNOWN names.
+    """
     if hint := nearest(word, choices):
         return hint
     more = f", ... ({len(choices):,} in all)" if len(choices) > MOST_KNOWN else ""
@@ -189,17 +197,20 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 def nearest(word: str, choices: Sequence[str]) -> str:
     """Return a hint with the most similar name: `nearest("mien", ["mine"])` is " Did you mean
-    'mine'?". Empty if no name is similar.
+    'mine'?".
+
+    The hint is empty if not a single name is similar.
     """
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
-    """Return the begin and the end of the stop string that ends first, or None:
-
+    """Return the begin and the end of the first stop string in a text, or None:
     `first_stop("3.\\nObservation: 4", ["Observation:"])` is (3, 15).
-    If two stop strings end at the same place, the order of `stop` decides, as in vLLM.
+
+    The first stop string is the one that ends first. If two stop strings end at the same place, the
+    order of `stop` decides, as in vLLM.
     """
     begins = [(text.find(one), len(one)) for one in stop]
     ends = [(begin, begin + length) for begin, length in begins if begin >= 0]
@@ -207,15 +218,16 @@ def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
 
 
 def before_stop(text: str, stop: Sequence[str]) -> str:
-    """Return the text before the first stop string."""
+    """Return the text before the first stop string, or the whole text without a stop string."""
     hit = first_stop(text, stop)
     return text[: hit[0]] if hit else text
 
 
 def without_thoughts(text: str) -> str:
-    """Return the text outside of reasoning, `<think>...</think>`.
+    """Remove reasoning (`<think>...</think>`) from a text.
 
-    An opening tag without a closing tag counts only at the beginning of the text.
+    If the text begins with an opening tag that is never closed, the result is empty. An opening tag
+    in the middle that is never closed is kept as text.
     """
     kept, end = list[str](), 0
     while (begin := text.find(THINK, end)) >= 0:

@@ -1,4 +1,4 @@
-"""Find the lines of errors in a user's code."""
+"""Find the lines in a user's code that caused an error."""
 
 import ast
 import inspect
@@ -16,8 +16,8 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 
 def own_line(error: BaseException) -> str | None:
-    """Return the innermost line of a traceback that is in the user's own code,
-    "/home/ada/shop.py:12 in react", or None.
+    """Return the innermost line of a traceback that is in the user's own code:
+    "/home/ada/shop.py:12 in react". Return None if the traceback has only other lines.
     """
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
@@ -36,15 +36,18 @@ def trace(error: BaseException) -> str:
 
 
 def defined(function: Callable[..., object]) -> str:
-    """Return the place where a function or callable is defined: "/home/ada/shop/agents.py:9"."""
+    """Return the place where a function, or the class of a callable object, is defined:
+    "/home/ada/shop/agents.py:9".
+    """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
 
 
 def returned(function: Callable[..., object], value: str) -> str:
-    """Return the lines of a function's `return` statements that contain `value`:
+    """Return the lines of a function's `return` statements that contain the text `value`:
+    "/home/ada/agents.py:21, 34".
 
-    "/home/ada/agents.py:21, 34". If no statement contains it, return the lines of all `return`
+    If not a single statement contains the text, the result has the lines of all `return`
     statements.
     """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
@@ -60,7 +63,7 @@ def returned(function: Callable[..., object], value: str) -> str:
 
 
 def _returns(tree: ast.AST) -> Iterator[ast.Return]:
-    """Yield the `return` statements of a function, without nested functions."""
+    """Yield the `return` statements of a function. Functions that it defines are left out."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Return):
             yield node
