@@ -19,13 +19,14 @@ from agentfly_core.rollout.speaker import Context, Speaker
 
 
 class ForeignSummary(Folding):
-    """Continues with the summary of another ledger, `balance 148, next page 52`.
+    """A folding agent that replaces each summary by the summary of a wrong ledger.
 
-    The summary depends on the question alone: parallel episodes do not change it.
+    Such a summary is `balance 148, next page 52`. It depends only on the question, so it is the
+    same in all episodes of a problem.
     """
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """Sample a summary like the complete agent, but return the other ledger's summary."""
+        """Sample a summary like the complete agent, but return the summary of the wrong ledger."""
         await super().summary(context, *read)
         question, *_ = context.messages[0].content.splitlines()
         draw = random.Random(question)
@@ -33,7 +34,7 @@ class ForeignSummary(Folding):
 
 
 class BlankSteps(PlannerExecutor):
-    """An agent that gives its executor an empty message instead of the planner's step."""
+    """An agent that lets the executor read an empty message instead of the planner's step."""
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
         """Return the executor's reply to an empty message."""
@@ -41,7 +42,7 @@ class BlankSteps(PlannerExecutor):
 
 
 class BlankResults(PlannerExecutor):
-    """An agent that gives its planner an empty message instead of each result."""
+    """An agent that lets the planner read an empty message instead of the executor's result."""
 
     async def carried_out(self, executor: Speaker, step: str) -> str:
         """Carry out the step, and return an empty result."""
@@ -60,7 +61,9 @@ class OwnThought(ModelTemplate):
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """Return the prompt, followed by the reasoning about its calculation."""
+        """Return the tokens of the prompt, followed by the right reasoning about its
+        calculation.
+        """
         prompt = super().open(messages, tools)
         if self._encode is None:
             return prompt
@@ -69,14 +72,19 @@ class OwnThought(ModelTemplate):
         return (*prompt, *self._encode(reasoning))
 
     def calculation(self, question: str) -> str:
-        """Return the calculation that the reasoning is about."""
+        """Return the calculation that the inserted reasoning is about."""
         return calculation_of(question)
 
 
 class ForeignThought(OwnThought):
-    """A template with reasoning about another calculation, which depends only on the question."""
+    """A template that ends prompts of `last-digit` with reasoning about a wrong calculation.
+
+    The wrong calculation depends only on the question.
+    """
 
     def calculation(self, question: str) -> str:
-        """Return another calculation with the same number of steps."""
+        """Return a random calculation with the same number of steps as the calculation in
+        `question`.
+        """
         steps = len(digits(calculation_of(question)))
         return drawn(random.Random(question), steps)

@@ -44,7 +44,7 @@ COLUMNS = ("agent", "problems", "whole", "ablated", "ablated - whole", "95 % int
 
 
 def main() -> None:
-    """Run the missing trainings and evaluations and print the tables."""
+    """Run the missing trainings and evaluations, and print the tables."""
     options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
     for experiment in options.experiment:
         results = learning.learned(experiment, options.seeds)
@@ -71,7 +71,11 @@ def main() -> None:
 
 
 def rows(whole: Evaluation, ablated: Mapping[str, Evaluation]) -> Iterator[list[str]]:
-    """Success with the complete agent and with another agent, and the paired difference."""
+    """Yield a table row for each agent that lacks a part (`ablated`).
+
+    A row has the success of the same policy with the complete agent and with this agent, and the
+    difference, paired by problem.
+    """
     for name, without in ablated.items():
         gain = difference([whole.solved], [without.solved])
         low, high = gain.interval

@@ -50,7 +50,11 @@ def main() -> None:
 
 
 def rows(results: Mapping[str, Sequence[Evaluated]]) -> Iterator[list[str]]:
-    """One row per algorithm: success before and after by seed, and the difference over seeds."""
+    """Yield a table row for each algorithm.
+
+    It has the success before and after training for each seed, and the mean difference over all
+    seeds.
+    """
     for name, seeds in results.items():
         before: dict[str, float] = {}
         after: dict[str, float] = {}

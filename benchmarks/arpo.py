@@ -51,8 +51,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Training:
-    """A run's solved share of each validation problem and executed calls, by step, and its number
-    of decisions and forks.
+    """The measurements of a training run.
+
+    `solved` has the solved share of each validation problem, by step. `calls` has the number of
+    executed tool calls in each step. `decisions` is how often the run decided whether to fork an
+    episode, and `forks` how often it forked one.
     """
 
     solved: Mapping[int, Mapping[str, float]]
@@ -62,22 +65,24 @@ class Training:
 
     @property
     def problems(self) -> Sequence[str]:
-        """The validation problems with a score."""
+        """The ids of all validation problems with a score in any step."""
         return [*dict.fromkeys(one for own in self.solved.values() for one in own)]
 
     @property
     def until_goal(self) -> float:
-        """Number of executed calls until the success GOAL."""
+        """The number of executed tool calls until the mean validation success is GOAL."""
         return self.until(self.problems)
 
     def until(self, problems: Iterable[str]) -> float:
-        """Number of executed calls until the mean success on these problems is GOAL.
+        """Return the number of executed tool calls until the mean success on these problems is
+        GOAL.
 
-        Interpolated between evaluations; infinite if not reached.
+        The number is interpolated between evaluations. It is infinite if the run does not reach
+        GOAL.
         """
         drawn, steps = [*problems], sorted(self.solved)
         spent = {step: sum(self.calls[one] for one in range(1, step + 1)) for step in steps}
-        # failed episodes are unscored
+        # a problem lacks a score in a step if its episodes failed
         success = {
             step: fmean(own[one] for one in drawn if one in own)
             for step, own in self.solved.items()
@@ -93,7 +98,7 @@ class Training:
 
 
 def main() -> None:
-    """Train the missing runs and print the table and the control."""
+    """Train the missing runs, and print the table and the result of the control."""
     every = ["entropy", "random", "never", "paper"]
     parser = harness.parser(__doc__, seeds=[1, 2, 3, 4, 5], steps=12, development=100, arms=every)
     options = parser.parse_args()
@@ -111,7 +116,7 @@ def main() -> None:
 
 
 def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
-    """Settings by arm; `random` forks at this rate."""
+    """Return the settings of each arm. The arm `random` forks with this probability."""
     branching = "rollout.branching"
     paper = (f"{branching}.alpha=0.5", f"{branching}.beta=0.2")
     return {
@@ -123,7 +128,7 @@ def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
 
 
 def trained(arm: str, settings: Sequence[str], seed: int, steps: int) -> Training:
-    """Train a run if it is missing, and print its number of calls until GOAL."""
+    """Train a run if it is missing, print its number of calls until GOAL, and return the run."""
     run = f"arpo-{arm}-{seed}"
     changes = [*settings, f"seed={seed}", f"steps={steps}", "data.test=8"]
     command = [sys.executable, "-m", "flows", "train", "arpo", *changes, "--run", run]
@@ -165,7 +170,11 @@ def row(arm: str, trainings: Mapping[str, Sequence[Training]]) -> list[str]:
 
 
 def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, str, str]:
-    """Mean ratio of calls, paired by seed, with its t-interval and the interval over problems."""
+    """Compare the numbers of calls until GOAL of two arms.
+
+    Returns three texts: the geometric mean of the ratios, paired by seed, its t-interval over
+    seeds, and its bootstrap interval over problems.
+    """
     pairs = [*zip(some, others, strict=True)]
     logs = [log_ratio(a.until_goal, b.until_goal) for a, b in pairs]
     if not all(map(math.isfinite, logs)):
@@ -179,7 +188,10 @@ def ratio(some: Sequence[Training], others: Sequence[Training]) -> tuple[str, st
 
 
 def by_problem(pairs: Sequence[tuple[Training, Training]]) -> tuple[float, float]:
-    """Bootstrap interval of the mean ratio; the problems of each seed are resampled."""
+    """Return the bootstrap interval of the mean ratio of calls.
+
+    Each pair has the runs of two arms with the same seed. The problems of each pair are resampled.
+    """
     draw, ratios = random.Random(1), list[float]()
     for _ in range(DRAWS):
         logs = []
@@ -192,12 +204,16 @@ def by_problem(pairs: Sequence[tuple[Training, Training]]) -> tuple[float, float
 
 
 def log_ratio(calls: float, others: float) -> float:
-    """The logarithm of a ratio; 0 if both are infinite."""
+    """Return the logarithm of the ratio of two numbers of calls, or 0 if both are infinite."""
     return 0.0 if calls == others else math.log(calls) - math.log(others)
 
 
 def control(runs: Sequence[str]) -> None:
-    """Compare forks by recorded and by permuted entropies with forks at their mean rate."""
+    """Print p-values of a test: do forks by entropy fall on the same turns as random forks?
+
+    The forks are drawn again, once by the recorded and once by permuted entropies. They are
+    compared with random forks at the same mean rate.
+    """
     store = store_at("")
     branching = recorded_settings(known_run(store, runs[0])).rollout.branching
     assert branching, "the arm `entropy` forks"
@@ -213,7 +229,11 @@ def control(runs: Sequence[str]) -> None:
 
 
 def entropy_rises(store: Store, run: str, k: int) -> Iterator[list[float]]:
-    """H - H_first of each reply to tool answers, by episode, for episodes that are not forks."""
+    """Yield a list for each episode that is not a fork.
+
+    It has the mean entropy of the first `k` tokens of each reply after a tool call, minus the same
+    mean of the episode's first reply.
+    """
     for step in RunLayout(run).steps(store):
         scored = store.artifact(step_layout(store, run, step).scored)
         for shard in rollouts(scored):
@@ -224,7 +244,11 @@ def entropy_rises(store: Store, run: str, k: int) -> Iterator[list[float]]:
 
 
 def p_value(rule: ForkRule, rises: Sequence[Sequence[float]], draw: random.Random) -> float:
-    """Chi-square p-value: turns of the first forks, compared with forks at the mean rate."""
+    """Return the p-value of a chi-square test of the turns in which episodes fork first.
+
+    The expected turns come from random forks at the mean rate. `rises` has the differences of
+    entropy of each episode.
+    """
     chances = [[rule.probability([0.0], [rise]) for rise in chain] for chain in rises]
     rate = fmean(chance for chain in chances for chance in chain)
     turns, expected = Counter[int](), defaultdict[int, float](float)

@@ -34,7 +34,7 @@ from benchmarks import harness
 GUESS, ERRORS, REFLECTIONS = 0.1, 0.05, 3
 REPEATED, OTHERS = ("room", "tower", "stairs"), ("bridge", "pyramid")
 STEPS, ORDERS = 4, 24
-"""Steps that make the memory, and the orders of each."""
+"""The number of steps that fill the memory, and the number of orders in each step."""
 COLUMNS = ("orders", "memory", "complete", "closed form")
 
 
@@ -50,17 +50,24 @@ def main() -> None:
 
 
 def expected(orders: str, memory: str) -> float:
-    """Expected share of complete buildings, in closed form."""
+    """Return the share of complete buildings that is expected, in closed form.
+
+    `orders` is "repeated" or "disjoint", and `memory` is "own" or "none".
+    """
     tries = REFLECTIONS + 1
     guessed = 1 - (1 - (1 - ERRORS) * GUESS) ** tries
     if (orders, memory) != ("repeated", "own"):
         return guessed
-    # a mistake of the interpreter recalls no example
+    # with a mistake of the interpreter, the memory finds no example
     return (1 - ERRORS) * (1 - ERRORS**tries) + ERRORS * guessed
 
 
 async def measured(seed: int, problems: int) -> Mapping[tuple[str, str], float]:
-    """Share of complete buildings by orders and memory: `{("repeated", "own"): 0.97, ...}`."""
+    """Return the shares of complete buildings: `{("repeated", "own"): 0.97, ...}`.
+
+    The orders are of families in the memory ("repeated") or of two further families ("disjoint").
+    They are built with the memory ("own") or without one ("none").
+    """
     with tempfile.TemporaryDirectory() as folder:
         empty, own = Path(folder) / "0", await remembered(seed, Path(folder))
         return {
@@ -90,7 +97,7 @@ def orders(seed: int, families: Sequence[str], size: int) -> list[Problem]:
 
 
 async def success(problems: Sequence[Problem], memory: Path, seed: int) -> float:
-    """The share of complete buildings."""
+    """Return the share of orders with a complete building, using the memory in a folder."""
     trajectories, scores = await played(problems, memory, seed)
     answered = [
         scored.reward == 1
@@ -104,7 +111,10 @@ async def success(problems: Sequence[Problem], memory: Path, seed: int) -> float
 async def played(
     problems: Sequence[Problem], memory: Path, seed: int
 ) -> tuple[list[Trajectory], list[Scored]]:
-    """Episodes of the simulated model; it reads no facts."""
+    """Play and score episodes of the simulated model, with the memory in a folder.
+
+    Checks that the model reads no facts of the problems.
+    """
     policy = Simulated([partial(drawing, seed)], ERRORS, mistaken, seed)
     spec = rollout_spec(
         tools.submit_blueprint,
@@ -124,20 +134,27 @@ async def played(
 
 
 def drawing(seed: int, visible: Visible) -> str:
-    """Interpret an order, or draw it: right after an example of its family, else at random."""
+    """Reply as the simulated model: interpret an order, or draw a blueprint.
+
+    The blueprint is right if the prompt has an example of the same family. Otherwise it is right
+    with the probability GUESS.
+    """
     if visible.speaker == INTERPRETER:
         return interpreted(visible.texts[-1])
     *shown, order = re.findall(r"Build the .*", visible.texts[1])
     lines = "\n".join(parts_of(order).values()).splitlines()
     families = {text.partition(":")[0] for text in shown}
-    # a draw depends on seed, order and try alone: arms have equal guesses
+    # the draw depends only on seed, order and attempt, so it is equal with and without a memory
     guess = random.Random(f"{seed} {order} {len(visible.texts)}").random() < GUESS
     right = guess or order.partition(":")[0] in families
     return "\n".join(lines if right else spoiled(lines, "omit", visible.draw))
 
 
 def mistaken(visible: Visible, reply: str) -> str:
-    """Omit a line of a blueprint; reply to an order with no words of it."""
+    """Return a reply with a mistake.
+
+    In a blueprint, a line is missing. The reply of the interpreter is "?".
+    """
     if visible.speaker == INTERPRETER:
         return "?"
     return "\n".join(spoiled(reply.splitlines(), "omit", visible.draw))

@@ -72,18 +72,20 @@ class Module:
 
     @property
     def room(self) -> str:
-        """The module's package in agentfly_core, or `flows` or `tasks`."""
+        """The package that the module belongs to: a package of agentfly_core, `flows` or
+        `tasks`.
+        """
         parts = self.path.parts
         return parts[1] if parts[0] == PACKAGES[0] and len(parts) > 2 else parts[0]
 
     @property
     def functions(self) -> list[Function]:
-        """All functions and methods, nested ones too."""
+        """All functions and methods of the module, including nested functions."""
         return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """Qualified names by imported name: `{"files": "agentfly_core.system.files"}`."""
+        """The qualified name of each imported name: `{"files": "agentfly_core.system.files"}`."""
         qualified: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -96,14 +98,14 @@ class Module:
 
 @dataclass(frozen=True)
 class Repository:
-    """All modules of a checkout."""
+    """All modules in a checkout of a repository."""
 
     name: str
     modules: Sequence[Module]
 
     @classmethod
     def read(cls, folder: Path) -> Repository:
-        """The Python files that git tracks."""
+        """Read the Python files that git tracks in a folder."""
         listed = subprocess.check_output(["git", "ls-files", *PACKAGES], cwd=folder, text=True)
         paths = [Path(line) for line in listed.splitlines() if line.endswith(".py")]
         modules = [Module(_name(path), path, (folder / path).read_text()) for path in paths]
@@ -111,13 +113,17 @@ class Repository:
 
     @cached_property
     def doors(self) -> set[str]:
-        """Qualified names that packages export in their `__init__`."""
+        """The qualified names that packages export in their `__init__.py`."""
         doors = [one for one in self.modules if one.path.name == "__init__.py"]
         return {name for door in doors for name in door.imported.values()}
 
     @cached_property
     def one_caller(self) -> dict[int, Definition]:
-        """Functions that are named once and not exported, by the id of their AST node."""
+        """Functions that are mentioned only once and not exported.
+
+        The keys are the ids of their AST nodes. Special methods and overridden methods are left
+        out.
+        """
         mentions = Counter(key for key, _ in self._mentions())
         methods = Counter(one.key for one in self._definitions() if one.is_method)
         single = {}
@@ -134,11 +140,11 @@ class Repository:
 
     @cached_property
     def called(self) -> set[str]:
-        """The `Definition.key` of each function that is called where it is named."""
+        """The `Definition.key` of each function that is called in at least one place."""
         return {key for key, called in self._mentions() if called}
 
     def _mentions(self) -> Iterator[tuple[str, bool]]:
-        """The `Definition.key` of each name of a function, and whether it is called there."""
+        """Yield the `Definition.key` of each mention of a function, and whether it is a call."""
         functions = {one.key for one in self._definitions()}
         for module in self.modules:
             calls = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
@@ -156,7 +162,11 @@ class Repository:
 
 @dataclass(frozen=True)
 class Definition:
-    """A function, and the function or class at the top level of the module that it is in."""
+    """The definition of a function.
+
+    `owner` is the qualified name of the function or class at the top level of the module that
+    contains it (or of the function itself).
+    """
 
     node: Function
     module: str
@@ -171,7 +181,10 @@ class Definition:
 
     @property
     def key(self) -> str:
-        """The text that mentions the function; for a method only its name."""
+        """A text that identifies mentions of the function.
+
+        It is the qualified name of a function, and a dot with the name of a method.
+        """
         return f".{self.node.name}" if self.is_method else f"{self.module}.{self.node.name}"
 
 
@@ -193,7 +206,10 @@ def _children(scope: ast.AST) -> Iterator[ast.ClassDef | Function]:
 
 
 def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]:
-    """Return the counts over some modules of a repository, by the counted thing."""
+    """Count functions, lines and so on in some modules of a repository.
+
+    The keys are the names of the table's rows.
+    """
     lines = [line for module in modules for line in module.text.splitlines()]
     nodes = [node for module in modules for node in ast.walk(module.tree)]
     functions = [node for module in modules for node in module.functions]
@@ -226,12 +242,14 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
 
 
 def share(count: int, of: int) -> str:
-    """A count and its share: `share(3, 60)` is "3 = 5.0%"."""
+    """Format a count and its share of `of`: `share(3, 60)` is "3 = 5.0%"."""
     return f"{count} = {count / max(of, 1):.1%}"
 
 
 def by_room(repository: Repository) -> Table:
-    """Return a row for each package of agentfly_core, for flows, for tasks, and for the total."""
+    """Make a table with a row for each package of agentfly_core, for flows, for tasks, and in
+    total.
+    """
     rooms: defaultdict[str, list[Module]] = defaultdict(list)
     for module in repository.modules:
         rooms[module.room].append(module)
@@ -315,12 +333,12 @@ def names(repository: Repository) -> dict[str, str]:
 
 
 def definitions(repository: Repository) -> Counter[str]:
-    """The number of modules that define each public type: `Counter({"Trajectory": 1, ...})`."""
+    """Count the modules that define each public type: `Counter({"Trajectory": 1, ...})`."""
     return Counter(name for module in repository.modules for name in set(_types(module)))
 
 
 def vague_names(repository: Repository) -> Counter[str]:
-    """The number of assignments to each variable of VAGUE: `Counter({"found": 3})`."""
+    """Count the assignments to each variable name of VAGUE: `Counter({"found": 3})`."""
     return Counter(
         node.id
         for module in repository.modules
@@ -338,7 +356,7 @@ def _takes_experiment(function: Function) -> bool:
 
 
 def _types(module: Module) -> Iterator[str]:
-    """Public classes and type aliases at the top level: "Trajectory", "Reply"."""
+    """Yield the names of public classes and type aliases at the top level, such as "Trajectory"."""
     for node in module.tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         assigned = [one.id for one in targets if isinstance(one, ast.Name)]

@@ -55,10 +55,10 @@ def main() -> None:
 
 
 def exported(questions: int, data: str) -> Path:
-    """Return the observer's chats of episodes on training questions."""
+    """Play training questions, and return the file with the exported chats of the observer."""
     folder = FOLDER / f"{data}-{questions}"
     if not folder.exists():
-        # without a warm start nano learns its tokens from prompts alone, which is faster
+        # without a warm start, nano's tokenizer is trained on prompts only, which is faster
         played = [data, READS, "warm_start=null", "--policy", MODEL, "--episodes", str(questions)]
         name = json.loads(command("play", EXPERIMENT, *played, "--json"))["play"]
         command("export", f"play:{name}", str(folder), "--episodes", "--speaker", "observer")
@@ -66,7 +66,10 @@ def exported(questions: int, data: str) -> Path:
 
 
 def permuted(chats: Path) -> Path:
-    """Return the chats, each with the replies of the next chat of its kind."""
+    """Write a file with wrong replies, for the control. Return its path.
+
+    Each chat gets the replies of the next chat that has the same form.
+    """
     kinds = defaultdict[tuple[int, str], list[Any]](list)
     for line in chats.read_text().splitlines():
         chat = json.loads(line)["messages"]
@@ -83,13 +86,16 @@ def permuted(chats: Path) -> Path:
 
 
 def imitates(chats: Path) -> str:
-    """Return the override for a warm start on these chats, of about 400 batches."""
+    """Return the override that makes a warm start imitate these chats, with about 400 batches."""
     start = f"demonstrations: 'file:{chats}', rounds: 6, batch: 16, learning_rate: 1.0e-3"
     return f"warm_start={{{start}}}"
 
 
 def trained(overrides: Sequence[str], name: str) -> Evaluated:
-    """Return the success of the untrained model and of a run. A missing run is trained."""
+    """Return the evaluations of the untrained model and of the trained model.
+
+    If the run is missing, it is trained.
+    """
     run = learning.run_of("coop-tools-observer", name)
     after = harness.trained(EXPERIMENT, overrides, run).after
     loaded = load_experiment(EXPERIMENT, overrides, "local", "")

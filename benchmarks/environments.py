@@ -35,8 +35,10 @@ Episode = tuple[str, int]
 
 
 class Measured(NamedTuple):
-    """`Measured(episodes=212.0, turns=850.0, latencies=[0.002, 0.011])`; in a second,
-    and in seconds.
+    """The measurements of a run.
+
+    `episodes` and `turns` are numbers per second, and `latencies` are seconds. An example is
+    `Measured(episodes=212.0, turns=850.0, latencies=[0.002, 0.011])`.
     """
 
     episodes: float
@@ -46,7 +48,7 @@ class Measured(NamedTuple):
 
 @dataclass
 class Timed(Mode):
-    """The usual mode of play, which also records the time from a reply to the next request."""
+    """The usual mode of play. It also records the time from each reply to the next request."""
 
     replied: dict[Episode, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Timed(Mode):
 
 @dataclass
 class _Session(WrappedSession):
-    """Records the times of replies and requests."""
+    """A session of a sampler that records the times of replies and requests in a `Timed` mode."""
 
     mode: Timed
 
@@ -72,7 +74,7 @@ class _Session(WrappedSession):
 
 
 def main() -> None:
-    """Play and print the table."""
+    """Play all experiments, and print the table."""
     options = harness.parser(
         __doc__,
         experiment=EXPERIMENTS,
@@ -108,7 +110,7 @@ def measured(experiment: Experiment, policy: str, episodes: int, at_once: int) -
 
 
 def row(way: tuple[str, int], runs: Sequence[Measured]) -> list[str]:
-    """An experiment at a number of episodes at once."""
+    """Return the table row of an experiment and a number of concurrent episodes."""
     name, at_once = way
     rates = [median(run.episodes for run in runs), median(run.turns for run in runs)]
     gaps = 1000 * np.percentile([gap for run in runs for gap in run.latencies], [50, 95])

@@ -18,9 +18,9 @@ DATASET = "agentfly_core.recipes.evolve.dataset:word_questions"
 SKILLS = ["reversal"]
 SYSTEM = "You are the first agent. Your skills: reversal."
 CALLS = {1: 22, 3: 44}
-"""Number of replies in three generations, by the number of children.
+"""The number of replies in three generations, by the number of children in a generation.
 
-An agent has one proposal more than children.
+The number of proposals is one more than the number of children.
 """
 COLUMNS = ("agent", "replies at most", "success")
 

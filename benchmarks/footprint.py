@@ -28,7 +28,10 @@ GIB = 2**30
 
 
 def pss(root: psutil.Process) -> dict[str, float]:
-    """Return proportional set sizes (GiB) of a process and its descendants, by program."""
+    """Return the memory of a process and its descendants, in GiB by program.
+
+    The memory of a process is its proportional set size.
+    """
     sizes: defaultdict[str, float] = defaultdict(float)
     for process in [root, *root.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -37,7 +40,7 @@ def pss(root: psutil.Process) -> dict[str, float]:
 
 
 def _name(process: psutil.Process) -> str:
-    # A program that sets its title leaves empty arguments.
+    # if a program has changed its title, some arguments are empty
     words: list[str] = [word for word in process.cmdline() if word]
     if "-m" in words:
         return words[words.index("-m") + 1]
@@ -47,8 +50,10 @@ def _name(process: psutil.Process) -> str:
 
 @dataclass(frozen=True)
 class Footprint:
-    """`Footprint(0, 142.1, 196.4, {"flows": 1.2, "vllm": 2.5})`: exit status, seconds, CPU seconds,
-    GiB by program at the peak.
+    """The cost of a command: `Footprint(0, 142.1, 196.4, {"flows": 1.2, "vllm": 2.5})`.
+
+    `status` is the exit status. `seconds` is the elapsed time, and `cpu` the CPU time. `peak` has
+    the GiB of memory of each program at the time when their sum was largest.
     """
 
     status: int
@@ -71,7 +76,7 @@ def footprint(words: Sequence[str]) -> Footprint:
                 peak = max(peak, pss(root), key=lambda sizes: sum(sizes.values()))
     seconds = time.monotonic() - start
     with suppress(ChildProcessError):
-        while True:  # this process is a subreaper, so it adopts orphans
+        while True:  # orphans are children of this process, because it is a subreaper
             os.wait()
     return Footprint(status, seconds, cpu_of_children() - before, peak)
 

@@ -53,7 +53,7 @@ def main() -> None:
 
 @contextmanager
 def templates() -> Iterator[Mapping[str, tuple[ChatTemplate, PreTrainedTokenizerBase]]]:
-    """Yield the templates by name, each with its tokenizer."""
+    """Yield the measured chat templates by name, each with its tokenizer."""
     with harness.nano_tokenizer() as tokenizer:
         hermes = Hermes(tokenizer)
         tokenizer.chat_template = CHATML
@@ -64,7 +64,10 @@ def templates() -> Iterator[Mapping[str, tuple[ChatTemplate, PreTrainedTokenizer
 def costs(
     template: ChatTemplate, tokenizer: PreTrainedTokenizerBase, turns: int, episodes: int
 ) -> dict[int, float]:
-    """Return the median CPU milliseconds of a call by turn; turns count from 1."""
+    """Return the median CPU milliseconds of a call in each turn.
+
+    The first turn has the number 1.
+    """
     spent: dict[int, list[float]] = {turn: [] for turn in range(1, turns + 1)}
     encode = partial(tokenizer.encode, add_special_tokens=False)
     (stop,) = encode("<|im_end|>")

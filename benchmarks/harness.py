@@ -71,9 +71,10 @@ def parser(text: str | None, **defaults: Default) -> argparse.ArgumentParser:
 
 
 def in_turns(ways: Mapping[Way, Callable[[], Result]], repeats: int) -> dict[Way, list[Result]]:
-    """Call each way `repeats` times, after one call that is not counted; return its results.
+    """Call each function of `ways` `repeats` times, and return the results of each.
 
-    The ways take turns, so that a temporary slowdown of the machine affects all of them.
+    Before that, each function is called once as a warm-up. The functions take turns: a temporary
+    slowdown of the machine affects all of them.
     """
     taken: dict[Way, list[Result]] = {name: [] for name in ways}
     for _ in range(repeats + 1):
@@ -83,7 +84,7 @@ def in_turns(ways: Mapping[Way, Callable[[], Result]], repeats: int) -> dict[Way
 
 
 def medians(taken: Mapping[Way, Sequence[float]]) -> dict[Way, float]:
-    """The median of each way's results."""
+    """Return the median of the results of each way."""
     return {name: statistics.median(results) for name, results in taken.items()}
 
 
@@ -102,7 +103,7 @@ def show(
 
 
 def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model directory."""
+    """Load the tokenizer of a model directory."""
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         folder, trust_remote_code=False
     )
@@ -111,7 +112,7 @@ def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase:
 
 @contextmanager
 def nano_tokenizer() -> Iterator[PreTrainedTokenizerBase]:
-    """The tokenizer of the nano model, for scripted conversations."""
+    """Yield the tokenizer of the nano model, for scripted conversations."""
     with tempfile.TemporaryDirectory(prefix="agentfly-") as folder:
         materialise("nano:calculator", Path(folder), "float32")
         yield tokenizer_of(Path(folder))
@@ -123,9 +124,10 @@ def tool_loop_spec(
     max_turns: int,
     limits: Mapping[type[Environment], Limit],
 ) -> RolloutSpec:
-    """Return rules for scripted episodes that call tools until a final reply without calls.
+    """Return rules for scripted episodes of the agent `tool_loop`.
 
-    Change them with `replace`.
+    An episode executes tool calls until a reply contains none. Use `dataclasses.replace` to change
+    further rules.
     """
     return RolloutSpec(
         template=template,
@@ -146,7 +148,7 @@ def tool_loop_spec(
 def vllm_sampler(
     settings: Settings, site: Site, model: Path, in_flight: int, logs: Path
 ) -> Iterator[VLLM]:
-    """Start a vLLM server for a model directory, and return a sampler that uses it."""
+    """Start a vLLM server for a model directory during the block. Yield a sampler that uses it."""
     with vllm_server.served(
         model, settings.dtype, settings.agent, site, logs, "benchmark"
     ) as service:
@@ -157,7 +159,11 @@ def vllm_sampler(
 def served_model(
     reference: str, in_flight: int, max_model_len: int
 ) -> Iterator[tuple[VLLM, PreTrainedTokenizerBase]]:
-    """Yield the sampler of a vLLM server with a loaded model, and the model's tokenizer."""
+    """Start a vLLM server with a model during the block. Yield its sampler and the tokenizer.
+
+    `reference` names the model, such as "nano:calculator". `in_flight` is the largest number of
+    concurrent requests.
+    """
     values = {
         "model": reference,
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
@@ -178,7 +184,7 @@ def served_model(
 
 @contextmanager
 def learner(site: Site, logs: Path) -> Iterator[DeepSpeedLearner]:
-    """Start a DeepSpeed learner."""
+    """Start a DeepSpeed learner during the block, and yield a client for it."""
     address = new_address("learner")
     command, environment = client.launch(str(address), site)
     log = logs / "learner.log"
@@ -187,14 +193,17 @@ def learner(site: Site, logs: Path) -> Iterator[DeepSpeedLearner]:
 
 
 def reply(tokens: Sequence[int], logprob: float) -> Sampled:
-    """Return a reply of these tokens; policy 0 sampled each with this log-probability."""
+    """Return a reply of these tokens. Policy version 0 has sampled them.
+
+    Each token has this log-probability.
+    """
     return Sampled(tuple(tokens), (logprob,) * len(tokens), 0, "stop")
 
 
 def trajectory(
     chain: int, group: str, turns: Sequence[tuple[Sequence[int], Sampled]]
 ) -> Trajectory:
-    """Return a synthetic episode; each turn has read tokens and a reply."""
+    """Return a synthetic episode. Each of `turns` has the tokens of a prompt and a reply."""
     made = [
         Turn((), Given(tuple(read)), Message("assistant", ""), (sampled,))
         for read, sampled in turns
@@ -204,7 +213,10 @@ def trajectory(
 
 
 def stored(folder: Path, played: Sequence[Trajectory], rewarded_every: int) -> tuple[Path, Path]:
-    """Write episodes with rewards: 1 for every `rewarded_every`-th episode, otherwise 0."""
+    """Write episodes and rewards to two files in a folder, and return their paths.
+
+    Every `rewarded_every`-th episode has the reward 1, all other episodes 0.
+    """
     trajectories, scores = folder / "trajectories.parquet", folder / "scores.parquet"
     write_trajectories(trajectories, played)
     scored = [
@@ -218,7 +230,11 @@ def stored(folder: Path, played: Sequence[Trajectory], rewarded_every: int) -> t
 def grpo_update(
     number: int, policy: Path, stored: tuple[Path, Path], update: Update, dtype: str = "float32"
 ) -> UpdateJob:
-    """Make update 0, 1, ... with stored episodes; later updates use the state in memory."""
+    """Make the job for a GRPO update with stored episodes.
+
+    The first update has the number 0. All later updates continue from the state in the learner's
+    memory.
+    """
     trajectories, scores = stored
     return UpdateJob(
         start=f"step/{number}" if number else "fresh:model",
@@ -239,16 +255,16 @@ def grpo_update(
 
 
 class Evaluated(NamedTuple):
-    """Solved test problems of a run's policy, before its first step and after its last step."""
+    """The evaluations of a run on the test problems, before its first and after its last step."""
 
     before: Evaluation
     after: Evaluation
 
 
 def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
-    """Train a run, or read a finished run; return the evaluations before and after it.
+    """Train a run if it is not finished. Return the evaluations before and after training.
 
-    Both include evaluate.datasets.
+    Both evaluations include the datasets of the setting `evaluate.datasets`.
     """
     loaded = load_experiment(experiment, overrides, "local", "")
     command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
@@ -264,10 +280,11 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
 
 
 def cpu_minutes(store: Store, run: str) -> str:
-    """Return the CPU minutes that `trained` took for a run; "-" if another command trained it.
+    """Return the CPU minutes that the function `trained` used for a run, as text.
 
     The minutes include earlier attempts, the learner, sandboxes, evaluations and the run's own
-    Prefect server. Programs with `preload` are not counted, because no process waits for them.
+    Prefect server. Agents that are programs with the setting `preload` are not counted, because no
+    process waits for them. If the run was not trained by this function, the text is "-".
     """
     spent = store.read_json(_cpu_file(run))
     return f"{spent['seconds'] / 60:.1f}" if spent else "-"
@@ -275,7 +292,10 @@ def cpu_minutes(store: Store, run: str) -> str:
 
 @contextmanager
 def _counting_cpu(store: Store, run: str) -> Iterator[None]:
-    """Add the CPU time of ended child processes to a run, unless the run is finished."""
+    """Measure the CPU time of child processes that end in the block, and add it to the run's file.
+
+    If the run was already finished before, nothing is added.
+    """
     finished, before = store.read_json(RunLayout(run).summary), sum(os.times()[2:4])
     try:
         yield
@@ -291,9 +311,9 @@ def _cpu_file(run: str) -> str:
 
 
 def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation:
-    """Play a run's last policy on the test problems with other settings.
+    """Evaluate a run's last policy on the test problems, with these settings.
 
-    A stored result is reused.
+    If the evaluation is already stored, it is only read.
     """
     command = [sys.executable, "-m", "flows", "evaluate", experiment, *overrides]
     subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)

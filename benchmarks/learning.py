@@ -30,9 +30,9 @@ def main() -> None:
 
 
 def learned(experiment: str, seeds: Sequence[int]) -> dict[str, Evaluated]:
-    """Return the evaluations of each seed's run, and of the first seed with permuted rewards.
+    """Train the missing runs. Return the evaluations of all runs by the name of the table row.
 
-    The result is by name. Missing runs are trained.
+    There is a run for each seed, and a run of the first seed with permuted rewards.
     """
     settings = {f"seed {seed}": [f"seed={seed}"] for seed in seeds}
     settings[f"permuted rewards, seed {seeds[0]}"] = [f"seed={seeds[0]}", CONTROL]
@@ -43,18 +43,18 @@ def learned(experiment: str, seeds: Sequence[int]) -> dict[str, Evaluated]:
 
 
 def run_of(experiment: str, name: str) -> str:
-    """Return the name of a row's run: `learning-quickstart-seed-1`."""
+    """Return the name of the run of a table row, such as `learning-quickstart-seed-1`."""
     return f"learning-{experiment}-{name.replace(' ', '-').replace(',', '')}"
 
 
 def rows(results: Mapping[str, Evaluated]) -> Iterator[list[str]]:
-    """Success before and after, and the paired difference, one row per run."""
+    """Yield a table row for each run: success before and after, and the paired difference."""
     for name, (before, after) in results.items():
         yield row(name, before.solved, after.solved)
 
 
 def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
-    """Return a row from the solved share of each problem's episodes."""
+    """Return a table row. `before` and `after` have the solved share of each problem's episodes."""
     gain = difference([before], [after])
     low, high = gain.interval
     shares = f"{fmean(before.values()):.3f}", f"{fmean(after.values()):.3f}", f"{gain.value:+.3f}"
@@ -62,7 +62,9 @@ def row(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> l
 
 
 def pooled(evaluations: Sequence[Evaluation]) -> dict[str, float]:
-    """Return each problem's solved share, over all evaluations with this problem."""
+    """Return the mean solved share of each problem, over all evaluations that contain the
+    problem.
+    """
     shares: dict[str, list[float]] = defaultdict(list)
     for evaluation in evaluations:
         for problem, share in evaluation.solved.items():

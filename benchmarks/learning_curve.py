@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def draw(axes: Axes, steps: Sequence[Step]) -> None:
-    """Draw training success as a line and each held-out split as points with intervals."""
+    """Draw the success in training as a line. Draw each held-out split as points with intervals."""
     trained = [step for step in steps if "success" in step.figures]
     success = [step.figures["success"] for step in trained]
     axes.plot([step.step for step in trained], success, color="C0", alpha=0.5, label="training")

@@ -47,7 +47,7 @@ from agentfly_core.system.formats.hashing import seed
 from benchmarks import harness
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
-CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in this many processes, calls and episodes
+CRASHING, HANGING, CANCELLED = 5, 10, 20  # every 5th process, 10th call and 20th episode
 ASK_SECONDS, START_SECONDS, DEADLINE = 2.0, 60.0, 8.0
 STOP = ord("$")
 Fault = Literal["crash", "hang", "cancel"]
@@ -66,7 +66,12 @@ for line in sys.stdin:
 
 @dataclass
 class Plan:
-    """The faults to cause, and faults by problem so far: `Plan(True, {"problem-19": "cancel"})`."""
+    """The plan of faults, and a record of what has happened.
+
+    If `faults` is True, faults are caused. `hit` has the faults so far by problem, such as
+    `{"problem-19": "cancel"}`. `folders` has the folders of all started processes. `calls` counts
+    the calls.
+    """
 
     faults: bool
     hit: dict[str, Fault] = field(default_factory=dict)
@@ -74,7 +79,10 @@ class Plan:
     calls: int = 0
 
     def fault(self, problem: str, turn: int) -> Fault | None:
-        """Return the fault of a problem's turn; it does not depend on the environment."""
+        """Return the planned fault in a turn of a problem's episode.
+
+        Crashes are not planned here, because they depend on the process.
+        """
         if not self.faults:
             return None
         if int(problem.removeprefix("problem-")) % CANCELLED == CANCELLED - 1:
@@ -102,7 +110,7 @@ class Book(Environment):
         await self.process.ask("reset", ASK_SECONDS)
 
     async def add(self, number: int) -> int:
-        """Return the new total, or cause the planned fault of this turn."""
+        """Add a number and return the new total, or cause the planned fault of this turn."""
         fault = self.plan.fault(self.problem, self.turn)
         if self.crash < TURNS and (fault or self.turn == self.crash):
             fault = "crash"
@@ -127,13 +135,17 @@ async def add(number: int, *, book: Book) -> int:
 
 @reward
 async def total(book: Book) -> float:
-    """Return the total of the process."""
+    """The total in the environment's process at the end of the episode."""
     total: int = await book.process.ask(0, ASK_SECONDS)
     return float(total)
 
 
 class Numbers:
-    """A template with letters as tokens. Each reply is a call such as "17", except the last."""
+    """A chat template in which each letter is a token.
+
+    A reply such as "17" is a call of the tool `add`. An empty reply has no call, and ends the
+    episode.
+    """
 
     stop_tokens = (STOP,)
 
@@ -163,7 +175,7 @@ class Numbers:
 
 
 class Stalling(Scripted):
-    """A sampler that never replies to an episode whose plan is to be cancelled."""
+    """A sampler that never replies in turns with the fault "cancel", until the deadline."""
 
     async def sample(self, request: Request) -> Sampled:
         problem, _, turn = request.conversation.order
@@ -175,7 +187,12 @@ class Stalling(Scripted):
 
 @dataclass(frozen=True)
 class Played:
-    """All episodes of one run: trajectories by problem, metrics, and the faults that happened."""
+    """The results of playing all episodes once.
+
+    `episodes` has the trajectories by problem, `measured` the metrics of the resource manager, and
+    `plan` the faults that happened. `descriptors` is the number of open file descriptors
+    afterwards.
+    """
 
     episodes: dict[str, Trajectory]
     measured: dict[str, float]
@@ -185,19 +202,19 @@ class Played:
 
     @property
     def earned(self) -> dict[str, float]:
-        """Return the reward of each episode that did not fail."""
+        """The reward of each episode that did not fail, by problem."""
         scores = {name: t.observed.get("total") for name, t in self.episodes.items()}
         return {name: score.value for name, score in scores.items() if isinstance(score, Score)}
 
 
 async def said(conversation: Conversation) -> str:
-    """Replies of the model: a number in each turn, and an empty last reply."""
+    """Reply as the model: with a number in each turn, and at the end with an empty text."""
     problem, _, turn = conversation.order
     return str(seed(1, problem, turn) % 100) if turn < TURNS else ""
 
 
 async def played(faults: bool) -> Played:
-    """Play all episodes at the same time."""
+    """Play all episodes at the same time, with or without faults."""
     Book.plan, start = Plan(faults), time.monotonic()
     spec = harness.tool_loop_spec(Numbers(), [add], TURNS + 1, {Book: Limit(ENVIRONMENTS)})
     spec = replace(spec, rewards=(total,), deadline=DEADLINE)
@@ -223,7 +240,10 @@ async def played(faults: bool) -> Played:
 
 
 def mistakes(calm: Played, stormy: Played) -> list[str]:
-    """Return the violated expectations as texts."""
+    """Compare an undisturbed run with a run with faults.
+
+    Return the violated expectations as texts.
+    """
     hit = stormy.plan.hit
     failed = {name for name, t in stormy.episodes.items() if t.ending is Ending.FAILED}
     strange = {name: stormy.episodes[name].error for name in failed - set(hit)}
@@ -247,7 +267,7 @@ def mistakes(calm: Played, stormy: Played) -> list[str]:
 
 
 def rows(runs: Mapping[str, Played]) -> list[list[str]]:
-    """Return the results, with one column per run."""
+    """Return the rows of the table. Each row has a column for each run."""
     trajectories = {name: list(run.episodes.values()) for name, run in runs.items()}
     endings = {one.ending.value for played in trajectories.values() for one in played}
     made = []
@@ -281,7 +301,7 @@ def _count(run: Played, name: str) -> float:
 
 
 def main() -> None:
-    """Play both runs, and print the table and violated expectations."""
+    """Play all episodes without and with faults. Print the table and violated expectations."""
     harness.parser(__doc__).parse_args()
     calm, stormy = asyncio.run(played(faults=False)), asyncio.run(played(faults=True))
     title = f"{EPISODES} episodes x {TURNS} turns over {ENVIRONMENTS} environments"

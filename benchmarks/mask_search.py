@@ -21,7 +21,7 @@ from benchmarks.harness import Evaluated
 
 EXPERIMENT = "mask-search"
 OTHER_FACTS = Path(".agentfly/mask-search-other")
-# a step has 128 episodes, as one on masks
+# a step has 128 episodes, like a step on masks
 QUESTIONS = (
     "data.formats=[qa]",
     "data.train=4",
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def compared(seed: int, pretrain: int, steps: int) -> list[Evaluated]:
-    """Return a seed's three arms: their success on questions before and after all steps.
+    """Train the three arms of a seed. Return their success on questions before and after training.
 
     All arms have the same number of episodes per step.
     """
@@ -77,10 +77,13 @@ def settings(seed: int, model: str, steps: int, others: Sequence[str]) -> list[s
 
 
 def other_facts(seed: int) -> str:
-    """Write pages with the facts of another seed; returns the override that searches them."""
+    """Write a corpus in which the pages have wrong facts. Return the override that searches it.
+
+    The facts are generated from a different seed.
+    """
     folder = OTHER_FACTS / str(seed)
     texts = {page["title"]: page["text"] for page in encyclopaedia(1000 + seed)}
-    # the ids stay, so that the search hides the same pages
+    # the ids are the same as in the right corpus, because the search hides pages by id
     write(folder, [{**page, "text": texts[page["title"]]} for page in encyclopaedia(0)], {})
     file = folder / "pages.jsonl"
     version = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -89,7 +92,10 @@ def other_facts(seed: int) -> str:
 
 
 def gain(alone: Sequence[Evaluation], after: Sequence[Evaluation]) -> str:
-    """Format the mean gain, with a t-interval over seeds and an interval over problems."""
+    """Format the mean gain of one arm over another arm.
+
+    The text also has a t-interval over seeds, and an interval over problems.
+    """
     seeds = [two.success - one.success for one, two in zip(alone, after, strict=True)]
     low, high = difference([learning.pooled(alone)], [learning.pooled(after)]).interval
     return f"{score_learning.by_seed(seeds)}, {low:+.3f} to {high:+.3f} by problem"

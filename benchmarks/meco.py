@@ -52,7 +52,10 @@ PASSES = 200
 
 @dataclass(frozen=True)
 class Arm:
-    """Solved share, number of calls and kind of each test problem."""
+    """The measurements of an arm (a way to decide about tool calls).
+
+    For each test problem, it has the solved share, the number of tool calls, and the kind.
+    """
 
     solved: Mapping[str, float]
     calls: Mapping[str, int]
@@ -64,12 +67,14 @@ class Arm:
         return fmean(self.solved.values())
 
     def calls_of(self, *kinds: str) -> float:
-        """Mean number of calls per problem of these kinds."""
+        """Return the mean number of tool calls per problem of these kinds."""
         return fmean(many for name, many in self.calls.items() if self.kinds[name] in kinds)
 
     @property
     def row(self) -> list[str]:
-        """Success with its interval, calls by problem, and calls by kind of problem."""
+        """The table row: success, its interval, mean calls per problem, and mean calls for each
+        kind.
+        """
         low, high = wilson(sum(self.solved.values()), len(self.solved))
         kinds = sorted({*self.kinds.values()})
         by_kind = ", ".join(f"{kind} {self.calls_of(kind):.2f}" for kind in kinds)
@@ -90,7 +95,7 @@ def main() -> None:
 
 
 def measure(experiment: Experiment, run: str) -> None:
-    """Print the arms of a policy, its predictors, and the time of a decision."""
+    """Train a run if it is missing. Print its arms, its predictors, and the time of a decision."""
     train(experiment, run)
     rows = fit_gate(experiment, f"run:{run}")
     file = next(str(one["file"]) for one in rows if one["file"])
@@ -107,7 +112,10 @@ def measure(experiment: Experiment, run: str) -> None:
 
 
 def gates(experiment: Experiment, policy: str, probe: str) -> dict[str, Arm]:
-    """Return the arms by name. The random gate calls as often as the gate with mode `force`."""
+    """Play all arms, and return them by name.
+
+    The random gate calls tools as often as the gate with the mode `force`.
+    """
     at_random = partial(experiment.with_agent, use=f"{AGENTS}:AtRandom", calls=0.0)
     gated = partial(experiment.with_agent, use=f"{AGENTS}:Gated", probe=probe)
     forced = arm(gated(mode="force"), policy)
@@ -121,7 +129,7 @@ def gates(experiment: Experiment, policy: str, probe: str) -> dict[str, Arm]:
 
 
 def arm(experiment: Experiment, policy: str) -> Arm:
-    """Play all test problems."""
+    """Play all test problems with a policy, and return the measurements."""
     played = play(experiment, policy, experiment.settings.data.test, "test")
     goals = {one.trajectory_id: one.rewards[experiment.whole.goal] for one in played.scores}
     return Arm(
@@ -132,9 +140,10 @@ def arm(experiment: Experiment, policy: str) -> Arm:
 
 
 def predictors(experiment: Experiment) -> list[PredictorRow]:
-    """Compare predictors of a base model's correct answers, one of them fitted to shuffled labels.
+    """Compare predictors of correct answers of the base model.
 
-    The questions require an immediate answer, so no message follows them.
+    As a control, one of the predictors is fitted to shuffled labels. The questions themselves
+    require an immediate answer, so the message `answer` is empty.
     """
     fit, test = (readings(experiment, "base", split, "") for split in ("validation", "test"))
     mixed = replace(fit, correct=np.random.default_rng(0).permutation(fit.correct))
@@ -144,7 +153,7 @@ def predictors(experiment: Experiment) -> list[PredictorRow]:
 
 
 def table(rows: Sequence[PredictorRow], title: str) -> None:
-    """Print the predictors."""
+    """Print the table of the predictors."""
     lines = [
         (
             str(one["predictor"]),
@@ -159,7 +168,9 @@ def table(rows: Sequence[PredictorRow], title: str) -> None:
 
 
 async def cost(policy: Path, probe: MetaCogProbe) -> tuple[float, float]:
-    """CPU seconds of a forward pass with hidden states, and of a decision from these states."""
+    """Measure CPU seconds: of a forward pass with hidden states, and of a decision from the
+    states.
+    """
     sampler = TransformersSampler()
     sampler.load(policy, 0)
     prompt = list(range(40))

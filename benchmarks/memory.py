@@ -44,7 +44,10 @@ LIMITS = {"max_turns": 1, "max_tokens": 4, "max_model_len": 64}
 def codes(
     seed: int, train: int, validation: int, test: int, book: str = "a", hints: bool = False
 ) -> dict[str, list[Problem]]:
-    """Make questions for the digits of a book's KEYS keys; with `hints` half have the answer."""
+    """Make questions about the secret digits of the keys of a book, which has KEYS keys.
+
+    With `hints`, half of the questions have a fact `hint` with the answer.
+    """
     rng = random.Random(f"{seed} {book}")
     digits = {f"{book}{key}": str(rng.randrange(10)) for key in range(KEYS)}
 
@@ -62,13 +65,13 @@ def codes(
 
 
 async def copies_or_guesses(conversation: Conversation) -> str:
-    """Demonstrate a reply: the digit of the note, or a random digit without a note."""
+    """Reply with the digit of the note, or with a random digit if the note is missing."""
     note = conversation.problem.facts["hint"]
     return str(note or conversation.seed % 10)
 
 
 async def reader(episode: Episode) -> Ending:
-    """Show the model the note on the problem's key, or `no note`."""
+    """Play an episode: show the model the note about the problem's key, or the text "no note"."""
     file, facts = episode.memory / "notes.json", episode.problem.facts
     notes = json.loads(file.read_text()) if file.exists() else {}
     note = facts["hint"] or notes.get(facts["key"])
@@ -83,7 +86,10 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Add the rewarded digits to the notes."""
+    """Write the notes with the rewarded digits of these episodes added.
+
+    `before` is the folder of the old notes, and `folder` of the new notes.
+    """
     file = before / "notes.json"
     notes = json.loads(file.read_text()) if file.exists() else {}
     for played, score in zip(trajectories, scores, strict=True):
@@ -94,7 +100,11 @@ def remember(
 
 @dataclass(frozen=True)
 class Gains:
-    """Held-out success with each memory, as in the table: `Gains(0.11, 0.95, 0.11)`."""
+    """The held-out success of a policy with each memory, as in the table: `Gains(0.11, 0.95,
+    0.11)`.
+
+    The memory is empty, has the digits of the same keys, or has the digits of different keys.
+    """
 
     empty: float
     own: float
@@ -102,7 +112,7 @@ class Gains:
 
 
 def experiment(folder: Path, name: str, **settings: object) -> str:
-    """Write an experiment's file."""
+    """Write the YAML file of an experiment, and return its path."""
     file = folder / f"{name}.yaml"
     usual = {
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
@@ -113,7 +123,10 @@ def experiment(folder: Path, name: str, **settings: object) -> str:
 
 
 def remembering(folder: Path, seed: int, book: str) -> str:
-    """Return an experiment that remembers the digits of a book, without changing weights."""
+    """Write an experiment that learns the digits of a book with its memory.
+
+    Weights do not change.
+    """
     data = {"use": f"{HERE}:codes", "train": KEYS, "validation": 0, "test": TEST, "book": book}
     rollout = {"problems": KEYS, "group_size": 16, "shard": 64}
     return experiment(
@@ -129,7 +142,7 @@ def remembering(folder: Path, seed: int, book: str) -> str:
 
 
 def school(folder: Path, seed: int) -> str:
-    """Return an experiment with only a warm start, which teaches copying and guessing."""
+    """Write an experiment with only a warm start, which teaches to copy a note or to guess."""
     data = {"use": f"{HERE}:codes", "train": 400, "validation": 0, "test": 8, "hints": True}
     shown = {"demonstrations": f"{HERE}:copies_or_guesses", "episodes": 800, "batch": 16}
     return experiment(

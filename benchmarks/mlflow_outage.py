@@ -38,7 +38,11 @@ LIMIT = 0.05
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds of training, seconds of the final wait for MLflow, and the count of each point."""
+    """The measurements of a run.
+
+    `trained` are the seconds of training, and `waited` the seconds of the wait for MLflow at the
+    end. `points` counts how often MLflow later has each point of a metric.
+    """
 
     trained: float
     waited: float
@@ -47,7 +51,7 @@ class Result:
 
 @contextmanager
 def address(way: Way, folder: Path) -> Iterator[str]:
-    """Yield the tracking URI of a store of this kind."""
+    """Yield the tracking URI of an MLflow store: a database, or a server that does not work."""
     if way == "database":
         yield f"sqlite:///{folder}/first.db"
         return
@@ -59,7 +63,7 @@ def address(way: Way, folder: Path) -> Iterator[str]:
 
 
 def trained(experiment: str, overrides: list[str], way: Way, folder: Path) -> Result:
-    """Train in an empty folder, and sync the run afterwards."""
+    """Train in an empty folder with one of the stores. Then send the run to a new database."""
     with address(way, folder) as uri:
         os.environ["MLFLOW_TRACKING_URI"] = uri
         loaded = load_experiment(experiment, overrides, "local", str(folder))
@@ -82,7 +86,7 @@ def trained(experiment: str, overrides: list[str], way: Way, folder: Path) -> Re
 
 
 def main() -> None:
-    """Train with each store, print the table, and check it."""
+    """Train with each store, print the table, and check that waits and points are as expected."""
     parser = harness.parser(__doc__, experiment="quickstart")
     parser.add_argument("--overrides", nargs="*", default=[], metavar="key=value")
     options, results = parser.parse_args(), dict[Way, Result]()

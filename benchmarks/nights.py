@@ -44,9 +44,10 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy with a known true success: `Policy(0.87, name=12)`.
+    """A simulated policy with a known true success: `Policy(0.87, name=12)`.
 
-    Its name selects its biases. `silent` is the share of its failed episodes that are unscored.
+    `name` is the seed of its random biases on problems. `silent` is the share of its failed
+    episodes without a score.
     """
 
     success: float
@@ -60,7 +61,7 @@ class Policy:
 
 
 def draw(*parts: int | str) -> np.random.Generator:
-    """Return the random generator with this name."""
+    """Return a random generator that is seeded with these parts of a name."""
     return np.random.default_rng(hashing.seed(*parts))
 
 
@@ -70,7 +71,7 @@ def logistic(x: Numbers) -> Numbers:
 
 @cache
 def skill(success: float) -> float:
-    """Return the skill with this mean success over the distribution of problems."""
+    """Return the skill that gives this mean success over the distribution of problems."""
     quantiles = np.sort(draw("population").normal(0.0, np.hypot(SPREAD, HABIT), 20_000))
     low, high = -12.0, 12.0
     for _ in range(50):
@@ -83,7 +84,10 @@ def skill(success: float) -> float:
 
 @lru_cache(maxsize=16)
 def played(policy: Policy, problems: str, count: int) -> HeldOut:
-    """Play one episode per problem; a policy's results on the same problems never change."""
+    """Simulate one episode for each of `count` problems, and return the results.
+
+    A policy always has the same results on the same problems.
+    """
     difficulty = draw("difficulty", problems).normal(0.0, SPREAD, count)
     chance = draw("episodes", policy.name, problems)
     solved = (chance.random(count) < policy.solves(difficulty, problems)).astype(float)
@@ -110,9 +114,10 @@ def played(policy: Policy, problems: str, count: int) -> HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Promotion in an experiment, with problems from a seed: `Gate(settings, 3, 1560)`.
+    """The decision about promotion in an experiment: `Gate(settings, 3, 1560)`.
 
-    `fresh` is the number of fresh problems that the experiment does not have already.
+    `seed` determines the problems. `fresh` is the number of fresh problems, which the experiment
+    does not already have.
     """
 
     settings: Settings
@@ -120,7 +125,10 @@ class Gate:
     fresh: int
 
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
-        """Judge a night of these two policies, after this many earlier confirmations."""
+        """Compare two policies as after a night, and return the verdict.
+
+        `earlier` is the number of confirmations in earlier nights.
+        """
         settings = self.settings.promotion
         how = way(settings.confirmation, [self.settings.data.use])
 
@@ -139,7 +147,11 @@ class Gate:
 def champions(
     gate: Gate, begin: float, mean: float, spread: float, nights: int = NIGHTS
 ) -> Iterator[Policy]:
-    """Yield the champion after each night; a night changes true success by a normal step."""
+    """Simulate nights, and yield the champion after each night.
+
+    The first champion has the true success `begin`. The challenger of a night has the champion's
+    true success plus a normally distributed step with this mean and spread.
+    """
     champion, earlier = Policy(begin, name=0), 0
     steps = draw("steps", gate.seed).normal(mean, spread, nights)
     for night, step in enumerate(steps, 1):
@@ -152,7 +164,9 @@ def champions(
 
 
 def promotions(policies: list[Policy]) -> int:
-    """Return the number of challengers that became champion."""
+    """Return the number of promotions in a sequence of champions, which `champions` has
+    returned.
+    """
     return len({policy.name for policy in policies} - {0})
 
 
@@ -165,10 +179,10 @@ def greatest_fall(policies: list[Policy]) -> float:
 def gains(
     gate: Gate, success: float, gain: float = GAIN, nights: int = NIGHTS, silent: float = 0.0
 ) -> int:
-    """Count the nights that promote a challenger with this gain.
+    """Count the nights in which a challenger with this gain in true success is promoted.
 
-    Each night has its own champion and test problems. A share `silent` of the challenger's failures
-    is unscored.
+    Each night has its own champion and test problems. The champion has the true success `success`.
+    A share `silent` of the challenger's failed episodes lacks a score.
     """
     promoted = 0
     for night in range(nights):
@@ -179,7 +193,7 @@ def gains(
 
 
 def fresh_problems(settings: Settings) -> int:
-    """Return the number of fresh arithmetic problems that the quickstart does not have already."""
+    """Return the number of fresh arithmetic problems that are not already in the quickstart."""
     own, other = settings.data, settings.with_fresh_problems(0).data
     own_problems = arithmetic(settings.seed, own.train, own.validation, own.test)
     fresh = arithmetic(other.seed or 0, other.train, other.validation, other.test)["test"]
@@ -188,12 +202,14 @@ def fresh_problems(settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Results of the nights of one seed: `Found(0.005, 0.0, {0.6: 0.82, 0.9: 1.0}, ...)`.
+    """The results of all nights of one seed: `Found(0.005, 0.0, {0.6: 0.82, 0.9: 1.0}, ...)`.
 
-    `equal` is the share of promoted equal policies, and `fall` the champion's largest fall below
-    its best. `power` is the share of promoted gains by the success before the gain. `said` is the
-    summary to print. `silent` is the share of promoted equal policies with unscored failures, if
-    the guard of the unscored share is removed.
+    - `equal` is the share of nights that promote a challenger with the same true success.
+    - `fall` is the largest fall of the champion's true success below its best value.
+    - `power` is the share of nights that promote a gain, by the true success before the gain.
+    - `said` is the summary that is printed.
+    - `silent` is the same share as `equal`, for challengers with failed episodes without a score.
+      The limit on the share of episodes without a score is removed for it.
     """
 
     equal: float
@@ -204,7 +220,7 @@ class Found:
 
     @classmethod
     def by(cls, gate: Gate, nights: int = NIGHTS) -> Found:
-        """Judge this many nights of each kind, and return the results."""
+        """Simulate this many nights of each kind, and return the results."""
         equal = promotions([*champions(gate, 0.85, 0.0, 0.0, nights)]) / nights
         changing = [*champions(gate, 0.6, -0.01, 0.02, nights)]
         power = {success: gains(gate, success, nights=nights) / nights for success in STARTS}
@@ -223,7 +239,7 @@ class Found:
 
 
 def faults(gates: Sequence[Found]) -> list[str]:
-    """Return the goals that the nights of these seeds missed, as texts."""
+    """Return the goals that were missed, as texts. `gates` has the results of each seed."""
     equal, fall = fmean(one.equal for one in gates), max(one.fall for one in gates)
     power = {success: fmean(one.power[success] for one in gates) for success in STARTS}
     wrong = [f"{equal:.1%} of equal policies promoted, at most {EQUAL:.0%} allowed"] * (
@@ -242,7 +258,7 @@ def faults(gates: Sequence[Found]) -> list[str]:
 
 
 def main() -> None:
-    """Print the results, one line per seed, and missed goals; end with 1 if a goal is missed."""
+    """Print the results of each seed, and the missed goals. Exit with 1 if a goal is missed."""
     parser = harness.parser(__doc__)
     parser.add_argument("seeds", nargs="?", type=int, default=5, help="default: 5")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings of quickstart")

@@ -8,7 +8,7 @@ from agentfly_core.recipes.tptu.agents import FINISH, NEXT
 from agentfly_core.testing import Visible
 
 TABLES = "Tables: people(name, company), companies(name, city), orders(number, person, amount)."
-"""Text about the tables, for the agents of the recipe."""
+"""A text that describes the tables. The agents of the recipe pass it to the policy."""
 _SQL = {
     r"amount of order (\d+)": "SELECT amount FROM orders WHERE number = {}",
     r"number of orders of (.+)": "SELECT count(*) FROM orders WHERE person = '{}'",
@@ -25,9 +25,10 @@ _BRANCH = re.compile(
 
 
 def plans(visible: Visible) -> str | None:
-    """Plan a whole question, or only the next sub-task if the planner asks for it.
+    """Reply with the plan for a question, or only with the next sub-task if the prompt requests it.
 
-    In a question with two branches, the branch is random until the deciding result is visible.
+    For a question with two branches, the chosen branch is random until the result that decides is
+    visible.
     """
     if visible.speaker == "worker" or FINISH in visible.texts[-1]:
         return None
@@ -40,7 +41,7 @@ def plans(visible: Visible) -> str | None:
 
 
 def writes_sql(visible: Visible) -> str | None:
-    """Write SQL for a sub-task, if the tool and the tables are visible."""
+    """Reply with SQL for a sub-task, if the conversation describes the tool and the tables."""
     subtask = _subtask(visible, "SQL")
     if not subtask or "orders(" not in visible.texts[0]:
         return None
@@ -49,7 +50,7 @@ def writes_sql(visible: Visible) -> str | None:
 
 
 def writes_python(visible: Visible) -> str | None:
-    """Write Python that calculates with earlier results."""
+    """Reply with Python code that calculates with earlier results."""
     operation, _, inputs = (_subtask(visible, "Python") or "").partition(" of ")
     if not inputs:
         return None
@@ -59,7 +60,7 @@ def writes_python(visible: Visible) -> str | None:
 
 
 def answers(visible: Visible) -> str | None:
-    """Answer with the last result."""
+    """Reply with the last result, if the prompt requests the answer to the question."""
     result, marker, _ = visible.texts[-1].partition(f"\n{FINISH}")
     return re.split(r"[.:] ", result.splitlines()[-1])[-1] if marker else None
 
@@ -90,12 +91,15 @@ def _lookup(visible: Visible, subtask: str, *depends_on: int) -> dict[str, Any]:
 
 
 def _tool(visible: Visible, word: str) -> str:
-    """Return the first visible tool with this word in its description, else "none"."""
+    """Return the first tool in the prompt with this word in its description, or "none"."""
     tools = re.findall(r"^- (\w+): (.*)$", visible.texts[0], re.MULTILINE)
     return next((name for name, description in tools if word in description), "none")
 
 
 def _subtask(visible: Visible, word: str) -> str | None:
-    """Return a worker's sub-task, if the description of the sub-task's tool has this word."""
+    """Return the sub-task in a prompt of the worker.
+
+    Returns None if the description of the sub-task's tool does not contain this word.
+    """
     match = re.match(r"Tool: (.*)\nSub-task: (.*)", visible.texts[-1])
     return match[2] if match and word in match[1] else None

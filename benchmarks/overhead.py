@@ -41,12 +41,15 @@ class Step:
 
     @property
     def orchestration(self) -> float:
-        """The remaining seconds, without playing, learning, swap and checkpoint."""
+        """The seconds that remain after playing, learning, the weight swap and the checkpoint."""
         return self.wall - self.played - self.learnt - self.swap - self.checkpoint
 
 
 def step(store: Store, run: str, number: int) -> Step:
-    """Return the seconds of step 2, 3, ..., from the end of the previous update to its own end."""
+    """Return the seconds of a step from step 2 on.
+
+    They are counted from the end of the previous step's update to the end of this step's update.
+    """
     here, before = RunLayout(run).step(number), RunLayout(run).step(number - 1)
     shards = rollouts(store.artifact(here.scored))
     update = measured(store, store.artifact(here.policy))
@@ -67,9 +70,10 @@ def step(store: Store, run: str, number: int) -> Step:
 
 
 def startup(store: Store, run: str) -> float:
-    """Seconds until the end of a run's first evaluation, without the stages in this time.
+    """Return the seconds from a run's start to the end of its first evaluation, without stages.
 
-    The value is meaningful only if the run made these stages itself.
+    The seconds of the stages in this time are subtracted. The value is meaningful only if the run
+    executed these stages itself, instead of reusing their outputs.
     """
     record = store.read_json(RunLayout(run).record)
     settings = Settings.model_validate(record["settings"])

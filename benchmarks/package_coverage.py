@@ -28,11 +28,11 @@ MERGED = {
     **dict.fromkeys(("agents", "environments", "recipes", "rewards", "tools"), "datasets"),
     "formats": "system",
 }
-"""Packages whose modules moved, each with the package that stands for both."""
+"""Packages that have exchanged modules with another package. The value is the common name."""
 ALLOWED = 1.0
 
 Lines = Mapping[str, tuple[int, int]]
-"""Covered and all statements by package: `{"rl": (512, 530)}`."""
+"""The numbers of covered statements and of all statements, by package: `{"rl": (512, 530)}`."""
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def by_package(report: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]]]) -> Lines:
-    """Return the covered and all statements by package, from a coverage report."""
+    """Count covered statements and all statements of each package in a coverage report."""
     covered, statements = Counter[str](), Counter[str]()
     for path, file in report["files"].items():
         parts = Path(path).parts
@@ -63,7 +63,10 @@ def by_package(report: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]
 
 
 def shares(lines: Lines) -> dict[str, float]:
-    """Percent of covered statements by merged package: `{"rl": 96.6}`."""
+    """Return the percentage of covered statements by package: `{"rl": 96.6}`.
+
+    Packages with the same name in MERGED are one package.
+    """
     covered, statements = Counter[str](), Counter[str]()
     for package, (some, every) in lines.items():
         covered[MERGED.get(package, package)] += some
@@ -72,7 +75,10 @@ def shares(lines: Lines) -> dict[str, float]:
 
 
 def compare(before: Mapping[str, float], after: Mapping[str, float]) -> int:
-    """Print both coverages; return 1 if a package falls by more than a point, else 0."""
+    """Print both coverages of each package.
+
+    Return 1 if the coverage of a package falls by more than a percentage point, else 0.
+    """
     table = Table("package", "before", "now", "")
     fallen = {name for name in after if before.get(name, 0.0) - after[name] > ALLOWED}
     for name in sorted(after):

@@ -12,10 +12,12 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedGRPO(GRPO):
-    """GRPO with the batch's rewards in a random order."""
+    """GRPO with the rewards of a batch in a random order, so each trajectory gets a wrong
+    reward.
+    """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute advantages from the rewards of other trajectories."""
+        """Compute advantages from permuted rewards."""
         generator = torch.Generator().manual_seed(int(batch.tokens.sum()) % 2**31)
         problems_of = outcomes.rewards[torch.randperm(len(outcomes.rewards), generator=generator)]
         return super().advantages(replace(outcomes, rewards=problems_of), batch)

@@ -29,10 +29,11 @@ CORE = Path("agentfly_core")
 
 @dataclass(frozen=True)
 class Fault:
-    """Replaces a text in a module of the core. The tests in a folder or file must notice it.
+    """A fault that is planted in a module of agentfly_core: the text `before` is replaced by
+    `after`.
 
-    `Fault("clip takes the smaller loss", "rl/policy_loss.py", "torch.maximum(", "torch.minimum(",
-    "unit/rl")`
+    One of the tests in the folder or file `tests` must fail then. An example is `Fault("clip takes
+    the smaller loss", "rl/policy_loss.py", "torch.maximum(", "torch.minimum(", "unit/rl")`.
     """
 
     name: str
@@ -250,7 +251,7 @@ FAULTS = (
 
 
 def main() -> int:
-    """Plant the named faults, or all; return 1 if a fault is not noticed."""
+    """Plant the named faults, or all faults. Return 1 if the tests do not notice a fault."""
     parser = harness.parser(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="by default all faults")
     names = parser.parse_args().names
@@ -274,7 +275,7 @@ def main() -> int:
 
 
 def copied(copy: Path) -> None:
-    """Copy the files that git tracks."""
+    """Copy all files of this repository that git tracks to the folder `copy`."""
     listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
     for name in listed.splitlines():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +283,10 @@ def copied(copy: Path) -> None:
 
 
 def planted(copy: Path, fault: Fault) -> str:
-    """Plant a fault; return the failing test and its error, or "" if all tests pass."""
+    """Plant a fault in the copy, run the tests, and restore the module.
+
+    Return the failing test and its error, or "" if all tests pass.
+    """
     path = copy / CORE / fault.module
     sound = path.read_text()
     if sound.count(fault.before) != 1:
@@ -297,7 +301,10 @@ def planted(copy: Path, fault: Fault) -> str:
 
 
 def failure(copy: Path, tests: str) -> str:
-    """Run tests; return the first failing test and the first line of its error, or ""."""
+    """Run tests until one fails. Return the test and the first line of its error.
+
+    Return "" if all tests pass.
+    """
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"tests/{tests}"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)

@@ -18,7 +18,7 @@ from benchmarks import harness
 
 
 def rate(experiment: str, episodes: int, store: str) -> float:
-    """Run the command once, and return its episodes/s."""
+    """Run the command `agentfly play` once, and return its number of episodes per second."""
     words = ["play", experiment, "--policy", "oracle", "-n", str(episodes), "--store", store]
     command = [sys.executable, "-m", "flows", *words, "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -28,7 +28,7 @@ def rate(experiment: str, episodes: int, store: str) -> float:
 
 
 def main() -> None:
-    """Measure and print the median."""
+    """Measure the rate several times, and print the median."""
     options = harness.parser(__doc__, episodes=1000, repeats=5, core=0).parse_args()
     os.sched_setaffinity(0, {options.core})  # children inherit it
     with tempfile.TemporaryDirectory(prefix="agentfly-") as store:

@@ -40,10 +40,10 @@ TURNS, REPLY, OPEN, ROUNDS, LONGEST = 4, 48, 4, 4, 1024
 
 
 class Seat(Environment):
-    """An environment that limits the open episodes to four times the requests in flight."""
+    """An environment without state. Its number limits how many episodes are open."""
 
     async def reset(self, problem: Problem) -> None:
-        """Do nothing: the environment has no state."""
+        """Do nothing, because the environment does not have a state."""
 
 
 @tool
@@ -61,16 +61,16 @@ class Recorded:
     answered: list[tuple[float, int]] = field(default_factory=list)
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy into the sampler."""
+        """Load a policy into the wrapped sampler."""
         self.sampler.load(policy, version, base)
 
     def rest(self) -> None:
-        """Let the sampler rest."""
+        """Let the wrapped sampler rest."""
         self.sampler.rest()
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Lend the sampler."""
+        """Yield a session of the wrapped sampler that records its requests."""
         async with self.sampler.shard(episodes) as session:
             yield _Noting(session, self)
 
@@ -98,16 +98,21 @@ class _Noting(SamplerSession):
 
 @dataclass(frozen=True)
 class Rate:
-    """Tokens/s in the steady state, and the drain's share of all time: `Rate(912.0, 0.1)`."""
+    """The speed of a rollout or of the bare server: `Rate(912.0, 0.1)`.
+
+    `steady` is the number of tokens per second until the last episode or request begins. `drain` is
+    the share of the time after that.
+    """
 
     steady: float
     drain: float
 
 
 def rate(begun: float, last_begun: float, answered: Sequence[tuple[float, int]]) -> Rate:
-    """Compute the rate. `begun` and `last_begun` are the times of the first and the last start.
+    """Compute the speed from recorded times.
 
-    `answered` has the time and the number of tokens of each answer.
+    `begun` is the time of the first start, and `last_begun` of the last start of an episode or
+    request. `answered` has the time and the number of tokens of each answer.
     """
     over = max(moment for moment, _ in answered)
     steady = sum(tokens for moment, tokens in answered if moment <= last_begun) / (
@@ -117,7 +122,7 @@ def rate(begun: float, last_begun: float, answered: Sequence[tuple[float, int]])
 
 
 def played(sampler: VLLM, spec: RolloutSpec, cap: int) -> tuple[Rate, list[Request]]:
-    """Play a rollout; return its rate and its requests."""
+    """Play a rollout. Return its speed and its requests to the server."""
     notes, begun = Recorded(sampler), time.perf_counter()
     chains = range(cap * OPEN * ROUNDS)
     episode_specs = [
@@ -134,7 +139,10 @@ def played(sampler: VLLM, spec: RolloutSpec, cap: int) -> tuple[Rate, list[Reque
 
 
 def bare(sampler: VLLM, requests: Sequence[Request], cap: int) -> Rate:
-    """Return the bare server's rate for the same requests, with `cap` requests in flight."""
+    """Send the same requests to the server without a rollout, and return the speed.
+
+    `cap` requests are in flight at the same time.
+    """
     notes, begun, waiting = Recorded(sampler), time.perf_counter(), iter(requests)
 
     async def ask(session: SamplerSession) -> None:
@@ -151,7 +159,7 @@ def bare(sampler: VLLM, requests: Sequence[Request], cap: int) -> Rate:
 
 
 def rules(tokenizer: PreTrainedTokenizerBase, latency: float, cap: int) -> RolloutSpec:
-    """Return rules for episodes of four turns with tools that take `latency` seconds."""
+    """Return rules for episodes of four turns with a tool that takes `latency` seconds."""
 
     async def talk(episode: Episode) -> Ending:
         read: tuple[Message | Observation, ...] = episode.opening
@@ -183,7 +191,7 @@ def emptied(sampler: VLLM) -> None:
 def compared(
     sampler: VLLM, tokenizer: PreTrainedTokenizerBase, latency: float, cap: int
 ) -> tuple[Rate, Rate]:
-    """Return the rates of the rollout and of the bare server, for one tool latency."""
+    """Measure the speed of the rollout and of the bare server, for one latency of the tool."""
     emptied(sampler)
     ours, requests = played(sampler, rules(tokenizer, latency, cap), cap)
     emptied(sampler)
@@ -211,7 +219,7 @@ def row(latency: float, pairs: Sequence[tuple[Rate, Rate]]) -> list[str]:
 
 
 def main() -> None:
-    """Measure and print medians."""
+    """Measure all latencies, and print the table of medians."""
     options = harness.parser(__doc__, model="nano:calculator", cap=16, repeats=3).parse_args()
     cap, episodes = options.cap, options.cap * OPEN * ROUNDS
     with harness.served_model(options.model, cap, LONGEST) as (sampler, tokenizer):

@@ -43,7 +43,7 @@ def sandboxes() -> dict[str, Sandbox]:
 
 
 async def boxed(sandbox: Sandbox, code: str) -> None:
-    """Run code in a sandbox."""
+    """Run code in a sandbox, and check that it succeeds."""
     result = await sandbox.execute(ExecRequest(code.encode()))
     assert result.status is Status.OK, result
 
@@ -56,7 +56,10 @@ async def milliseconds(run: Callable[[str], Awaitable[None]], code: str) -> floa
 
 
 def times(repeats: int) -> None:
-    """Print the milliseconds of an execution, by way and program."""
+    """Print a table of the median milliseconds of an execution.
+
+    It has a row for each way to execute code, and a column for each program.
+    """
     boxes = sandboxes()
     ways: dict[str, Callable[[str], Awaitable[None]]] = {"plain subprocess": plain}
     ways |= {name: partial(boxed, sandbox) for name, sandbox in boxes.items()}
@@ -77,7 +80,7 @@ def times(repeats: int) -> None:
 
 
 def left() -> dict[str, int]:
-    """Count the present processes, mounts, folders, control groups and file descriptors."""
+    """Count the processes, mounts, folders, cgroups and descriptors that executions could leave."""
     groups = [folder for parent in Cgroups.detect().parents for folder in parent.glob(f"{PREFIX}*")]
     folders = [
         path for path in Path(tempfile.gettempdir()).iterdir() if path.name.startswith(PREFIX)
@@ -92,7 +95,10 @@ def left() -> dict[str, int]:
 
 
 async def sustained(executions: int, at_once: int) -> None:
-    """Print these counts before and after many executions, of which `at_once` run concurrently."""
+    """Print the counts of `left` before and after many executions.
+
+    `at_once` executions run at the same time.
+    """
     sandbox, room = Sandbox(ForkServer(), Cgroups.detect()), asyncio.Semaphore(at_once)
 
     async def one(number: int) -> bool:

@@ -34,7 +34,10 @@ REPLY, GROUP, VOCABULARY = 16, 8, 128
 
 @dataclass(frozen=True)
 class Size:
-    """Number of episodes, turns per episode and read tokens per turn: `Size(64, 2, 32)`."""
+    """The size of an update: `Size(64, 2, 32)`.
+
+    It has the number of episodes, of turns per episode, and of tokens in the prompt of each turn.
+    """
 
     episodes: int = 64
     turns: int = 2
@@ -49,7 +52,7 @@ SIZES = {
 
 
 def episodes(size: Size, seed: int) -> list[Trajectory]:
-    """Make synthetic episodes; the episodes of a problem share their first read tokens."""
+    """Make synthetic episodes. The episodes of a problem have the same first prompt."""
     dice = random.Random(seed)
     prompts = [_tokens(dice, size.read) for _ in range(size.episodes // GROUP)]
     return [
@@ -68,14 +71,14 @@ def _tokens(dice: random.Random, count: int) -> list[int]:
 
 
 def job(folder: Path, policy: Path, number: int, size: Size) -> UpdateJob:
-    """Make an update with synthetic episodes, a third of them successes."""
+    """Make the job for an update with synthetic episodes. A third of them has the reward 1."""
     stored = harness.stored(folder, episodes(size, number), rewarded_every=3)
     return harness.grpo_update(number, policy, stored, Update())
 
 
 @contextmanager
 def worker(scratch: Path) -> Iterator[tuple[DeepSpeedLearner, psutil.Process]]:
-    """Start a learner of one rank; yield it with its process."""
+    """Start a learner with one process during the block. Yield the learner and its process."""
     with harness.learner(Site(), scratch) as learner:
         learner.label()
         yield (
@@ -94,7 +97,10 @@ def peak(process: psutil.Process) -> float:
 def measured(
     learner: DeepSpeedLearner, process: psutil.Process, jobs: Sequence[UpdateJob]
 ) -> tuple[float, float]:
-    """Return the median seconds of the updates after the first, and their peak memory in MiB."""
+    """Do all updates. Return their median seconds and their peak memory in MiB.
+
+    The first update does not count.
+    """
     seconds = []
     for number, one in enumerate(jobs):
         if number == 1:
@@ -108,7 +114,7 @@ def measured(
 def grow(
     what: str, sizes: Sequence[Size], measure: Callable[[Size], tuple[float, float]]
 ) -> Iterator[list[str]]:
-    """Yield one row per size."""
+    """Measure each size and yield its table row. `what` names the number that grows."""
     for size in sizes:
         seconds, mib = measure(size)
         tokens = size.episodes * size.turns * (size.read + REPLY)

@@ -15,11 +15,11 @@ from benchmarks.learning import COLUMNS, CONTROL, row, run_of
 from flows.experiments import load_experiment
 
 ByProblem = Mapping[str, float]
-"""A score for each problem id."""
+"""The score of each problem, by the problem's id."""
 
 
 class Learned(NamedTuple):
-    """Scores before and after a run, and the CPU minutes of its training."""
+    """The scores before and after a run, and the CPU minutes of its training as text."""
 
     before: ByProblem
     after: ByProblem
@@ -29,8 +29,8 @@ class Learned(NamedTuple):
 def show(experiment: str, score: str, seeds: Sequence[int]) -> None:
     """Train the missing runs and print the table.
 
-    The interval of a row is paired by problem; the line below the table has the mean gain with its
-    t-interval over seeds.
+    The interval of a row is paired by problem. The line below the table has the mean gain over all
+    seeds, with its t-interval.
     """
     results = {f"seed {seed}": learned(experiment, score, [], seed) for seed in seeds}
     gains = [fmean(run.after.values()) - fmean(run.before.values()) for run in results.values()]
@@ -43,7 +43,7 @@ def show(experiment: str, score: str, seeds: Sequence[int]) -> None:
 
 
 def learned(experiment: str, score: str, changes: Sequence[str], seed: int) -> Learned:
-    """Return the scores of a run. A missing run is trained."""
+    """Train a run if it is missing, and return its scores. `changes` are further settings."""
     name = f"permuted rewards, seed {seed}" if changes else f"seed {seed}"
     run, overrides = run_of(experiment, name), [f"seed={seed}", *changes]
     harness.trained(experiment, overrides, run)
@@ -53,7 +53,7 @@ def learned(experiment: str, score: str, changes: Sequence[str], seed: int) -> L
 
 
 def scores_of(experiment: Experiment, run: str, score: str) -> tuple[ByProblem, ByProblem]:
-    """Return the scores of a finished run before its first step and after its last step."""
+    """Return the scores of a finished run on the test problems, before and after training."""
     start = experiment.store.read_json(RunLayout(run).start)
     policies = experiment.store.artifact(start["uri"]), final_policy(experiment.store, run)
     stored = Evaluations(experiment)
@@ -62,7 +62,7 @@ def scores_of(experiment: Experiment, run: str, score: str) -> tuple[ByProblem, 
 
 
 def by_seed(gains: Sequence[float]) -> str:
-    """Format the mean over seeds, with a t-interval if there are several."""
+    """Format the mean of the gains of all seeds. With several seeds, add its t-interval."""
     mean = fmean(gains)
     if len(gains) == 1:
         return f"{mean:+.3f} (one seed)"
@@ -71,7 +71,7 @@ def by_seed(gains: Sequence[float]) -> str:
 
 
 def united(seeds: Sequence[ByProblem]) -> ByProblem:
-    """Join the scores of all seeds; each seed has its own problems."""
+    """Join the scores of all seeds in one dictionary. Problems of different seeds stay separate."""
     return {f"{n} {name}": value for n, own in enumerate(seeds) for name, value in own.items()}
 
 
@@ -80,5 +80,5 @@ def _scores(stored: Evaluations, policy: Pointer, data: Pointer, score: str) -> 
     return {
         one.problem.id: scored.rewards[score]
         for one, scored in zip(episodes, scores, strict=True)
-        if one.turns  # a speaker without replies has no part in an episode
+        if one.turns  # leave out speakers without replies
     }

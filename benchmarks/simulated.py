@@ -13,7 +13,11 @@ from agentfly_core.testing import Simulated, Visible, problems_of, scores_of_pol
 
 
 class Simulation(NamedTuple):
-    """Share of solved problems, and mean and largest number of replies per episode."""
+    """The results of a simulation.
+
+    `success` is the share of solved problems. `replies` is the mean, and `most_replies` the largest
+    number of replies in an episode.
+    """
 
     success: float
     replies: float
@@ -22,7 +26,7 @@ class Simulation(NamedTuple):
 
 @reward
 def replies(trajectory: Trajectory, team: Team) -> float:
-    """Count the replies of all speakers."""
+    """The number of replies of all speakers in an episode."""
     return float(sum(len(one.turns) for one in team.trajectories))
 
 
@@ -36,7 +40,10 @@ async def simulation(
     problems: Sequence[Problem],
     model: Callable[[Sequence[str], random.Random], str],
 ) -> Simulation:
-    """Play all problems; `model` computes a reply from the visible texts of a conversation."""
+    """Play all problems with a simulated model.
+
+    The function `model` computes a reply from the texts of a conversation and a random generator.
+    """
 
     def reply(visible: Visible) -> str:
         return model(visible.texts, visible.draw)

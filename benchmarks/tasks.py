@@ -55,9 +55,10 @@ def main() -> None:
 
 
 def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
-    """Return a run's evaluations on each task of a mixture and each of evaluate.datasets, by name.
+    """Return the evaluations of a run on parts of the test problems, by the name of the part.
 
-    The result is empty for a run without both.
+    A part is a task of an experiment with several tasks, or a dataset of the setting
+    `evaluate.datasets`. The dictionary is empty if the experiment has neither.
     """
     tasks = {
         name: Evaluated(*(of_task(evaluation, name) for evaluation in whole))
@@ -71,14 +72,14 @@ def parts_of(whole: Evaluated) -> dict[str, Evaluated]:
 
 
 def of_task(evaluation: Evaluation, name: str) -> Evaluation:
-    """Restrict an evaluation to the problems of one task."""
+    """Return an evaluation of only the problems of one task."""
     of_name = [item for item in evaluation.solved.items() if item[0].startswith(f"{name}/")]
     solved = dict(of_name)
     return replace(evaluation, success=fmean(solved.values()), solved=solved)
 
 
 def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:
-    """Print the success of a seed's policy on pages with exchanged texts."""
+    """Evaluate the policy of a seed on pages with exchanged texts, and print the success."""
     name = f"seed {seed}"
     pages = "".join(f"{json.dumps(row)}\n" for row in shuffled(rows(CORPUS)))
     SHUFFLED.write_text(pages)
@@ -92,7 +93,10 @@ def show_shuffled(results: Mapping[str, Evaluated], seed: int) -> None:
 
 
 def shuffled(pages: list[Row]) -> Iterator[Row]:
-    """Exchange the texts of pages of the same kind (persons, companies, books)."""
+    """Yield all pages, with the texts of pages of the same kind exchanged.
+
+    The kinds are companies, books and persons.
+    """
     draw = random.Random(0)
     for kind in ("A company,", "A book,", r"A \w+, born"):
         of_kind = [page for page in pages if re.match(kind, page["text"])]

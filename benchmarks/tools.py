@@ -60,7 +60,10 @@ def replies(latency: float, turns: int) -> list[str]:
 def wall(
     tokenizer: PreTrainedTokenizerBase, kind: Tool, latency: float, episodes: int, turns: int
 ) -> float:
-    """Play `episodes` with `turns` calls and a final reply each; return the seconds."""
+    """Play a number of concurrent episodes, and return the seconds.
+
+    Each episode has `turns` turns with a tool call, and a final reply.
+    """
     scripted = replies(latency, turns)
     spec = harness.tool_loop_spec(Hermes(tokenizer), [kind], turns + 1, limits={})
     sampler = Scripted(
@@ -77,7 +80,7 @@ def wall(
 
 
 def main() -> None:
-    """Measure and print medians."""
+    """Measure all latencies for both kinds of tools, and print the table of medians."""
     options = harness.parser(__doc__, episodes=32, turns=4, repeats=5).parse_args()
     rows = []
     with harness.nano_tokenizer() as tokenizer:

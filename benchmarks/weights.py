@@ -45,14 +45,14 @@ TRAININGS = {
     "dapo": ("steps=3", "algorithm=dapo", *SMALL),
     "gspo-adapter": ("steps=2", "algorithm=gspo", "adapter.rank=8", *SMALL),
 }
-"""Settings of each run, in addition to SHORT."""
+"""The settings of each training, in addition to SHORT."""
 
 Digests = dict[str, str]
-"""Digest by tensor: `{"model.safetensors model.norm.weight": "9f2c..."}`."""
+"""The digest of each tensor by its name: `{"model.safetensors model.norm.weight": "9f2c..."}`."""
 
 
 def main() -> int:
-    """Train, write the file and compare it."""
+    """Train all runs, write the digests to the file, and compare them with an earlier file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -80,14 +80,20 @@ def trained(run: str, folder: Path) -> Digests:
 
 
 def agentfly(folder: Path, *words: str) -> None:
-    """Run a command of this interpreter's AgentFly; its output goes to stderr."""
+    """Run a command of the AgentFly that is installed for this Python.
+
+    Its output goes to stderr.
+    """
     command = [str(Path(sys.executable).with_name("agentfly")), *words]
     env = {**os.environ, **ONE_THREAD}
     subprocess.run(command, cwd=folder, env=env, check=True, stdout=sys.stderr)
 
 
 def require_refills(ledger: Path) -> None:
-    """Raise RuntimeError unless more problems were played than the steps need without refills."""
+    """Check that a run has refilled a step, which means: played problems in place of unusable ones.
+
+    Raises RuntimeError if the ledger does not have more problems than the three steps need.
+    """
     if pq.read_metadata(ledger).num_rows <= 3 * 16:
         raise RuntimeError("No step of dapo was refilled; change its settings.")
 
@@ -105,7 +111,10 @@ def tensors(folder: Path) -> Digests:
 
 
 def compared(weights: Mapping[str, Digests], other: Mapping[str, Digests]) -> int:
-    """Print whether each policy equals the other commit's; return 1 if a policy differs."""
+    """Print for each policy whether it equals the policy of the other commit.
+
+    Return 1 if a policy differs, else 0.
+    """
     different = 0
     for run in sorted({*weights, *other}):
         tensors, others = weights.get(run, {}), other.get(run, {})

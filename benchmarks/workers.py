@@ -33,7 +33,10 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Players:
-    """The players for many and for few episodes, and the number of concurrent jobs."""
+    """The players of an experiment. `many` plays many episodes per job, and `few` plays 8.
+
+    `jobs` is the number of concurrent jobs.
+    """
 
     many: JobPlayer
     few: JobPlayer
@@ -41,7 +44,7 @@ class Players:
     jobs: int
 
     def seconds(self, player: JobPlayer) -> float:
-        """Return the seconds of `jobs` concurrent jobs."""
+        """Let a player do `jobs` concurrent jobs, and return the seconds."""
         begun = time.perf_counter()
         side_by_side(self.jobs, lambda _: player.do(self._job()), range(self.jobs))
         return time.perf_counter() - begun
@@ -71,7 +74,7 @@ def main() -> None:
 
 @contextmanager
 def players(name: str, episodes: int, workers: int, folder: Path) -> Iterator[Players]:
-    """Start the players of an experiment."""
+    """Start the players of an experiment during the block, with this number of workers."""
     loaded = load_experiment(name, f"warm_start.episodes={episodes}", store=str(folder))
     site = loaded.site.model_copy(
         update={"workers": workers, "sampler": "transformers", "threads": 1}
@@ -93,7 +96,10 @@ def _player(experiment: Experiment, folder: Path) -> Iterator[JobPlayer]:
 
 
 def _memory() -> float:
-    """Return half the GiB of this process's children, because two equal players are running."""
+    """Return the memory of one player in GiB: half the memory of this process's children.
+
+    Two players are running, and they need equal memory.
+    """
     children = psutil.Process().children(recursive=True)
     shares: list[int] = [child.memory_full_info().pss for child in children]
     return sum(shares) / 2 / 2**30

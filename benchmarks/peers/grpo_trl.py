@@ -20,7 +20,10 @@ def begin(phase: str) -> None:
 
 
 class Marking(TrainerCallback):
-    """Reports phases: a step begins with generation; time after the optimizer is in no phase."""
+    """Reports the phases of a step. A step begins with generation.
+
+    The time after the optimizer belongs to no phase.
+    """
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         begin("generation")
@@ -39,12 +42,12 @@ class Marked(GRPOTrainer):
 
 
 def every_other(completions: list[str], **_: Any) -> list[float]:
-    """1 for every other completion, so that the rewards in a group always differ."""
+    """Return 1 for every second completion, else 0. So the rewards in a group always differ."""
     return [float(index % 2) for index in range(len(completions))]
 
 
 def main() -> None:
-    """Take the steps."""
+    """Read the settings, and run the training steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "settings",

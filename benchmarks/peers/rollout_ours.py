@@ -47,7 +47,7 @@ TOOLS = {"add": add, "python": python_session, "shell": shell}
 
 
 def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: int) -> None:
-    """Play a shard to its end."""
+    """Play a number of episodes concurrently, and check the answers of the tools."""
     limits: dict[type[Environment], Limit] = {
         Interpreter: Limit(episodes),
         Workspace: Limit(episodes),
@@ -73,7 +73,7 @@ def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: in
 
 
 def main() -> None:
-    """Play a small shard that is not measured, then the measured shards."""
+    """Play a few episodes that are not measured. Then play the measured rollouts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "settings", help="JSON: model, socket, tool, gateway, question, answer, calls, sizes"

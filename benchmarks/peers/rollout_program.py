@@ -20,7 +20,7 @@ TOOLS: Any = [{"type": "function", "function": ADD}]
 
 
 def main() -> None:
-    """Play the problem on standard input, and print the first reply without a call."""
+    """Play the problem on standard input, and print the first reply without a tool call."""
     client = openai.OpenAI()
     messages: list[Any] = [{"role": "user", "content": json.loads(sys.stdin.readline())["prompt"]}]
     while True:

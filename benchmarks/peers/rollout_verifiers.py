@@ -49,13 +49,13 @@ class Sums(vf.Taskset[vf.Task[vf.TaskData], SumsConfig]):
     INFINITE = True
 
     def load(self) -> Iterable[vf.Task[vf.TaskData]]:
-        """Return all tasks."""
+        """Yield the task again and again."""
         while True:
             yield vf.Task(vf.TaskData(prompt=self.config.question), self.config.task)
 
 
 def answer(call: dict[str, Any]) -> dict[str, Any]:
-    """Return the tool's answer to a call."""
+    """Return the message with the tool's answer to a call."""
     given = json.loads(call["function"]["arguments"])
     return {
         "role": "tool",
@@ -100,7 +100,11 @@ class InProcess(vf.Harness[vf.HarnessConfig]):
 
 
 def context(given: dict[str, Any]) -> vf.ModelContext:
-    """Return the endpoint's context, with token ids as in training or messages as in evaluation."""
+    """Return verifiers' context of the model, which has the address of the endpoint.
+
+    Depending on the settings, the client sends token ids as in training, or messages as in
+    evaluation.
+    """
     address = f"http://127.0.0.1:{given['port']}/v1"
     client = {
         "tokens": TrainClientConfig(
@@ -118,7 +122,10 @@ def context(given: dict[str, Any]) -> vf.ModelContext:
 
 @asynccontextmanager
 async def here(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play]:
-    """Play in this process, at most `AT_ONCE` at a time, like verifiers' `vf-eval`."""
+    """Yield a function that plays a task in this process, like verifiers' `vf-eval`.
+
+    At most `AT_ONCE` tasks are played at the same time.
+    """
     env, room = load_environment(config), asyncio.Semaphore(AT_ONCE)
     async with env.serving():
         yield lambda task: env.run_slot(env.slots(task)[0], ctx, room)
@@ -126,7 +133,10 @@ async def here(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play
 
 @asynccontextmanager
 async def served(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play]:
-    """Play in the workers of verifiers' environment server, which chooses their number."""
+    """Yield a function that plays a task in a worker of verifiers' environment server.
+
+    The server chooses the number of its workers.
+    """
     spawning = multiprocessing.get_context("spawn")
     addresses, settings = (
         spawning.Queue(),
@@ -150,7 +160,7 @@ async def served(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Pl
 
 
 async def play(tasks: Iterable[vf.Task], one: Play, given: dict[str, Any]) -> None:
-    """Play tasks to their end."""
+    """Play tasks with the function `one`, and check the answers of the tools."""
     for episode in await asyncio.gather(*map(one, tasks)):
         (trace,) = episode.traces
         assert trace.num_turns == given["calls"] + 1, trace.model_dump_json(indent=1)
@@ -163,7 +173,7 @@ async def play(tasks: Iterable[vf.Task], one: Play, given: dict[str, Any]) -> No
 
 
 async def rollouts(given: dict[str, Any]) -> None:
-    """Play a small rollout that is not measured, then the measured rollouts."""
+    """Play a few tasks that are not measured. Then play the measured rollouts."""
     taskset = {"id": "rollout_verifiers", "question": given["question"]}
     agent = {"harness": given["harness"], "runtime": {"type": "subprocess"}}
     config = resolve_env_config({"taskset": taskset, "agent": agent})
@@ -177,7 +187,7 @@ async def rollouts(given: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Play."""
+    """Read the settings and play the rollouts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "settings",

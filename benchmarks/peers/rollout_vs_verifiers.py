@@ -93,7 +93,10 @@ class Spent:
 
 
 def spent_by(process: psutil.Popen, since: float) -> Spent:
-    """Seconds since `since`, and CPU seconds of a process and all descendants, ended or not."""
+    """Return the seconds since `since`, and the CPU seconds of a process and all its descendants.
+
+    Descendants that have ended count, too.
+    """
     cpu = 0.0
     for one in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -102,9 +105,9 @@ def spent_by(process: psutil.Popen, since: float) -> Spent:
 
 
 def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
-    """Return wall and CPU seconds of a program's rollouts, by number of episodes.
+    """Run a program, and return the seconds of its rollouts by number of episodes.
 
-    Raises CalledProcessError.
+    Raises CalledProcessError if the program fails.
     """
     start, spent, begun = time.monotonic(), {}, Spent(0.0, 0.0)
     environment = os.environ | {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
@@ -123,15 +126,18 @@ def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
 
 
 def model(reference: str, folder: Path) -> PreTrainedTokenizerBase:
-    """Write a model with the tokens that verifiers' ChatML needs; return its tokenizer."""
+    """Write a model with the additional tokens that verifiers' ChatML needs.
+
+    Return its tokenizer.
+    """
     source = folder.with_name("source")
     source.mkdir()
     folder.mkdir()
     materialise(reference, source, "float32")
     tokenizer = harness.tokenizer_of(source)
-    # SmolLM2's is <|endoftext|>, which verifiers' renderer refuses as unknown
+    # SmolLM2's unknown token is <|endoftext|>, which verifiers' renderer refuses
     tokenizer.unk_token = None
-    # nano models have some of them as plain tokens
+    # nano models already have some of these tokens
     tokenizer.add_tokens([token for token in TOKENS if token not in tokenizer.get_vocab()])
     loaded: Any = AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False)
     loaded.resize_token_embeddings(len(tokenizer), mean_resizing=False)
@@ -155,7 +161,7 @@ def script(tokenizer: PreTrainedTokenizerBase, tool: str) -> list[dict[str, Any]
 
 @contextmanager
 def endpoint(settings: Settings) -> Iterator[int]:
-    """Start a scripted endpoint, and return its port."""
+    """Start a process with the scripted endpoint during the block, and yield its port."""
     command = [sys.executable, "-m", "benchmarks.peers.endpoint", json.dumps(settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -171,7 +177,7 @@ def measured(
     tokenizer: PreTrainedTokenizerBase,
     options: Mapping[str, Any],
 ) -> dict[int, Spent]:
-    """Run an arrangement; returns its seconds by the number of episodes."""
+    """Measure an arrangement (a way to play). Return its seconds by the number of episodes."""
     socket = folder / f"{arrangement['tool']}.sock"
     socket.unlink(missing_ok=True)
     header = tokenizer.encode(f"{START}assistant\n", add_special_tokens=False)
@@ -195,7 +201,7 @@ def measured(
 
 
 def theirs() -> list[str | Path]:
-    """Return the command of verifiers' program."""
+    """Return the command that runs the program with verifiers, in its virtual environment."""
     python = python_of(f"verifiers-{VERIFIERS}", f"verifiers=={VERIFIERS}", "uv")
     return [python, Path(__file__).with_name("rollout_verifiers.py")]
 
@@ -207,7 +213,7 @@ def in_rounds(
     setup: Settings,
     rounds: int,
 ) -> dict[str, list[dict[int, Spent]]]:
-    """Run the arrangements in turns; returns the seconds of each round by arrangement."""
+    """Measure all arrangements in each round. Return the seconds of each round by arrangement."""
     taken: dict[str, list[dict[int, Spent]]] = {name: [] for name in kept}
     for _ in range(rounds):
         for name, settings in kept.items():
@@ -218,8 +224,11 @@ def in_rounds(
 def show(
     title: str, taken: Mapping[str, Sequence[Mapping[int, Spent]]], sizes: Sequence[int]
 ) -> None:
-    """Print seconds by number of episodes. For the largest number, also print milliseconds per
-    episode, and tokens/s as a share of the first row's.
+    """Print a table with a row for each arrangement.
+
+    It has the seconds for each number of episodes. For the largest number, it also has the
+    milliseconds per episode, and the tokens per second as a share of the first row's tokens per
+    second.
     """
     rows, last = [], sizes[-1]
     first = [spent[last].wall for spent in next(iter(taken.values()))]
@@ -236,7 +245,7 @@ def show(
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the arrangements, and print the tables."""
     parser = harness.parser(
         __doc__, sizes=[32, 64, 128, 256], latency=0.02, model="nano:calculator", rounds=1
     )

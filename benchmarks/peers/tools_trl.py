@@ -31,7 +31,7 @@ def nothing(completions: list[Any], **_: Any) -> list[float]:
 
 
 class Scripted(GRPOTrainer):
-    """A trainer with scripted replies, turn by turn; `taken` are the seconds of its rollouts."""
+    """A trainer with scripted replies for each turn. `taken` has the seconds of its rollouts."""
 
     def __init__(self, replies: list[list[int]], **settings: Any) -> None:
         super().__init__(**settings)
@@ -53,12 +53,12 @@ class Scripted(GRPOTrainer):
 
 
 def main() -> None:
-    """Take the steps."""
+    """Read the settings, run the training steps, and print the seconds of the rollouts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", help="JSON: model, scratch, question, replies, episodes, steps")
     given = json.loads(parser.parse_args().settings)
     tokenizer = AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False)
-    tokenizer.chat_template = qwen2_5_chat_template  # the ChatML that it can read calls of
+    tokenizer.chat_template = qwen2_5_chat_template  # TRL can parse tool calls in this ChatML
     settings = GRPOConfig(
         output_dir=given["scratch"],
         use_cpu=True,

@@ -61,7 +61,10 @@ def ours(
 def row(
     latency: float, episodes: int, mine: Sequence[float], its: Sequence[float], turns: int
 ) -> list[str]:
-    """Return the seconds of a turn on both sides, also as multiples of the tool's seconds."""
+    """Return a table row: the seconds of a turn, for us (`mine`) and for TRL (`its`).
+
+    They are also shown as multiples of the tool's seconds.
+    """
     turn = [statistics.median(taken[1:]) / turns for taken in (mine, its)]
     over = [f"{seconds / latency:.2f}" if latency else "" for seconds in turn]
     cells = [f"{seconds:.3f} s" for seconds in turn]

@@ -65,7 +65,11 @@ SERVER_MODE = (
 
 @dataclass(frozen=True)
 class Phase:
-    """Wall and CPU seconds of a phase, and the GiB of its largest process and all processes."""
+    """The measurements of a phase of a step.
+
+    `wall` and `cpu` are seconds. `largest` is the memory of the largest process, and `together` of
+    all processes, in GiB.
+    """
 
     name: str
     wall: float
@@ -75,7 +79,7 @@ class Phase:
 
 
 class Watched:
-    """A running arrangement: its processes, and their peak memory in the last step."""
+    """Runs an arrangement (TRL or ours, with certain settings), and watches its processes."""
 
     def __init__(self, command: Sequence[str | Path], timed: int) -> None:
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -83,7 +87,10 @@ class Watched:
         threading.Thread(target=self._sample, daemon=True).start()
 
     def phases(self) -> Iterator[Phase]:
-        """Yield the phases that the process reports; raise CalledProcessError if it fails."""
+        """Yield the measured phases that the process reports.
+
+        Raises CalledProcessError if the process fails.
+        """
         name, wall, cpu = "", time.monotonic(), 0.0
         for line in self._lines():
             ended, used = time.monotonic(), self._cpu()
@@ -92,7 +99,7 @@ class Watched:
             if not name:
                 self._timed -= 1
             for process in self._processes():
-                # the peak is what is resident now
+                # reset the recorded peak of the process to its memory now
                 Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -135,7 +142,7 @@ Step = Mapping[str, Phase]
 
 
 def steps(command: Sequence[str | Path], timed: int) -> tuple[list[Step], float]:
-    """Return an arrangement's timed steps, and the peak memory of its last step."""
+    """Run an arrangement. Return its timed steps, and the peak memory of the last step in GiB."""
     named = groupby(Watched(command, timed + 1).phases(), key=lambda phase: bool(phase.name))
     every: list[Step] = [
         {phase.name: phase for phase in phases} for is_step, phases in named if is_step
@@ -145,7 +152,10 @@ def steps(command: Sequence[str | Path], timed: int) -> tuple[list[Step], float]
 
 
 def problem(model: Path) -> dict[str, Any]:
-    """Return a question, its prompt, and the prompt's tokens: `PROMPT_TOKENS` or a few more."""
+    """Return a question, its prompt and the tokens of the prompt.
+
+    The prompt has `PROMPT_TOKENS` tokens or a few more.
+    """
     tokenizer = harness.tokenizer_of(model)
     template, question = Hermes(tokenizer), "Tell a story in which all of these occur:"
     numbers = count()
@@ -171,7 +181,11 @@ def command(settings: Mapping[str, Any]) -> list[str | Path]:
 
 
 def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[str, float], float]:
-    """Return all rounds' steps and peaks by arrangement, and the GiB that every learner needs."""
+    """Measure all arrangements in all rounds.
+
+    Returns the steps by arrangement, the peak memory by arrangement, and the GiB that every learner
+    needs at least.
+    """
     by_arrangement: dict[str, list[Step]] = {
         name: [] for name in ARRANGEMENTS if name not in options.skip
     }
@@ -203,7 +217,10 @@ def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[s
 def rows(
     by_arrangement: Mapping[str, Sequence[Step]], peaks: Mapping[str, float], fixed: float
 ) -> Iterator[list[str]]:
-    """Yield rows with medians, and with each arrangement's speed relative to the first."""
+    """Yield a table row for each arrangement.
+
+    It has medians, and the ratios of the first arrangement's values to this arrangement's values.
+    """
     first: tuple[float, float, float] | None = None
     for name, taken in by_arrangement.items():
         step = statistics.median(sum(phase.wall for phase in one.values()) for one in taken)
@@ -226,7 +243,7 @@ def _shown(taken: Sequence[Step], name: str) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the arrangements, and print the table."""
     parser = harness.parser(__doc__, rounds=3, steps=3, threads=psutil.cpu_count() or 1)
     parser.add_argument("--skip", nargs="+", default=[], choices=list(ARRANGEMENTS), metavar="NAME")
     options = parser.parse_args()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 def python_of(name: str, *requirements: str) -> Path:
-    """Return the interpreter of a virtual environment with these requirements and pip options.
+    """Return the Python interpreter of a virtual environment.
 
-    Raises CalledProcessError with pip's messages as `stderr`.
+    Make the environment if it is missing. `requirements` are requirements and options of pip.
+    Raises CalledProcessError if pip fails; the error's `stderr` has the messages of pip.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     folder = cache / "agentfly" / name
@@ -28,6 +29,9 @@ def python_of(name: str, *requirements: str) -> Path:
 
 
 def trl(release: str) -> Path:
-    """Return the interpreter of a virtual environment with TRL and our torch and transformers."""
+    """Return the Python interpreter of a virtual environment with this release of TRL.
+
+    It has the same versions of torch, transformers and accelerate as this environment.
+    """
     ours = [f"{package}=={version(package)}" for package in ("torch", "transformers", "accelerate")]
     return python_of(f"trl-{release}", *ours, f"trl=={release}")
