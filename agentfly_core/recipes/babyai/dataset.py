@@ -1,4 +1,4 @@
-"""Missions in BabyAI levels. An object that missions name occurs in only one split."""
+"""Missions in BabyAI levels. Each object is named by the missions of only one split."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from agentfly_core.recipes.babyai.environment import level, mission, view_text
 
 LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
 _MOST_SEEDS = 1000
-"""The number of seeds that are tried for one problem."""
+"""The largest number of random seeds that are tried for one problem."""
 
 
 @generated

@@ -149,8 +149,8 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        They end with the action itself, such as "pick up". As long as the player sees no path to
-        the object, they lead to an unseen cell.
+        The last of them is the wanted action, such as "pick up". As long as the player sees no path
+        to the object, the actions lead to an unseen cell.
         """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
@@ -162,9 +162,7 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first of `next_actions`, and how often this action comes before a different
-        one.
-        """
+        """Return the first of `next_actions`, and how many times in a row it occurs there."""
         action, *others = self.next_actions(room, pose)
         return action, 1 + len([*takewhile(action.__eq__, others)])
 

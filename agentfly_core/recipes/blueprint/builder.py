@@ -173,7 +173,7 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return the cells that are at most REACH away from another cell, which is in `cells`."""
+    """Return the cells that have a different cell of `cells` at a distance of at most REACH."""
     counts = cells.astype(np.int32)
     for axis in range(3):
         sums = np.cumsum(

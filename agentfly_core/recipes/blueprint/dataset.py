@@ -61,7 +61,7 @@ def orders(
 
 
 def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
-    """Return the combinations of a family's sizes that each split may use."""
+    """Return the combinations of sizes that buildings of a family may have, for each split."""
     sizes = [*product(*(range(low, high + 1) for low, high in FAMILIES[name].sizes.values()))]
     random.Random(name).shuffle(sizes)
     return shares(sizes, SHARES)

@@ -10,7 +10,7 @@ from agentfly_core import ToolError
 from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, Voxel
 
 MARGIN = 2
-"""Cells between the plot and the edges of the world, which leave room for scaffolding."""
+"""The number of cells between the plot and the edges of the world, for scaffolding."""
 PLOT: Voxel = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN, SIZE)
 MOST_LINES = 200
 FORMS = """\
@@ -32,7 +32,8 @@ def drawn(blueprint: str) -> Grid:
     """Convert a blueprint, such as "box stone 0 0 0 4 4 0", to a grid of the world.
 
     Later lines overwrite earlier lines, and the block `air` removes blocks. Raises ToolError for
-    more than 200 lines, and for a line that cannot be read; this message contains the line.
+    more than 200 lines, and for a line that cannot be read. In the second case, the message
+    contains the line.
     """
     grid: Grid = np.zeros((SIZE, SIZE, SIZE), np.uint8)
     lines = [line.strip() for line in blueprint.splitlines() if line.strip()]

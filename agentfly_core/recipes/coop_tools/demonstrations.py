@@ -40,8 +40,8 @@ def grounded(text: str) -> str:
 def executed(texts: Sequence[str]) -> str:
     """Reply as the executor, with the URL of a request for the task.
 
-    The name of the parameter is from the endpoint's document. After an error that contains the
-    right name, it is this name.
+    The name of the parameter is from the endpoint's document. If the last answer of the service is
+    an error with the right name, this name is used.
     """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document

@@ -18,7 +18,7 @@ ASPECTS = (
     ("partners", "friends"),
     ("places", "routes"),
 )
-"""Pairs of similar aspects. Each kind of things has an endpoint for each aspect."""
+"""Pairs of similar aspects. Films, people and shops each have an endpoint for each aspect."""
 OPTIONS = {
     "region": ("north", "south", "inland"),
     "season": ("spring", "autumn"),

@@ -21,7 +21,10 @@ Operation = Callable[[str, random.Random], str]
 
 
 def answered(system: str, prompt: str) -> str:
-    """Answer all questions of a prompt, with `?` for skills that the system message lacks."""
+    """Answer all questions of a prompt.
+
+    The answer to a question is `?` if the system message lacks the skill for it.
+    """
     word, names = _read(prompt)
     skills = re.findall(r"\w+", system.partition("Your skills:")[2])
     return "; ".join(SKILLS[name][1](word) if name in skills else UNKNOWN for name in names)

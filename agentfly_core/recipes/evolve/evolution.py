@@ -42,7 +42,7 @@ class Operators(Protocol):
         """
 
     async def update(self, result: str, results: Sequence[str]) -> str:
-        """Merge the earlier result with the results of all children."""
+        """Merge `result`, the merged result so far, with the results of all children."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ class Forge:
     - `train` and `validation`: in a trial, the solver answers with the functions on trial.
     - `test`: the solver answers with the best functions so far.
     - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes (actions). For
-      each action it has `trials` replies. After `patience` rejected trials in a row, it proposes no
-      more changes.
+      each action it has at most `trials` attempts. After `patience` rejected trials in a row, it
+      proposes no more changes.
 
     Problems that a step does not use get the answer "".
     """

@@ -35,9 +35,10 @@ class JsonReply:
     types: Mapping[str, type]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """Return the fields of the only object in a text that has the expected fields.
+        """Find the only object in a text that has the expected fields, and return its fields.
 
         The second value is True if the text had to be repaired, or has text around the object.
+        Raises ReplyFault if no object or more than one object fits.
         """
         text = text.strip()
         first = _object_at(text, text.find("{"))

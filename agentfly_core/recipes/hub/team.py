@@ -1,4 +1,4 @@
-"""A conversation in nested hubs: two pairs combine two digits each, then a chair all four."""
+"""A conversation in nested hubs. Two pairs combine two digits each, then a chair combines all."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -27,15 +27,17 @@ LOW = "You cannot judge what you know. Answer without thinking about your knowle
 class Gate(ABC):
     """Decides before the first reply whether `agent` answers at once or calls a tool.
 
+    The modes are:
+
     - `off`: the model decides.
     - `advise`: the gate appends the message `answer` or CALL to the problem.
     - `force`: the gate appends the same messages as with `advise`. After the message `answer`, the
       first reply ends the episode, and its tool calls are not executed. After CALL, a reply without
       a tool call gets the message CALL a second time.
 
-    `agent` is the import path of an agent that uses only the episode's main speaker. With an empty
-    `answer`, no message is appended for answers. Three metrics count the decisions: `gate/answer`,
-    `gate/call` and `gate/own` (the model decides).
+    `agent` is the import path of an agent that uses only the episode's main speaker. If `answer` is
+    empty, no message is appended when the decision is to answer. Three metrics count the decisions:
+    `gate/answer`, `gate/call` and `gate/own` (the model decides).
     """
 
     def __init__(self, mode: GateMode, agent: str, answer: str) -> None:
@@ -44,7 +46,7 @@ class Gate(ABC):
 
     @abstractmethod
     async def decide(self, episode: Episode) -> GateDecision:
-        """Return `answer`, `call`, or `own` if the model decides."""
+        """Return "answer", "call" or "own". "own" means that the model decides."""
 
     async def __call__(self, episode: Episode) -> Ending:
         decision = "own" if self.mode == "off" else await self.decide(episode)
@@ -135,8 +137,8 @@ class Reading:
       (the problem and the message `answer`), encoded as text by `packed`.
     - `contrast`: the states after the problem and the message HIGH, minus the states after the
       problem and the message LOW. They are encoded like `states`.
-    - `p_yes`: the probability that the model replies yes to ASK.
-    - `calls`: whether the model's first reply to the problem alone calls a tool.
+    - `p_yes`: the probability that the model replies yes to the question ASK.
+    - `calls`: whether the model's first reply calls a tool if its prompt is only the problem.
     - `policy`: the digest of the model's weights.
     """
 

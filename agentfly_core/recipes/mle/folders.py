@@ -66,7 +66,7 @@ def read(folder: str) -> Competition:
 def leaderboard(folder: Path) -> dict[str, float]:
     """Return the scores of a leaderboard by rank, such as `{"1": 0.93, "2": 0.91}`.
 
-    It is the private leaderboard. If there is only a public leaderboard, it is this one.
+    The private leaderboard is read. If it is missing, the public leaderboard is read.
     """
     table = pd.read_csv(_first(folder, *BOARDS))
     return {str(place): float(score) for place, score in enumerate(table["score"], 1)}
@@ -80,7 +80,7 @@ class CompetitionMetrics:
 
 
 class InvalidSubmissionError(Exception):
-    """A substitute for the error that metrics of MLE-Dojo raise, if it is not installed."""
+    """A substitute for the error that metrics of MLE-Dojo raise, if MLE-Dojo is not installed."""
 
 
 def _first(root: Path, *names: str) -> Path:

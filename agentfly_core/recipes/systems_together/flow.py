@@ -25,11 +25,11 @@ def systems_together(
 ) -> list[ComparisonRow]:
     """Build the data, train a first policy, run several rounds, and compare the policies.
 
-    A round fits a gate to the policy: it decides whether a question needs a tool. Then the round
-    trains one step on episodes with this gate. It is only one step, because a gate fits only one
-    policy. Returns a row for the oracle, for the first policy, and for the policy of each round.
-    For each evaluation, the row has the mean goal reward on the test problems, and the mean number
-    of tool results (`... calls`):
+    A round fits a gate to the policy. The gate decides whether a question needs a tool. Then the
+    round trains one step on episodes with this gate; it is only one step, because a gate fits only
+    one policy. Returns a row for the oracle, for the first policy, and for the policy of each
+    round. For each evaluation, the row has the mean of the goal (the reward that decides success)
+    over the test problems, and the mean number of tool results per episode (`... calls`):
 
         [{"policy": "run:systems-together-1f2e3d4c", "own": 0.71, "own calls": 1.0, "program": 0.71,
           ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]

@@ -49,13 +49,16 @@ class Words:
         return self.draw.choices(self.people, k=count)
 
     def table(self, columns: int) -> dict[str, list[int]]:
-        """Draw three to six rows of two-digit numbers. Each row has a name; they are sorted."""
+        """Draw three to six rows of two-digit numbers.
+
+        Each row has a name, and names are sorted.
+        """
         # the command `join` requires sorted rows
         names = self.draw.sample(self.people, self.draw.randint(3, 6))
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
     def others(self, *endings: str) -> dict[str, str]:
-        """Draw two or three files. None of them has one of these endings."""
+        """Draw two or three files that do not have these endings."""
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
         return {f"{next(self.stems)}.{ending}": _text(self.lines(3)) for ending in chosen}

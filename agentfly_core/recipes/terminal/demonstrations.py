@@ -116,7 +116,7 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
 
 def _miscopied(draw: random.Random, command: str) -> str:
-    """Replace one copied word of a command by another word of the same kind."""
+    """Replace one copied word of a command by a different word of the same kind."""
     parts = re.split(r"(\$?\w+)", command)
     place, words = draw.choice(
         [(n, kind) for n, part in enumerate(parts) for kind in _COPIED if part in kind]

@@ -28,7 +28,10 @@ SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
-"""WORLDS is the number of further databases of a problem. The others are numbers of rows."""
+"""WORLDS is the number of further databases of a problem.
+
+PEOPLE, COMPANIES and ORDERS are the numbers of rows in the tables of a database.
+"""
 TABLES = """\
 CREATE TABLE people (name TEXT, company TEXT);
 CREATE TABLE companies (name TEXT, city TEXT);
@@ -65,8 +68,8 @@ def office_plans(
 def held_out(parts: Sequence[str]) -> bool:
     """Whether a combination of sub-questions occurs only in test problems.
 
-    This is the case if a sub-question of the combination is two places after its predecessor in
-    PARTS. The first entry of PARTS follows the last.
+    This is the case if the combination contains two neighbours, and the second neighbour is two
+    places after the first in PARTS. PARTS is treated as a circle: its first entry follows its last.
     """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))
