@@ -50,7 +50,7 @@ def write_config(
     """Write the complete settings of an experiment to the file config.yaml of its DVC folder.
 
     The file also has the versions of all stages, digests of the user's code by stage (`own_code`),
-    and the overrides of params.yaml. If any of these change, DVC runs the stages again.
+    and the overrides of params.yaml. DVC compares this file to decide which stages must run again.
     """
     code: JSON = as_json({stage: {} for stage in COUNTED} | {**own_code})
     listed: JSON = [*overrides]

@@ -33,9 +33,9 @@ from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
-"""The kind of a run's link that means: MLflow has received all data of the run in this state.
+"""The kind of the links by which a run remembers that MLflow has received all of its data.
 
-The value of the link is the digest of the state, see `state_of`.
+The value of such a link is the digest of the run's state at that time, see `state_of`.
 """
 
 

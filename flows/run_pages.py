@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def logged(failure: str) -> Iterator[None]:
-    """Log any error of the block after the text `failure`, and do not raise it.
+    """Log any error of the block instead of raising it. The log line begins with `failure`.
 
     A run must not fail because of its reports.
     """

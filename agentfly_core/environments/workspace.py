@@ -86,8 +86,8 @@ class Workspace(Environment):
     async def run(self, command: str) -> ExecResult:
         """Run a shell command in a sandbox on these files.
 
-        Then take over the files as it left them. If the command is killed, no file changes. Raises
-        Unavailable if no sandbox is available.
+        Afterwards, the workspace has the files as the command left them. If the command is killed,
+        the files do not change. Raises Unavailable if no sandbox is available.
         """
         given = {f"work/{name}": text for name, text in self.files.items()}
         given["command.txt"] = command

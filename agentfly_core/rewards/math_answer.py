@@ -52,8 +52,7 @@ def math(trajectory: Trajectory) -> float:
     - A number with a base, such as 1010_2, must have the expected base.
     - For words, case does not matter. All other answers are compared by their mathematical value.
     - Units are ignored.
-    - An answer that copies the prompt is wrong. It is also wrong if its comparison takes more than
-      5 s.
+    - An answer is wrong if it copies the prompt, or if its comparison takes more than 5 s.
     """
     return _judged(trajectory)
 

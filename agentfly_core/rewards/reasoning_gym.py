@@ -20,7 +20,7 @@ LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Datasets with scorers that call Python's `eval` on the answer."""
 OF_GIVEN_NUMBERS = "countdown"
-"""A dataset whose problems give numbers. Its scorer checks that the answer uses these numbers."""
+"""A dataset with given numbers in its problems. Its scorer looks for them in the answer."""
 PARSED = {
     *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
     "simple_integration",
@@ -39,8 +39,7 @@ _ARITHMETIC = (
 def _examples(problem: Problem) -> Examples:
     """Return the answer of the problem's entry as an example of a right answer.
 
-    The entry of a problem with many right answers does not contain one. Then the example is
-    missing.
+    If many answers are right, the entry lacks an answer, and the example is missing, too.
     """
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()

@@ -109,7 +109,7 @@ async def play_all(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play episodes in new environments. Return trajectories, timings and metrics.
 
-    `watch` is called with each trajectory when it is finished.
+    `watch` is called after each episode, with the first trajectory of the episode.
     """
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
@@ -128,8 +128,8 @@ async def play(
     `replies` is a list or a policy. A reply in a list is a text, a tool call, or a list of tool
     calls. A policy is an `async def` that gets a `Conversation` and returns a reply; it is called
     at most 100 times. To set limits, rewards or an agent, pass `spec=rollout_spec(...)`. Returns
-    the first finished trajectory; `play_all` returns the trajectories of all speakers. Errors of
-    the agent are raised.
+    the trajectory that has the answer; `play_all` returns the trajectories of all speakers. Errors
+    of the agent are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)

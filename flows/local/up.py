@@ -175,8 +175,8 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
 class Deployments:
     """Keeps the deployments of a project up to date: `Deployments(state / LOG, deployable())`.
 
-    `inputs` has the state of the files from which the last attempt to deploy was made. `failures`
-    counts the failed attempts in a row. `looks` counts the calls of `renew` since the last attempt.
+    `inputs` is the result of `deployable` at the last attempt to deploy. `failures` counts the
+    failed attempts in a row. `looks` counts the calls of `renew` since the last attempt.
     """
 
     log: Path
@@ -185,7 +185,7 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy the flows if the inputs have changed.
+        """Deploy the flows if the result of `deployable` has changed.
 
         After a failed attempt, the next call deploys again. If that also fails, further attempts
         come after 2, 4, ... and at most 64 calls, because each takes seconds of CPU time.

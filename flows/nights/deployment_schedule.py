@@ -1,4 +1,4 @@
-"""The schedules of the deployment `nightly`. By them, missing nights are found."""
+"""The schedules of the deployment `nightly`, and the nights that are missing by a schedule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
 """Matches the idempotency key of a scheduled flow run in Prefect.
 
-The key contains the date of its start in the time zone of the schedule.
+The key contains the date on which the flow run starts, in the time zone of the schedule.
 """
 DAY = timedelta(days=1)
 logger = logging.getLogger(__name__)

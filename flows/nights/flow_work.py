@@ -130,7 +130,8 @@ class Match:
         """Return the outcomes of both policies on new problems, which are generated from a new
         seed.
 
-        Problems that the experiment has already used are left out.
+        `earlier` is the number of confirmations in earlier nights. Problems that the experiment has
+        already used are left out.
         """
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))
