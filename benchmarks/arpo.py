@@ -116,7 +116,10 @@ def main() -> None:
 
 
 def settings_of_arms(rate: float) -> dict[str, tuple[str, ...]]:
-    """Return the settings of each arm. The arm `random` forks with this probability."""
+    """Return the settings of each arm (a way to fork episodes), by name.
+
+    `rate` is the probability of a fork in the arm `random`.
+    """
     branching = "rollout.branching"
     paper = (f"{branching}.alpha=0.5", f"{branching}.beta=0.2")
     return {

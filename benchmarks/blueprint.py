@@ -39,7 +39,7 @@ COLUMNS = ("orders", "memory", "complete", "closed form")
 
 
 def main() -> None:
-    """Print the table."""
+    """Build all orders with and without a memory, and print the table."""
     options = harness.parser(__doc__, seeds=[1, 2, 3], problems=200).parse_args()
     shares = [asyncio.run(measured(seed, options.problems)) for seed in options.seeds]
     rows = []

@@ -183,7 +183,7 @@ class Definition:
     def key(self) -> str:
         """A text that identifies mentions of the function.
 
-        It is the qualified name of a function, and a dot with the name of a method.
+        For a function, it is the qualified name. For a method, it is a dot and the method's name.
         """
         return f".{self.node.name}" if self.is_method else f"{self.module}.{self.node.name}"
 
@@ -242,7 +242,7 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
 
 
 def share(count: int, of: int) -> str:
-    """Format a count and its share of `of`: `share(3, 60)` is "3 = 5.0%"."""
+    """Format a count and its share of the total `of`: `share(3, 60)` is "3 = 5.0%"."""
     return f"{count} = {count / max(of, 1):.1%}"
 
 

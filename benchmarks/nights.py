@@ -125,7 +125,7 @@ class Gate:
     fresh: int
 
     def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
-        """Compare two policies as after a night, and return the verdict.
+        """Judge two policies in the same way as after a real night, and return the verdict.
 
         `earlier` is the number of confirmations in earlier nights.
         """

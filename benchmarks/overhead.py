@@ -46,7 +46,7 @@ class Step:
 
 
 def step(store: Store, run: str, number: int) -> Step:
-    """Return the seconds of a step from step 2 on.
+    """Return the seconds of a step, which must not be the first step.
 
     They are counted from the end of the previous step's update to the end of this step's update.
     """

@@ -12,8 +12,9 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedGRPO(GRPO):
-    """GRPO with the rewards of a batch in a random order, so each trajectory gets a wrong
-    reward.
+    """GRPO with the rewards of a batch in a random order.
+
+    So a trajectory usually gets the reward of a different trajectory.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

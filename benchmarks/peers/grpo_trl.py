@@ -33,7 +33,7 @@ class Marking(TrainerCallback):
 
 
 class Marked(GRPOTrainer):
-    """A trainer that reports the update phase after generation."""
+    """A trainer that reports the beginning of the update phase after each generation."""
 
     def _generate(self, prompts: list[Any]) -> Any:
         made = super()._generate(prompts)

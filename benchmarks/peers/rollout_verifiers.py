@@ -80,7 +80,7 @@ class InProcess(vf.Harness[vf.HarnessConfig]):
         mcp_urls: Any,
         data: vf.TaskData,
     ) -> vf.ProgramResult:
-        """Call the model and answer tool calls, until a reply has no call."""
+        """Call the model and answer its tool calls, until a reply does not contain a tool call."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": data.prompt}]
         body = {
             "model": ctx.model,
